@@ -83,6 +83,9 @@ class Benchmark:
     """Its runs ask a worker of the kind `judge` while they go on."""
     team: bool = False
     """Played by workflow `pair`: a report has success by policy version, and pass@k."""
+    attempts: bool = False
+    """Its items are attempts: those at one question have the same `attempt_of` in what is known of
+    them."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
     """From a data set's `reference` to what the players in its `baselines` do, in words; empty
     where nothing is to be said of them."""

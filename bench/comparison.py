@@ -1,13 +1,15 @@
 """Two benchmarks against each other, question by question: before and after a change.
 
-Where questions were asked several times, each counts by the mean of its attempts: attempts at one
-are not an independent evidence, and none of A's belongs to one of B's.
+Either may be an output directory of ours or a file of another tool's evaluation. Where questions
+were asked several times, each counts by the mean of its attempts: attempts at one are not an
+independent evidence, and none of A's belongs to one of B's.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -15,6 +17,8 @@ from typing import Any
 
 from loopline.agents.records import JsonObject
 from loopline.bench.errors import UsageError
+from loopline.bench.interchange.evaluations import name_some
+from loopline.bench.interchange.imported import import_evaluation, is_foreign, read_evaluation
 from loopline.bench.output import ManifestItem, OutputDirectory
 from loopline.bench.report.computation import facts_of
 from loopline.bench.report.facts import ArmRuns, Facts
@@ -27,6 +31,7 @@ from loopline.bench.statistics import (
     paired_table,
 )
 from loopline.bench.teams.findings import instances_of
+from loopline.bench.text_answers import SCORE
 from loopline.trainers.core.checkpoints import changed_settings
 
 SHOWN = 300
@@ -40,22 +45,34 @@ class ArmComparison:
     arm_a: str
     arm_b: str
     questions: int
-    attempts: int
-    """Runs of each arm: more than questions where these were asked several times."""
+    attempts_a: int
+    """Runs of A's arm at these questions: more than questions where these were asked several
+    times."""
+    attempts_b: int
     accuracy_a: float
+    """Share of right answers; of an imported evaluation the mean score."""
     accuracy_b: float
     table: PairedTable | None
-    """Of right answers; None where questions were asked several times."""
+    """Of right answers; None where questions were asked several times, or scores are shares."""
     p: float | None
     """McNemar's; None without a table."""
     accuracy: Interval
     """A − B, of shares."""
-    tokens: Interval
-    """A − B, per run."""
-    micro_dollars: Interval
+    tokens: Interval | None
+    """A − B, per run; None where nobody knows them."""
+    micro_dollars: Interval | None
+    """None where nobody knows the prices."""
     only_a: tuple[str, ...]
     """Questions that A alone has answered rightly; none without a table."""
     only_b: tuple[str, ...]
+    unmatched_a: tuple[str, ...]
+    """Questions that A's arm was asked and B's was not."""
+    unmatched_b: tuple[str, ...]
+
+    @property
+    def several_attempts(self) -> bool:
+        """Whether a side was asked a question more than once."""
+        return max(self.attempts_a, self.attempts_b) > self.questions
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what is of the table is null without one."""
@@ -64,7 +81,8 @@ class ArmComparison:
             "a": self.arm_a,
             "b": self.arm_b,
             "n": self.questions,
-            "attempts": self.attempts,
+            "attempts_a": self.attempts_a,
+            "attempts_b": self.attempts_b,
             "accuracy_a": self.accuracy_a,
             "accuracy_b": self.accuracy_b,
             "both": table and table.both,
@@ -73,7 +91,7 @@ class ArmComparison:
             "neither": table and table.neither,
             "p": self.p,
             **{
-                name: [interval.estimate, interval.low, interval.high]
+                name: interval and [interval.estimate, interval.low, interval.high]
                 for name, interval in (
                     ("difference", self.accuracy),
                     ("tokens", self.tokens),
@@ -82,24 +100,77 @@ class ArmComparison:
             },
             "items_only_a": table and list(self.only_a),
             "items_only_b": table and list(self.only_b),
+            "unmatched_a": list(self.unmatched_a),
+            "unmatched_b": list(self.unmatched_b),
         }
 
 
-def compare_directories(
-    a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()
-) -> list[ArmComparison]:
-    """Compare pairs of arms; without `arms`, every arm that both have with itself.
+@dataclass(frozen=True)
+class _Side:
+    """One of the two."""
+
+    path: Path
+    facts: Facts
+    format: str | None
+    """Of an imported evaluation, else None."""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def arms(self) -> dict[str, ArmRuns]:
+        return {arm.name: arm for arm in self.facts.arms}
+
+    def value(self, result: Result) -> float:
+        """What a run counts: 0 or 1, or the score that another tool gave it."""
+        if self.format is None:
+            return float(result.right)
+        return result.measures[SCORE]
+
+    def by_question(self, arm: ArmRuns) -> dict[str, list[Result]]:
+        """The attempts at each question, in the order of the questions."""
+        instance_of = instances_of(self.facts.manifest)
+        attempts: dict[str, list[Result]] = defaultdict(list)
+        for result in arm.results:
+            attempts[instance_of[result.item]].append(result)
+        return dict(attempts)
+
+    def questions(self) -> dict[str, ManifestItem]:
+        """Each question's first item."""
+        instance_of = instances_of(self.facts.manifest)
+        questions: dict[str, ManifestItem] = {}
+        for item in self.facts.manifest.items:
+            # Attempts of a team differ in their seeds: these are compared item by item.
+            key = instance_of[item.id] if self.format else item.id
+            questions.setdefault(key, item)
+        return questions
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of arms, and what a reader of their figures must know."""
+
+    arms: tuple[ArmComparison, ...]
+    notices: tuple[str, ...]
+
+
+def compare_paths(
+    a: Path,
+    b: Path,
+    arms: Sequence[tuple[str, str]] = (),
+    scorers: tuple[str | None, str | None] = (None, None),
+) -> Comparison:
+    """Compare pairs of arms; without `arms`, every arm that both have with itself, and the arm of
+    an imported evaluation with each arm of the other side. `scorers` choose among those of A's and
+    B's file; they do not matter to an output directory.
 
     Raises UsageError when there is nothing to pair, or when the same id means different questions
-    or the same one played by other rules.
+    or the same one played by other rules; DataError for a file that can't be read.
     """
-    left, right = facts_of(OutputDirectory(a)), facts_of(OutputDirectory(b))
-    for item, entry_a in left.items.items():
-        entry_b = right.items.get(item)
-        if entry_b is not None:
-            _require_same(entry_a, entry_b, (a, b))
-    by_a, by_b = ({arm.name: arm for arm in facts.arms} for facts in (left, right))
+    left, right = _side(a, scorers[0]), _side(b, scorers[1])
+    notices = (*left.notices, *right.notices, *_require_same_questions(left, right))
+    by_a, by_b = left.arms, right.arms
     pairs = list(arms) or [(name, name) for name in by_a if name in by_b]
+    if not pairs and (left.format or right.format):
+        pairs = [(x, y) for x in by_a for y in by_b]
     if not pairs:
         raise UsageError(
             f"{a} has the arms {', '.join(by_a)} and {b} has {', '.join(by_b)}: none in common; "
@@ -109,17 +180,63 @@ def compare_directories(
         for name, arms_by_name, path in ((entry_a, by_a, a), (entry_b, by_b, b)):
             if name not in arms_by_name:
                 raise UsageError(f"{path} has no arm {name!r}; it has: {', '.join(arms_by_name)}")
-    return [_compare(by_a[x], by_b[y], left, (a, b)) for x, y in pairs]
+    return Comparison(
+        tuple(_compare(left, by_a[x], right, by_b[y]) for x, y in pairs), tuple(notices)
+    )
+
+
+def _side(path: Path, scorer: str | None) -> _Side:
+    if is_foreign(path):
+        imported = import_evaluation(read_evaluation(path), scorer)
+        return _Side(path, imported.facts(), _format(imported.facts()), imported.notices)
+    facts = facts_of(OutputDirectory(path))
+    return _Side(path, facts, _format(facts))
+
+
+def _format(facts: Facts) -> str | None:
+    """Of the imported evaluation that it is of."""
+    if not facts.benchmark.attempts:
+        return None
+    return str(facts.manifest.reference.get("format", "imported"))
+
+
+def _require_same_questions(left: _Side, right: _Side) -> list[str]:
+    """Raises UsageError. Notices where formats differ, or a file's questions: a text is no longer
+    the same once a prompt is part of it."""
+    paths = left.path, right.path
+    questions_a, questions_b = left.questions(), right.questions()
+    shared = [(item, questions_b[key]) for key, item in questions_a.items() if key in questions_b]
+    if left.format is None and right.format is None:
+        for item_a, item_b in shared:
+            _require_same(item_a, item_b, paths)
+        return []
+    if left.format == right.format:
+        for item_a, item_b in shared:
+            if item_a.question != item_b.question and item_a.gold != item_b.gold:
+                raise _other_question(item_a, paths)
+    notices: list[str] = []
+    for what in ("question", "gold"):
+        ids = tuple(x.id for x, y in shared if getattr(x, what) != getattr(y, what))
+        if ids:
+            name = "target" if what == "gold" else "text"
+            notices.append(
+                f"paired by id although the {name} differs: {len(ids):,} of {len(shared):,} "
+                f"questions ({name_some(ids)})"
+            )
+    return notices
+
+
+def _other_question(item: ManifestItem, paths: tuple[Path, Path]) -> UsageError:
+    return UsageError(
+        f"{item.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
+        "different data"
+    )
 
 
 def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path, Path]) -> None:
     """Raises UsageError."""
     if (item_a.question, item_a.gold) != (item_b.question, item_b.gold):
-        raise UsageError(
-            f"{item_a.id} is not the same question in {paths[0]} and {paths[1]}: they were asked "
-            "of "
-            "different data"
-        )
+        raise _other_question(item_a, paths)
     changed = changed_settings(_task(item_a), _task(item_b))
     if changed:
         summary = textwrap.shorten(", ".join(changed), SHOWN, placeholder=" …")
@@ -140,46 +257,56 @@ def _task(item: ManifestItem) -> JsonObject:
     return {"environment": environment, **played}
 
 
-def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> ArmComparison:
-    runs_a, runs_b = a.by_item(), b.by_item()
-    shared = [item for item in runs_a if item in runs_b]
+def _compare(left: _Side, a: ArmRuns, right: _Side, b: ArmRuns) -> ArmComparison:
+    runs_a, runs_b = left.by_question(a), right.by_question(b)
+    shared = [question for question in runs_a if question in runs_b]
     if not shared:
         raise UsageError(
-            f"{paths[0]} ({a.name}) and {paths[1]} ({b.name}) have no question in common; a "
+            f"{left.path} ({a.name}) and {right.path} ({b.name}) have no question in common; a "
             "paired comparison needs the same data set, seed and samples"
+            + _some_ids(runs_a, runs_b)
         )
-    instance_of = instances_of(facts.manifest)
-    questions: dict[str, list[str]] = {}
-    for item in shared:
-        questions.setdefault(instance_of[item], []).append(item)
+    seed = left.facts.manifest.seed
 
-    def means(runs: dict[str, Result], value: Callable[[Result], float]) -> list[float]:
-        return [fmean(value(runs[item]) for item in items) for items in questions.values()]
+    def means(runs: Mapping[str, list[Result]], value: Callable[[Result], float]) -> list[float]:
+        return [fmean(map(value, runs[question])) for question in shared]
 
     def spent(what: str) -> Interval:
         return bootstrap_difference(
             means(runs_a, lambda run: float(getattr(a.spent_on(run), what))),
             means(runs_b, lambda run: float(getattr(b.spent_on(run), what))),
-            seed=facts.manifest.seed,
+            seed=seed,
         )
 
-    right_a, right_b = (means(runs, lambda run: float(run.right)) for runs in (runs_a, runs_b))
+    right_a, right_b = means(runs_a, left.value), means(runs_b, right.value)
+    attempts_a, attempts_b = (
+        sum(len(runs[question]) for question in shared) for runs in (runs_a, runs_b)
+    )
     table = None
-    if len(questions) == len(shared):
+    # The test is of right and wrong: a mean of attempts, or a share, is neither.
+    if attempts_a == attempts_b == len(shared) and {*right_a, *right_b} <= {0.0, 1.0}:
         table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
     pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []
+    imported = left.format is not None or right.format is not None
     return ArmComparison(
         arm_a=a.name,
         arm_b=b.name,
-        questions=len(questions),
-        attempts=len(shared),
+        questions=len(shared),
+        attempts_a=attempts_a,
+        attempts_b=attempts_b,
         accuracy_a=fmean(right_a),
         accuracy_b=fmean(right_b),
         table=table,
         p=table and mcnemar_exact(table.only_a, table.only_b),
-        accuracy=bootstrap_difference(right_a, right_b, seed=facts.manifest.seed),
-        tokens=spent("tokens"),
-        micro_dollars=spent("micro_dollars"),
+        accuracy=bootstrap_difference(right_a, right_b, seed=seed),
+        tokens=None if imported and not (a.per_run and b.per_run) else spent("tokens"),
+        micro_dollars=None if imported else spent("micro_dollars"),
         only_a=tuple(item for item, x, y in pairs if x > y),
         only_b=tuple(item for item, x, y in pairs if y > x),
+        unmatched_a=tuple(question for question in runs_a if question not in runs_b),
+        unmatched_b=tuple(question for question in runs_b if question not in runs_a),
     )
+
+
+def _some_ids(runs_a: Mapping[str, object], runs_b: Mapping[str, object]) -> str:
+    return f" (A has {name_some(tuple(runs_a))}; B has {name_some(tuple(runs_b))})"

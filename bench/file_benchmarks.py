@@ -3,13 +3,15 @@
 A line is an object with `id`, `question` and `answer`, the gold one (a text or a number; with a
 scorer it may be missing). Its further fields are the scorer's to use, as `item.about`. A scorer is
 a Python file with a function `score(item, answer)`, see `loopline.bench.text_answers`; it runs in
-the bench's own process.
+the bench's own process. A Parquet file has the same as columns; rows without an `id` have their
+numbers, from 0. Either may be a file of a data set on the Hub, `hf://OWNER/NAME/FILE`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import re
 import sys
 import traceback
@@ -20,23 +22,25 @@ from typing import Any, cast
 from loopline.agents.records import JsonObject
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Item, Request, sample
+from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.origins import FileStamp, Origin
 from loopline.bench.output import Manifest
 from loopline.bench.text_answers import EXACT_RULE, SCORE_RULE, Score, scored_benchmark
-from loopline.trainers.data.json_files import SUFFIXES, Unreadable, read_lines
+from loopline.trainers.data.json_files import SUFFIXES, Reading, Unreadable, read_lines
 
 SPLIT = "test"
 MAX_ID_CHARS = 200
 _FIELDS = ("id", "question", "answer")
-_ENDS = tuple(f".jsonl{suffix}" for suffix in SUFFIXES)
+_PARQUET = ".parquet"
+ENDINGS = (*(f".jsonl{suffix}" for suffix in SUFFIXES), _PARQUET)
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def is_question_file(target: str) -> bool:
     """Whether a command line names a file of questions: by its ending, so that a file in the
     current folder never stands in for a benchmark's name."""
-    return target.endswith(_ENDS)
+    return target.endswith(ENDINGS)
 
 
 def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
@@ -131,7 +135,10 @@ def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
         raise UsageError(f"--data is of no use here: the questions are those of {path.name}")
     if request.split != SPLIT:
         raise UsageError(f"--split: {path.name} has no {request.split!r}; it has: {SPLIT}")
-    reading = read_lines(path, lambda number, value: (number, _item(value, gold_needed)))
+    if path.suffix == _PARQUET:
+        reading = _read_parquet(path, gold_needed)
+    else:
+        reading = read_lines(path, lambda number, value: (number, _item(value, gold_needed)))
     if reading.skipped:
         first = reading.skipped[0]
         detail = f" ({first.detail})" if first.detail else ""
@@ -146,6 +153,27 @@ def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
     selected_items = sample(items, request.samples, request.seed)
     name = path.name.partition(".")[0]
     return Dataset(name, SPLIT, selected_items, len(items), path.name)
+
+
+def _read_parquet(path: Path, gold_needed: bool) -> Reading[tuple[int, Item]]:
+    """Raises DataError for a file without a column `question`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        columns = list(pq.read_schema(path).names)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a Parquet file, or a damaged one ({error})") from error
+    if "question" not in columns:
+        names = ", ".join(map(repr, columns[:20]))
+        raise DataError(f"{path}: there is no column `question`; it has {names}")
+
+    def build(number: int, row: Any) -> tuple[int, Item]:
+        # Dates and the like become texts: an item is JSON.
+        plain = cast(JsonObject, json.loads(json.dumps(row, default=str)))
+        return number, _item({"id": number, **plain}, gold_needed)
+
+    return read_rows(path, columns, build)
 
 
 def _item(value: Any, gold_needed: bool) -> Item:

@@ -11,10 +11,12 @@ from loopline.agents.errors import PluginError, UnknownName
 from loopline.agents.registry import Registry, import_from_here, load_object
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request
-from loopline.bench.errors import UsageError
-from loopline.bench.file_benchmarks import file_benchmark, is_question_file
+from loopline.bench.errors import DataError, UsageError
+from loopline.bench.file_benchmarks import ENDINGS, file_benchmark, is_question_file
 from loopline.bench.origins import FileStamp, Origin
 from loopline.bench.output import Manifest
+from loopline.trainers.data.hub import fetch, is_on_hub
+from loopline.trainers.errors import UnreadableData
 
 GROUP = "loopline.benchmarks"
 
@@ -36,7 +38,13 @@ BUILT_IN = {
 
 def find(target: str, scorer: Path | None = None) -> Benchmark:
     """The benchmark that a command line names: a registered name, `package.module:OBJECT`, or a
-    file of questions, which `scorer` may go with. Raises UsageError or DataError."""
+    file of questions, here or on the Hub (`hf://…`), which `scorer` may go with. Raises UsageError
+    or DataError."""
+    if is_on_hub(target):
+        try:
+            target = str(fetch(target, ENDINGS))
+        except UnreadableData as error:
+            raise DataError(str(error)) from error
     if is_question_file(target):
         stamp = None if scorer is None else FileStamp.of(scorer)
         return file_benchmark(FileStamp.of(Path(target)), stamp)

@@ -100,7 +100,7 @@ def start(request: BenchRequest) -> BenchOutcome:
         require_prices(manifest, request.arms, settings)
         profile = deployment.run.profile if deployment.run else request.profile
         manifest = manifest.model_copy(update={"profile": profile})
-        directory = OutputDirectory(request.output or _default_output(benchmark.name))
+        directory = OutputDirectory(request.output or default_output(benchmark.name))
         directory.create(manifest, dataset.problems)
         _publish_problems(directory, deployment.state)
         return asyncio.run(conduct(directory, _connector(settings)))
@@ -207,7 +207,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     return Manifest(
         benchmark=request.benchmark.name,
         origin=request.benchmark.origin,
-        command=_command(),
+        command=command_words(),
         created=time.time(),
         arms=tuple(arm.name for arm in request.arms),
         split=dataset.split,
@@ -332,11 +332,11 @@ def _connector(settings: Settings) -> Connect:
     return connect
 
 
-def _default_output(benchmark: str) -> Path:
+def default_output(benchmark: str) -> Path:
     return Path("results") / f"{benchmark}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _command() -> tuple[str, ...]:
+def command_words() -> tuple[str, ...]:
     """The command line as a report shows it: no machine's paths, and no password in a URL."""
     words: list[str] = ["bench"]
     hide = False

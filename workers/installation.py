@@ -9,6 +9,7 @@ from pathlib import Path
 
 DISTRIBUTIONS = {
     "llama_cpp": "llama-cpp-python",
+    "mlflow": "mlflow-skinny",
     "mcp_types": "mcp-types",
     "yaml": "pyyaml",
 }

@@ -23,6 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.compare",
         "commands.power",
         "commands.check",
+        "commands.interchange",
         "commands.tasks",
         "commands.tool_data",
     ),

@@ -1,8 +1,9 @@
-"""`bench compare`: two benchmarks, paired question by question."""
+"""`bench compare`: two benchmarks, or other tools' evaluations, paired question by question."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,9 +24,10 @@ def register(app: typer.Typer) -> None:
 
 def compare(options: CompareOptions) -> None:
     """Compare two benchmarks on the questions that both asked. By the exact McNemar test and
-    bootstrap intervals of the differences. Of repeated attempts (--attempts) the mean of each
-    question."""
-    from loopline.bench.comparison import compare_directories
+    bootstrap intervals of the differences. Of repeated attempts (--attempts, epochs) the mean of
+    each question. Either may be a log of inspect (a.eval) or samples of lm-eval
+    (samples_TASK_DATE.jsonl); questions are paired by their ids."""
+    from loopline.bench.comparison import compare_paths
     from loopline.bench.errors import UsageError
 
     a, b = options.a, options.b
@@ -37,23 +39,54 @@ def compare(options: CompareOptions) -> None:
         if colon and not right:
             raise UsageError(f"--arms: {part!r} should be ARM or ONE:OTHER")
         pairs.append((left, right or left))
-    comparisons = compare_directories(a, b, pairs)
+    comparison = compare_paths(a, b, pairs, _scorers(options.scorer))
     if options.as_json:
-        print(json.dumps([comparison.as_dict() for comparison in comparisons]))
+        for notice in comparison.notices:
+            typer.echo(notice, err=True)
+        print(json.dumps([arms.as_dict() for arms in comparison.arms]))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(f"A = {a}\nB = {b}\n", markup=False, soft_wrap=True)
-    console.print(_table(comparisons))
-    if any(comparison.table is None for comparison in comparisons):
-        console.print(
+    console.print(_table(comparison.arms))
+    for note in (*_notes(comparison.arms), *comparison.notices):
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def _scorers(text: str | None) -> tuple[str | None, str | None]:
+    from loopline.bench.errors import UsageError
+
+    if text is None:
+        return None, None
+    left, colon, right = text.partition(":")
+    if not left or (colon and not right):
+        raise UsageError(f"--scorer: {text!r} should be SCORER or ONE:OTHER")
+    return left, right or left
+
+
+def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
+    """What the tables leave out."""
+    from loopline.bench.interchange.evaluations import name_some
+    from loopline.runtime.terminal.pluralize import format_count
+
+    if any(arms.table is None and arms.several_attempts for arms in comparisons):
+        yield (
             "Questions were asked several times: each counts by the mean of its attempts, which "
             "are no independent pairs for McNemar's test."
         )
+    if any(arms.table is None and not arms.several_attempts for arms in comparisons):
+        yield "Scores are shares, not right or wrong: McNemar's test does not apply to them."
+    for arms in comparisons:
+        for name, other, ids in (("A", "B", arms.unmatched_a), ("B", "A", arms.unmatched_b)):
+            if ids:
+                yield (
+                    f"{arms.arm_a}:{arms.arm_b}: {format_count(len(ids), 'question')} of {name} "
+                    f"left out, which {other} was not asked: {name_some(ids)}"
+                )
 
 
-def _table(comparisons: list[ArmComparison]) -> Table:
+def _table(comparisons: Sequence[ArmComparison]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
     from loopline.bench.report import figures as say
     from loopline.runtime.terminal.tables import new_table
@@ -76,7 +109,9 @@ def _table(comparisons: list[ArmComparison]) -> Table:
             "  95 %": f"{say.points(comparison.accuracy.low)} to "
             f"{say.points(comparison.accuracy.high)}",
             "McNemar p": "–" if comparison.p is None else say.probability(comparison.p),
-            "tokens A − B": f"{comparison.tokens.estimate:+,.1f}",
+            "tokens A − B": "–"
+            if comparison.tokens is None
+            else f"{comparison.tokens.estimate:+,.1f}",
         }
         for comparison in comparisons
     ]

@@ -304,11 +304,33 @@ class CompareOptions(JsonOptions):
     """Two benchmarks."""
 
     a: Annotated[Path, Argument()]
-    """Output directory of one benchmark."""
+    """Output directory of one benchmark, a log of inspect, or samples of lm-eval."""
     b: Annotated[Path, Argument()]
-    """Output directory of the other benchmark."""
+    """The same of the other benchmark."""
     arms: Annotated[str | None, Option(metavar="A:B,…", default="those that both have")] = None
     """Arms to pair, separated by commas."""
+    scorer: Annotated[str | None, Option(metavar="A[:B]", default="the only one")] = None
+    """Scorer of the logs and samples; with a colon, of A's and of B's."""
+
+
+class ImportOptions(JsonOptions):
+    """Another tool's evaluation."""
+
+    file: Annotated[Path, Argument()]
+    """Log of inspect (a.eval), or samples of lm-eval (samples_TASK_DATE.jsonl)."""
+    output: Annotated[Path | None, Option(default="a new one under results/")] = None
+    """Directory of the results."""
+    scorer: Annotated[str | None, Option(default="the only one")] = None
+    """Scorer whose scores decide."""
+
+
+class ExportOptions(ReportOptions):
+    """A benchmark for other tools."""
+
+    format: Literal["inspect", "lm-eval", "csv", "latex"]
+    """Format of the files."""
+    output: Annotated[Path | None, Option(default="DIRECTORY/export")] = None
+    """Folder of the files; earlier ones in it are replaced."""
 
 
 class CheckOptions(Options):

@@ -83,9 +83,9 @@ def wordproblems(options: WordProblemOptions) -> None:
 
 
 def run(options: BenchmarkOptions) -> None:
-    """Your own benchmark through the arms, paired. It is a file of questions (JSON lines with id,
-    question, answer), an object package.module:OBJECT, or one that a package registers under the
-    entry point group `loopline.benchmarks`."""
+    """Your own benchmark through the arms, paired. It is a file of questions (JSON lines or Parquet
+    with id, question, answer; here or hf://OWNER/NAME/FILE), an object package.module:OBJECT, or
+    one that a package registers under the entry point group `loopline.benchmarks`."""
     from loopline.bench.datasets import Request
     from loopline.bench.errors import UsageError
     from loopline.bench.registry import find

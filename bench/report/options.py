@@ -12,6 +12,8 @@ def options_sentence(manifest: Manifest) -> str:
     if manifest.options is None:
         general = ", general prompts" if manifest.prompt_set == "general" else ""
         return f"Calculator {'on' if manifest.calculator else 'off'}{general}."
+    if not manifest.options:
+        return "No options."
     return f"Options: {options_text(manifest.options)}."
 
 

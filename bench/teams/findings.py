@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Attempts = dict[str, list[bool]]
 """Instance → whether each of its attempts solved it."""
+_UNPRICED = [
+    "the imported file has no prices: $0 stands for unknown costs, and 0 tokens for those that it "
+    "does not say"
+]
 _NAMES = ("game", "dataset")
 """What was played, as a manifest's reference says it."""
 
@@ -63,18 +67,30 @@ def findings_of(
 
 def repetition_notes(manifest: Manifest) -> list[str]:
     """What a reader of the other figures must know where instances were played several times."""
-    attempts = _attempts_of(manifest)
-    if attempts == 1 or not benchmark_of(manifest).team:
-        return []
+    attempts, benchmark = _attempts_of(manifest), benchmark_of(manifest)
+    if attempts == 1 or not (benchmark.team or benchmark.attempts):
+        return _UNPRICED if benchmark.attempts else []
+    narrow = (
+        "intervals and tests over questions take the attempts for independent, which makes them "
+        "too narrow"
+    )
+    if benchmark.attempts:
+        return [
+            f"questions were asked up to {attempts} times: {narrow}; `bench compare` counts each "
+            "question by the mean of its attempts",
+            *_UNPRICED,
+        ]
     return [
-        f"each instance was played {attempts} times: intervals and tests over questions take the "
-        "attempts for independent, which makes them too narrow; those of pass@k are over instances"
+        f"each instance was played {attempts} times: {narrow}; those of pass@k are over instances"
     ]
 
 
 def instances_of(manifest: Manifest) -> dict[str, str]:
-    """Item → the instance that it is an attempt at; of a benchmark without teams, the item."""
-    team = benchmark_of(manifest).team
+    """Item → the instance that it is an attempt at; the item where each is asked once."""
+    benchmark = benchmark_of(manifest)
+    if benchmark.attempts:
+        return {item.id: str(item.about.get("attempt_of", item.id)) for item in manifest.items}
+    team = benchmark.team
     return {item.id: _instance(item) if team else item.id for item in manifest.items}
 
 

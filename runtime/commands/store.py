@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.tables import align_columns
         from loopline.workers.store.verification import summary
 
-        result = summary(_folder(store))
+        result = summary(store_folder(store))
         if as_json:
             typer.echo(json.dumps(result))
             return
@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
         from loopline.workers.store.compaction import AlreadyCompacting, compact
         from loopline.workers.store.files import TABLES
 
-        folder = _folder(store)
+        folder = store_folder(store)
         results: dict[str, Any] = {}
         with _stoppable() as stop:
             for table in TABLES:
@@ -112,7 +112,7 @@ def register(app: typer.Typer) -> None:
         from loopline.workers.store.compaction import AlreadyCompacting
         from loopline.workers.store.verification import verify
 
-        folder = _folder(store)
+        folder = store_folder(store)
         with _stoppable() as stop:
             try:
                 result = verify(folder, stop=stop, on_progress=_progress("verify"))
@@ -149,7 +149,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
 
-        connection = connect(_folder(store))
+        connection = connect(store_folder(store))
         import duckdb
 
         try:
@@ -166,7 +166,8 @@ def register(app: typer.Typer) -> None:
         typer.echo("\n".join(align_columns(head, texts)) if rows else "no rows")
 
 
-def _folder(store: Path | None) -> Path:
+def store_folder(store: Path | None) -> Path:
+    """The store that a command names, or this deployment's. Raises InputError for none."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import InputError
 

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from loopline.agents.records import Run
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import override_setting
-from loopline.bench.comparison import compare_directories
+from loopline.bench.comparison import compare_paths
 from loopline.bench.datasets import Request
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, ManifestItem
@@ -49,14 +49,14 @@ def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Pat
     few = played(tmp_path / "few", puzzles(2, setting={"turns": 4}))
     many = played(tmp_path / "many", puzzles(2, setting={"turns": 40}))
     with pytest.raises(UsageError, match=r"was not played alike .*: setting\.turns \(4 → 40\)"):
-        compare_directories(few, many)
+        compare_paths(few, many)
 
 
 def test_who_plays_is_an_arm_s_own_and_no_rule(tmp_path: Path) -> None:
     made = puzzles(2)
     alone = [with_team(item, ["plan_agent"]) for item in made.items]
     directory = played(tmp_path / "other", made.model_copy(update={"items": tuple(alone)}))
-    (comparison,) = compare_directories(played(tmp_path / "one", made), directory)
+    (comparison,) = compare_paths(played(tmp_path / "one", made), directory).arms
     assert comparison.questions == 2
 
 
@@ -73,9 +73,9 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_attempts_at_one_puzzle_are_one_pair_of_means(attempts: tuple[Path, Path]) -> None:
-    (comparison,) = compare_directories(*attempts)
+    (comparison,) = compare_paths(*attempts).arms
     over_puzzles = bootstrap_difference([1.0] * 8, [1.0] * 4 + [0.0] * 4, seed=7)
-    assert (comparison.questions, comparison.attempts) == (8, 8 * ATTEMPTS)
+    assert (comparison.questions, comparison.attempts_a) == (8, 8 * ATTEMPTS)
     assert comparison.accuracy == over_puzzles
 
 

@@ -12,30 +12,22 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.arms import QUESTION_ARMS
-from loopline.bench.checkers import Scorer
-from loopline.bench.comparison import compare_directories
+from loopline.bench.comparison import compare_paths
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.progress import RunProgress
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending, Job
 from loopline.bench.session import conduct, summary_line
-from tests.bench.benchmarks import connected, created, items, manifest, run
+from tests.bench.benchmarks import connected, created, items, manifest
 from tests.bench.command_line import bench
+from tests.bench.finished_benchmark import finished_benchmark
 from tests.bench.local_client import LocalClient
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("finished")
-    directory = created(path, manifest(items(8, wrong=[3])))
-
-    async def whole() -> None:
-        with Scorer() as scorer:
-            await run(directory, LocalClient(), scorer)
-
-    asyncio.run(whole())
-    return path
+    return finished_benchmark(tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture
@@ -125,7 +117,7 @@ def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy:
         for line in lines
     ]
     path.write_text("".join(spoiled))
-    by_arm = {comparison.arm_a: comparison for comparison in compare_directories(finished, copy)}
+    by_arm = {comparison.arm_a: comparison for comparison in compare_paths(finished, copy).arms}
     assert by_arm["llm"].only_a == ("sums/test/0",)
     assert by_arm["llm"].p == 1.0
     assert by_arm["router"].only_a == by_arm["router"].only_b == ()
@@ -185,13 +177,13 @@ def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -
     other_path = tmp_path / "other"
     created(other_path, manifest(items(8, wrong=[1])))
     with pytest.raises(UsageError, match="not the same question"):
-        compare_directories(finished, other_path)
+        compare_paths(finished, other_path)
     with pytest.raises(UsageError, match="has no arm 'umi'"):
-        compare_directories(finished, finished, [("umi", "llm")])
+        compare_paths(finished, finished, [("umi", "llm")])
     empty = tmp_path / "empty"
     created(empty, manifest(items(8, wrong=[3])))
     with pytest.raises(UsageError, match="no question in common"):
-        compare_directories(finished, empty)
+        compare_paths(finished, empty)
 
 
 async def test_conduct_runs_reports_and_can_be_repeated(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.arms import QUESTION_ARMS
-from loopline.bench.comparison import compare_directories
+from loopline.bench.comparison import compare_paths
 from loopline.bench.datasets import Item, Request
 from loopline.bench.errors import DataError, JudgingError, UsageError
 from loopline.bench.output import OutputDirectory
@@ -188,7 +188,7 @@ def test_a_directory_is_reported_and_compared_without_its_files(tmp_path: Path) 
     data.unlink()
     decides.unlink()
     assert right(write_reports(OutputDirectory(paths[0]))) == {"llm": 4}
-    [compared] = compare_directories(*paths)
+    [compared] = compare_paths(*paths).arms
     assert (compared.questions, compared.accuracy_a) == (4, 1.0)
     with pytest.raises(UsageError, match=r"my_scorer\.py: cannot be read"):
         rescore_all(paths[0])

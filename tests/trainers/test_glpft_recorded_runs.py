@@ -12,13 +12,14 @@ from loopline.agents.records import Trajectory
 from loopline.agents.rewards import Reward
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.trainers.data.datasets import build, read
-from loopline.trainers.data.rewards import PostedFeedback, RewardThreshold, read_rewards
+from loopline.trainers.data.feedback import PostedFeedback, RewardThreshold
 from loopline.trainers.data.sources import from_store, from_worlds
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.glpft.pipeline import claim
 from loopline.trainers.glpft.recorded_runs import data_of_runs
 from loopline.trainers.glpft.settings import GlpftSettings
+from loopline.workers.store.rewards import read_rewards
 from tests.trainers.test_data_examples import made, recorded_in, served
 from tests.trainers.test_glpft_command import command
 from tests.trainers.test_posted_rewards import record_rewards

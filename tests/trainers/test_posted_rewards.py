@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loopline.agents.rewards import Reward
-from loopline.trainers.data.rewards import Feedback, read_rewards, rewarded_by
 from loopline.workers.recorder import REWARD_SCHEMA, Table, reward_row
+from loopline.workers.store.rewards import Feedback, read_rewards, rewarded_by
 
 from .grpo.recorded import a_candidate, a_run, a_step
 

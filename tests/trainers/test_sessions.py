@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from loopline.agents.records import Trajectory
 from loopline.agents.rewards import Reward
-from loopline.trainers.data.rewards import Feedback
 from loopline.trainers.data.sessions import ChatCall, Conversation, chat_calls, conversations
+from loopline.workers.store.rewards import Feedback
 
 from .grpo.recorded import a_call, a_candidate, a_run, a_step
 

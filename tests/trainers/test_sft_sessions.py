@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 from loopline.agents.records import Trajectory
 from loopline.agents.rewards import Reward
 from loopline.trainers.cli import app
-from loopline.trainers.data.rewards import PostedFeedback, RewardThreshold, read_rewards
+from loopline.trainers.data.feedback import PostedFeedback, RewardThreshold
 from loopline.trainers.data.token_rows import RecordedRows
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.glpft.report import read_report
 from loopline.trainers.sft.sessions import read_sessions
+from loopline.workers.store.rewards import read_rewards
 
 from .grpo.recorded import a_candidate, a_run, a_step, record
 from .grpo.tiny_grpo import load, write_base

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loopline.trainers.data.store import CHANGED, OTHER_VERSION, read_trajectories
+from loopline.trainers.data.store import read_trajectories
+from loopline.workers.store.records import CHANGED, OTHER_VERSION
 
 from .grpo.recorded import a_run, record
 

@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from loopline.runtime.config.options import Argument, OnlyWith, Option, Options, toml_of
 from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, TRACKERS
 from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.workers.atomic_files import write_atomic
 
@@ -28,6 +29,27 @@ class FolderOptions(Options):
         path = self.output / "options.toml"
         with guard_disk_writes(path):
             write_atomic(path, "\n".join(toml_of(self)) + "\n")
+
+
+class TrackingOptions(Options):
+    """Where a training's curves go."""
+
+    track: Annotated[str, Option(metavar="NAME,…")] = ",".join(DEFAULT_TRACKERS)
+    """Trackers of the curves: tensorboard, wandb, mlflow."""
+
+    @field_validator("track")
+    @classmethod
+    def _names_trackers(cls, track: str) -> str:
+        names = [name.strip() for name in track.split(",") if name.strip()]
+        unknown = [name for name in names if name not in TRACKERS]
+        if unknown:
+            raise ValueError(f"there is no {unknown[0]!r}; there are: {', '.join(TRACKERS)}")
+        return ",".join(dict.fromkeys(names))
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Their names; none where --track is empty."""
+        return tuple(filter(None, self.track.split(",")))
 
 
 class JsonOptions(Options):

@@ -21,6 +21,8 @@ from typing import IO, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from loopline.workers.store.records import Skipped
+
 SUFFIXES = ("", ".xz", ".gz")
 MAX_FILE_BYTES = 64 * 2**20
 """Of one file, decompressed, where a reader does not know of larger ones."""
@@ -41,17 +43,6 @@ class Limits:
 
 
 USUAL = Limits()
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that was not read."""
-
-    where: str
-    """File, and line or place in it."""
-    reason: str
-    """The same words for the same kind of trouble, so that they can be counted."""
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,12 +123,12 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
     return Reading(tuple(records), tuple(skipped))
 
 
-def parse(content: bytes | str) -> Any:
-    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds NaN or a number
-    that is none of a float's."""
+def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -> Any:
+    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds a number that is
+    none of a float's, or NaN or an infinity, unless `constants` says what these stand for."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
-        return json.loads(text, parse_constant=_refuse, parse_float=_parse_finite)
+        return json.loads(text, parse_constant=constants or _refuse, parse_float=_parse_finite)
     except UnicodeDecodeError as error:
         raise Unreadable("not UTF-8", error.reason) from error
     except ValueError as error:

@@ -12,7 +12,7 @@ from loopline.agents.roles.umi.transcript import ToolStyle
 from loopline.runtime.config.options import Argument, OnlyWith, Option, Options
 
 if TYPE_CHECKING:
-    from loopline.trainers.data.rewards import PostedFeedback, RewardThreshold
+    from loopline.trainers.data.feedback import PostedFeedback, RewardThreshold
 
 
 def _by_feedback(options: Any) -> bool:
@@ -39,7 +39,8 @@ class FeedbackOptions(Options):
     ) -> PostedFeedback | None:
         """The posted rewards of a store, where they count; of these entries alone, where they are
         given."""
-        from loopline.trainers.data.rewards import PostedFeedback, read_rewards
+        from loopline.trainers.data.feedback import PostedFeedback
+        from loopline.workers.store.rewards import read_rewards
 
         if self.reward_from == "recorded":
             return None
@@ -71,7 +72,7 @@ class ThresholdOptions(FeedbackOptions):
 
     def threshold(self, store: Path) -> RewardThreshold | None:
         """By which the runs of a store are chosen; None where what was recorded decides."""
-        from loopline.trainers.data.rewards import RewardThreshold
+        from loopline.trainers.data.feedback import RewardThreshold
 
         feedback = self.feedback(store)
         if feedback is None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from loopline.agents.records import Call, Candidate, PolicyRef, Step, Task, Trajectory
 from loopline.agents.rewards import Reward
-from loopline.trainers.data.rewards import (
+from loopline.workers.store.rewards import (
     Feedback,
     add,
     mean,

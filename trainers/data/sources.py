@@ -26,10 +26,10 @@ from loopline.agents.roles.umi.output import Action, Next, Unreadable, read_acti
 from loopline.agents.roles.umi.settings import tools_of
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.trainers.data import toolbench
+from loopline.trainers.data.feedback import RewardThreshold
 from loopline.trainers.data.held_out import NOT_REBUILT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, parse, read_document
 from loopline.trainers.data.json_files import Unreadable as UnreadableJson
-from loopline.trainers.data.rewards import RewardThreshold
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
 from loopline.trainers.data.usable_runs import require_usable

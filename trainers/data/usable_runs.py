@@ -6,7 +6,7 @@ from __future__ import annotations
 from loopline.agents.records import RECORDS_VERSION, Outcome, Trajectory
 from loopline.trainers.data.held_out import require_training
 from loopline.trainers.data.json_files import Unreadable
-from loopline.trainers.data.store import OTHER_VERSION
+from loopline.workers.store.records import OTHER_VERSION
 
 BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
 """Outcomes that say nothing of what the agents did. One that gave up, or whose answer nobody has

@@ -75,6 +75,7 @@ def glpft(options: GlpftOptions) -> None:
                 data_set,
                 output,
                 checkpoint_every=options.checkpoint_every,
+                trackers=options.trackers,
                 watch=StageListener(display.progress, display.checkpoint, display.say),
                 processes=processes,
             )

@@ -8,7 +8,11 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
-from loopline.trainers.core.command_options import FolderOptions, PublishingOptions
+from loopline.trainers.core.command_options import (
+    FolderOptions,
+    PublishingOptions,
+    TrackingOptions,
+)
 from loopline.trainers.data.options import ThresholdOptions
 from loopline.trainers.glpft.settings import (
     BATCH,
@@ -24,7 +28,9 @@ def _begins_at_random(options: Any) -> bool:
     return options.base is None
 
 
-class GlpftOptions(StageOptions, ThresholdOptions, PublishingOptions, FolderOptions):
+class GlpftOptions(
+    StageOptions, ThresholdOptions, PublishingOptions, TrackingOptions, FolderOptions
+):
     """A backbone and its roles, or a baseline."""
 
     panel: ClassVar[str] = "Data and models"

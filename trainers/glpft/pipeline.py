@@ -28,6 +28,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, require_trackers
 from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
@@ -74,6 +75,7 @@ def train(
     *,
     restart: bool = False,
     checkpoint_every: int = 200,
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS,
     watch: StageListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
@@ -85,6 +87,7 @@ def train(
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else StageListener()
     require_possible(settings, data, processes)
+    require_trackers(trackers)
     with processes.in_turn():
         claim(settings, data, output, restart=restart and processes.is_first)
     finished = read_report(output)
@@ -108,9 +111,9 @@ def train(
     for stage in stages_of(settings.method, shares, settings.global_set, copying=copying):
         stage_facts = read_facts(output / stage.name)
         if stage_facts is None:
-            stage_facts = _Pipeline(settings, data, output, first, watch, processes).stage(
-                stage, round(budget * stage.share), checkpoint_every
-            )
+            stage_facts = _Pipeline(
+                settings, data, output, first, watch, processes, trackers
+            ).stage(stage, round(budget * stage.share), checkpoint_every)
         elif processes.is_first:
             forget_work(output / CHECKPOINTS / stage.name)
         facts.append(stage_facts)
@@ -151,6 +154,7 @@ class _Pipeline:
     first: Path
     watch: StageListener
     processes: Processes
+    trackers: tuple[str, ...]
 
     def stage(self, stage: Stage, budget: int, checkpoint_every: int) -> StageFacts:
         import torch
@@ -185,6 +189,7 @@ class _Pipeline:
             budget=budget,
             work=self.output / CHECKPOINTS / stage.name,
             curves=self.output / "curves" / stage.name,
+            trackers=self.trackers,
         )
         after = training.run(
             checkpoint_every=checkpoint_every,

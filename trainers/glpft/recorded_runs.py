@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loopline.agents.roles.umi.settings import UmiOptions, options_of
 from loopline.trainers.data.datasets import FORMING_OPTIONS, DataSet, build
-from loopline.trainers.data.rewards import RewardThreshold
+from loopline.trainers.data.feedback import RewardThreshold
 from loopline.trainers.data.sources import from_recorded
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import UnreadableData

@@ -18,7 +18,7 @@ from loopline.trainers.core.checkpoints import (
     require_room_for_two,
     save_checkpoint,
 )
-from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.network import Network
 from loopline.trainers.core.optimizer_state import restore, tensors_of
@@ -87,6 +87,7 @@ class StageTraining:
     """Tokens, padding included, near which it ends."""
     work: Path
     curves: Path
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS
     state: StageState = field(init=False)
 
     @property
@@ -122,7 +123,10 @@ class StageTraining:
         else:
             self._restore(checkpoint, optimizers)
         drawn = self.curves if self.processes.is_first else None
-        with Curves(drawn, self.state.step) as curves, deferred_interrupt() as interruption:
+        with (
+            Curves(drawn, self.state.step, self.trackers) as curves,
+            deferred_interrupt() as interruption,
+        ):
             if self.state.step == 0 and self.state.validation_before is not None:
                 curves.add(0, {"validation loss": self.state.validation_before})
             seed = self.settings.seed

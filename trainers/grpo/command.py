@@ -124,6 +124,7 @@ def offline(options: OfflineOptions) -> None:
                 loaded,
                 output,
                 checkpoint_every=options.checkpoint_every,
+                trackers=options.trackers,
                 keep_ratios=options.keep_ratios,
                 watch=StepListener(display.progress, display.checkpoint, display.say),
                 processes=processes,

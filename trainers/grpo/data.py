@@ -12,8 +12,8 @@ from pathlib import Path
 
 from loopline.agents.records import Record, Trajectory
 from loopline.trainers.core.json_records import find_record
+from loopline.trainers.data.feedback import PostedFeedback
 from loopline.trainers.data.json_files import Skipped
-from loopline.trainers.data.rewards import PostedFeedback
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.grpo.advantages import has_signal

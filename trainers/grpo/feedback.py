@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopline.agents.records import Trajectory
+from loopline.trainers.data.feedback import NO_FEEDBACK, PostedFeedback
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
-from loopline.trainers.data.rewards import NO_FEEDBACK, PostedFeedback, rewarded_by
 from loopline.trainers.data.sessions import CHAT, ChatCall, chat_calls, conversations
 from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.sequences import Belongs, require_learnable
+from loopline.workers.store.rewards import rewarded_by
 
 
 def samples_of(

@@ -8,7 +8,12 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
-from loopline.trainers.core.command_options import FolderOptions, JsonOptions, PublishingOptions
+from loopline.trainers.core.command_options import (
+    FolderOptions,
+    JsonOptions,
+    PublishingOptions,
+    TrackingOptions,
+)
 from loopline.trainers.data.options import FeedbackOptions
 from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.trainers.grpo.settings import (
@@ -23,7 +28,7 @@ def _published(options: Any) -> bool:
     return getattr(options, "publish", True)
 
 
-class GrpoOptions(TrainingOptions, PublishingOptions, JsonOptions, FolderOptions):
+class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptions, FolderOptions):
     """What every training by GRPO is asked for."""
 
     panel: ClassVar[str] = "Policies"

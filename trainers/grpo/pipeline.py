@@ -34,7 +34,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
-from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves, require_trackers
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
@@ -106,6 +106,7 @@ def train(
     restart: bool = False,
     checkpoint_every: int = 10,
     keep_ratios: int = 0,
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS,
     watch: StepListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
@@ -119,6 +120,7 @@ def train(
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else StepListener()
     require_possible(settings, data)
+    require_trackers(trackers)
     with processes.in_turn():
         if processes.is_first:
             claim(output, settings, data, restart=restart)
@@ -139,7 +141,7 @@ def train(
     torch.set_num_threads(settings.threads)
     ratios = KeptRatios(output, keep_ratios, processes.index)
     return _Training(
-        settings, data, loaded, output, checkpoint_every, ratios, watch, processes
+        settings, data, loaded, output, checkpoint_every, ratios, watch, processes, trackers
     ).run()
 
 
@@ -195,8 +197,9 @@ class _Training:
         kept: KeptRatios,
         watch: StepListener,
         processes: Processes,
+        trackers: tuple[str, ...],
     ) -> None:
-        self.processes = processes
+        self.processes, self.trackers = processes, trackers
         self.settings, self.data, self.output = settings, data, output
         self.checkpoint_every, self.watch = checkpoint_every, watch
         self.base = loaded.weights.folder
@@ -220,7 +223,9 @@ class _Training:
         batches, stale = batches_of(self.data.groups, self.settings)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             curves = {
-                name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
+                name: open_curves.enter_context(
+                    Curves(self._curves(name), self.state.step, self.trackers)
+                )
                 for name in self.policies.names
             }
             for batch in islice(batches, self.state.step, None):

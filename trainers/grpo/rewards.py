@@ -19,7 +19,7 @@ from loopline.agents.environments.game import Scheme
 from loopline.agents.records import Candidate, Step, Trajectory
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
-from loopline.trainers.data.rewards import TEAM
+from loopline.workers.store.rewards import TEAM
 
 LOCAL = "local"
 """Name of the sum of an agent's own parts, alongside a total; without one, every part but the

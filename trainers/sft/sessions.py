@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from loopline.agents.records import Call
+from loopline.trainers.data.feedback import RewardThreshold
 from loopline.trainers.data.json_files import Reading, Unreadable
-from loopline.trainers.data.rewards import RewardThreshold
 from loopline.trainers.data.sessions import CHAT, ChatCall, Conversation, chat_calls, conversations
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.token_rows import RecordedRow, RecordedRows, TokenRow

@@ -22,9 +22,9 @@ from loopline.bench.proofs.outcome import Outcome, measured
 from loopline.bench.proofs.rewards.poster import reward_of
 from loopline.bus import Bus, BusSettings
 from loopline.testing import end_workers, running_redis, start_worker
-from loopline.trainers.data.rewards import read_rewards
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.settings import RecorderSettings
+from loopline.workers.store.rewards import read_rewards
 
 POSTERS = 3
 DRAIN_SECONDS = 120.0

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from loopline.agents.records import Run
-from loopline.trainers.data.rewards import read_rewards, targets_of
+from loopline.workers.store.rewards import read_rewards, targets_of
 from tests.runtime.conftest import until
 from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 from tests.runtime.gateway.test_native_api import QUESTION

@@ -15,13 +15,13 @@ from loopline.agents.environments.game import Part, Rewards
 from loopline.agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
 from loopline.trainers.core.models import load_tokenizer
 from loopline.trainers.data import usable_runs
-from loopline.trainers.data.store import OTHER_VERSION
 from loopline.trainers.grpo import groups as grouping
 from loopline.trainers.grpo import rewards, sequences
 from loopline.trainers.grpo.groups import Group, Sealer, Sealing, seal
 from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.text.tokenizer_codec import TokenizerCodec
+from loopline.workers.store.records import OTHER_VERSION
 
 from .recorded import a_call, a_candidate, a_run, a_step
 

@@ -491,3 +491,15 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
         assert step.truncated == 0.25
         token_counts[how] = step.learned
     assert token_counts["mask"] * 4 == token_counts["keep"] * 3
+
+
+def test_each_policy_is_a_run_of_each_tracker(base: Path, store: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow", reason="needs make test, which installs it")
+    settings = settings_of(policies="per-role", steps=2)
+    data = data_of(store, base)
+    train(settings, data, load(base), tmp_path / "out", trackers=("tensorboard", "mlflow"))
+    for policy in ("coder", "tester"):
+        folder = tmp_path / "out" / "curves" / policy
+        (metric,) = (folder / "mlflow").glob("*/*/metrics/loss")
+        assert [line.split()[2] for line in metric.read_text().splitlines()] == ["1", "2"]
+        assert list(folder.glob("events.out.tfevents.*"))

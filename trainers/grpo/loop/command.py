@@ -136,7 +136,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
                 )
                 watch = counting(watch, metrics)
             sealing = sealing_of(grpo, loaded)
-            keeping = Retention(options.keep_ratios, options.keep_published)
+            keeping = Retention(options.keep_ratios, options.keep_published, options.trackers)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
                 file.tasks if file else (),

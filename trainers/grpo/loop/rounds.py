@@ -33,7 +33,7 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.run_driver import RunDriver
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.checkpoints import CheckpointState, forget_work
-from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves
 from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
@@ -103,12 +103,14 @@ class LoopWatch:
 
 @dataclass(frozen=True)
 class Retention:
-    """What stays on disk besides what the training goes on from."""
+    """What stays besides what the training goes on from."""
 
     ratios: int = 0
     """Tokens of a round and policy whose importance ratios are kept: see `KeptRatios`."""
     published: int = 20
     """Rounds whose adapters, or models, can be chosen on the bus; at least 2."""
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS
+    """Where curves are drawn: see `Curves`."""
 
 
 @dataclass
@@ -169,7 +171,9 @@ class Loop:
             self._raise_if_stopped()
             with guard_disk_writes(self.book.output / "curves"):
                 curves = {
-                    name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
+                    name: open_curves.enter_context(
+                        Curves(self._curves(name), self.state.step, self.keeping.trackers)
+                    )
                     for name in ("rounds", *self.policies.names)
                 }
             while self.state.step < self.settings.rounds:

@@ -14,11 +14,8 @@ from pydantic import ValidationError
 
 from loopline.agents.records import RECORDS_VERSION, Candidate, Run, Step, Trajectory
 from loopline.agents.rewards import SESSION_TAG, Reward, RewardPlace
-from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.json_files import Skipped, Unreadable
-from loopline.trainers.data.store import OTHER_VERSION, checked_rows, skipped_record
+from loopline.workers.store.records import OTHER_VERSION, Skipped, checked_rows, skipped_record
 
-NO_FEEDBACK = "run without a posted reward"
 TEAM, AGENT, TURN = "team", "agent", "turn"
 """Names of reward parts: what the whole team earned, what one agent did, what one turn did."""
 
@@ -209,53 +206,3 @@ def mean(values: Sequence[float | None]) -> float | None:
     """The mean of what is there; None where nothing is."""
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if numbers else None
-
-
-@dataclass(frozen=True)
-class PostedFeedback:
-    """The rewards that a training learns from."""
-
-    rewards: PostedRewards
-    sources: tuple[str, ...] | None = None
-    """Those who say so; None for all."""
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        return tuple(recorded.entry for recorded in self.rewards.rewards)
-
-    @cached_property
-    def by_target(self) -> Mapping[str, Sequence[Reward]]:
-        """By run or session, the rewards that count."""
-        return self.rewards.of_target(self.sources)
-
-    def of_run(self, run: Run) -> Feedback:
-        """What reaches a run: rewards of its own, and of its session."""
-        targets = targets_of(run)
-        return Feedback.of(
-            reward for target in targets for reward in self.by_target.get(target, ())
-        )
-
-    def describe(self) -> str:
-        """How many there are, in words."""
-        count = len(self.rewards.rewards)
-        replaced = count - len(self.rewards.versions)
-        later = f", {replaced:,} of them replaced by later versions" if replaced else ""
-        return f"{format_count(count, 'posted reward')}{later}"
-
-
-@dataclass(frozen=True)
-class RewardThreshold:
-    """Which runs are good enough to be imitated: those of which posted rewards say so."""
-
-    feedback: PostedFeedback
-    least: float
-
-    def require(self, feedback: Feedback, agent: str | None = None) -> None:
-        """Raises `Unreadable` unless the posted reward is there, and high enough: that of the whole
-        run, and with `agent` what the agent earned beside it."""
-        agent_reward = None if agent is None else feedback.agents.get(agent)
-        reward = add(feedback.team, agent_reward)
-        if reward is None:
-            raise Unreadable(NO_FEEDBACK)
-        if reward < self.least:
-            raise Unreadable(f"run with a posted reward below {self.least:g}", f"{reward:g}")

@@ -1,0 +1,135 @@
+"""An evaluation that another tool has made, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from loopline.bench.errors import DataError, UsageError
+
+MAX_SAMPLES = 2_000_000
+NAMED = 5
+"""Samples or questions that a message names before it only counts."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What one model read and wrote for one sample."""
+
+    prompt: int = 0
+    completion: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One attempt at one question."""
+
+    id: str
+    """Of the question: the same in every epoch, and in every evaluation of the same data."""
+    epoch: int
+    """From 1."""
+    question: str
+    target: str
+    output: str | None
+    """What the model answered; None where there is no answer."""
+    scores: Mapping[str, float]
+    """Scorer → score; without those that are not numbers or were not given."""
+    tokens: Mapping[str, Tokens] = field(default_factory=dict[str, Tokens])
+    """By model."""
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One file of samples."""
+
+    path: Path
+    format: str
+    """`inspect` or `lm-eval`."""
+    task: str
+    model: str
+    created: float
+    """Seconds since 1970; 0 where the file does not say."""
+    samples: tuple[Sample, ...]
+    lower_is_better: frozenset[str] = frozenset()
+    """Scorers whose low scores are good ones."""
+    notices: tuple[str, ...] = ()
+    """What a reader of its figures must know."""
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """In the order in which they appear."""
+        return tuple(dict.fromkeys(name for sample in self.samples for name in sample.scores))
+
+    def scorer(self, name: str | None) -> str:
+        """The scorer of that name, or the only one. Raises UsageError that lists them, also for a
+        scorer whose scores are not shares."""
+        names = self.scorers
+        if not names:
+            raise UsageError(f"{self.path}: no sample has a score that is a number")
+        if name is None and len(names) > 1:
+            raise UsageError(
+                f"{self.path} has several scorers; choose one by --scorer: {'; '.join(names)}"
+            )
+        chosen_name = next(iter(names)) if name is None else name
+        if chosen_name not in names:
+            raise UsageError(
+                f"--scorer: {self.path} has no {chosen_name!r}; it has: {'; '.join(names)}"
+            )
+        if chosen_name in self.lower_is_better:
+            raise UsageError(
+                f"{self.path}: of {chosen_name} a lower score is the better one, so it is not a "
+                f"share of what was right; choose another by --scorer: {'; '.join(names)}"
+            )
+        for sample in self.samples:
+            score = sample.scores.get(chosen_name, 0.0)
+            if not 0 <= score <= 1:
+                raise UsageError(
+                    f"{self.path}: {chosen_name} gives the question {sample.id} the score "
+                    f"{score:g}; a paired comparison takes scores from 0 to 1; choose another "
+                    f"scorer by --scorer: {'; '.join(names)}"
+                )
+        return chosen_name
+
+
+def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
+    """Raises DataError for a file with no sample, too many, or two of one question and epoch."""
+    if not samples:
+        raise DataError(f"{path}: the file holds no sample")
+    seen_places: set[tuple[str, int]] = set()
+    for sample in samples:
+        if (sample.id, sample.epoch) in seen_places:
+            raise DataError(
+                f"{path}: the question {sample.id!r} stands twice in epoch {sample.epoch}; its "
+                "samples can't be paired"
+            )
+        seen_places.add((sample.id, sample.epoch))
+
+
+def name_some(ids: tuple[str, ...]) -> str:
+    """The first ids, and that there are more."""
+    return ", ".join(ids[:NAMED]) + (", …" if ids[NAMED:] else "")
+
+
+def object_at(value: Any, *path: str) -> dict[str, Any]:
+    """The object below these keys of a JSON value; an empty one where there is none."""
+    for key in path:
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def text_at(value: Any, key: str, default: str = "") -> str:
+    """The text of a key; the default where there is none."""
+    text = object_at(value).get(key)
+    return text if isinstance(text, str) else default
+
+
+def number_at(value: Any, key: str) -> float:
+    """The finite number of a key; 0 where there is none."""
+    number = object_at(value).get(key)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return 0.0
+    return float(number) if abs(number) < 1e300 else 0.0

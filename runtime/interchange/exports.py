@@ -1,0 +1,269 @@
+"""`runtime export`: recorded runs in the formats that trainers and evaluation tools read.
+
+trl         sft.jsonl            prompt and completion, as messages, of runs that were answered
+            preferences.jsonl    prompt, chosen, rejected: runs of one task with other rewards
+hf          data/train-00000-of-00001.parquet and README.md: a data set of the Hub's form
+inspect     runs.eval            a log of inspect, a sample for each run
+verifiers   rollouts.jsonl       prompt, completion, answer, reward, task, info
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loopline.runtime.errors import InputError, UserError
+from loopline.runtime.interchange.inspect_log import LogHeader, LogSample, write_inspect_log
+from loopline.runtime.interchange.recorded_runs import RecordedRun, recorded_runs
+from loopline.workers.atomic_files import atomic_file, write_atomic
+from loopline.workers.store.records import Skipped
+
+_BATCH = 1000
+_MESSAGE = pa.struct(
+    [
+        ("role", pa.string()),
+        ("content", pa.string()),
+        ("tool_calls", pa.string()),
+        ("tool_call_id", pa.string()),
+        ("name", pa.string()),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("task_id", pa.string()),
+        ("workflow", pa.string()),
+        ("environment", pa.string()),
+        ("instance", pa.string()),
+        ("prompt", pa.list_(_MESSAGE)),
+        ("completion", pa.list_(_MESSAGE)),
+        ("outcome", pa.string()),
+        ("reward", pa.float64()),
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("cost_micro_dollars", pa.int64()),
+        ("created", pa.float64()),
+        ("ended", pa.float64()),
+        ("tags", pa.string()),
+    ]
+)
+"""Columns of `hf`; instances, tags and calls of tools are JSON."""
+_CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*.parquet
+---
+
+# Runs of Loopline
+
+A row is a run: its messages, its answer, how it ended, what it earned, what it cost.
+"""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    files: dict[Path, int]
+    """File → rows."""
+    runs: int
+    left_out: int
+    """Runs without an answer, which the format has no place for."""
+    skipped: tuple[Skipped, ...]
+    """Records of the store that could not be read."""
+
+
+class _Runs:
+    """The runs of a store, counted while they are read."""
+
+    def __init__(self, store: Path, workflow: str | None) -> None:
+        self._store, self._workflow = store, workflow
+        self.count = self.left_out = 0
+        self.skipped: list[Skipped] = []
+
+    def __iter__(self) -> Iterator[RecordedRun]:
+        for run in recorded_runs(self._store, self._workflow, self.skipped):
+            self.count += 1
+            yield run
+
+    def answered(self) -> Iterator[RecordedRun]:
+        for run in self:
+            if run.ended_with_an_answer:
+                yield run
+            else:
+                self.left_out += 1
+
+
+def export(store: Path, form: str, output: Path, workflow: str | None = None) -> Exported:
+    """Each file is there whole or not at all; earlier ones are replaced. Raises InputError for a
+    store without such runs, UserError where a file can't be written."""
+    runs = _Runs(store, workflow)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        files = WRITERS[form](runs, output)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or output}: cannot be written ({error.strerror or error})",
+            hint="make room, or give another --output.",
+        ) from error
+    if runs.count == 0:
+        what = f"no run of workflow {workflow!r}" if workflow else "no run"
+        raise InputError(f"{store} has {what} that can be read")
+    return Exported(files, runs.count, runs.left_out, tuple(runs.skipped))
+
+
+def _trl(runs: _Runs, output: Path) -> dict[Path, int]:
+    files: dict[Path, int] = {}
+    by_task: dict[str, list[tuple[float, str, RecordedRun]]] = defaultdict(list)
+    with _lines(output / "sft.jsonl", files) as write:
+        for run in runs.answered():
+            write({"prompt": run.prompt, "completion": run.completion})
+            if run.reward is not None:
+                by_task[run.task_id].append((run.reward, run.trajectory.run.id, run))
+    with _lines(output / "preferences.jsonl", files) as write:
+        for pair in _preferences(by_task.values()):
+            write(pair)
+    return files
+
+
+def _preferences(
+    tasks: Iterable[list[tuple[float, str, RecordedRun]]],
+) -> Iterator[dict[str, Any]]:
+    """The best run of a task against the worst, the second against the last but one, and so on, as
+    long as the rewards differ: no run is in two pairs."""
+    for task in tasks:
+        ranked = sorted(task, key=lambda entry: entry[:2])
+        for worse, better in zip(
+            ranked[: len(ranked) // 2], reversed(ranked[len(ranked) // 2 :]), strict=False
+        ):
+            if better[0] > worse[0] and better[2].completion != worse[2].completion:
+                yield {
+                    "prompt": better[2].prompt,
+                    "chosen": better[2].completion,
+                    "rejected": worse[2].completion,
+                }
+
+
+def _verifiers(runs: _Runs, output: Path) -> dict[Path, int]:
+    files: dict[Path, int] = {}
+    with _lines(output / "rollouts.jsonl", files) as write:
+        for number, run in enumerate(runs.answered()):
+            info = run.info
+            write(
+                {
+                    "example_id": number,
+                    "prompt": run.prompt,
+                    "completion": run.completion,
+                    # A record never holds the reference answer.
+                    "answer": "",
+                    "reward": run.reward,
+                    "task": info["environment"],
+                    "info": info,
+                }
+            )
+    return files
+
+
+def _inspect(runs: _Runs, output: Path) -> dict[Path, int]:
+    path = output / "runs.eval"
+    header = LogHeader(
+        id="loopline-runs",
+        task="runs",
+        model="loopline/runs",
+        created=0.0,
+        complete=True,
+        dataset="recorded runs",
+    )
+    return {path: write_inspect_log(path, header, map(_sample, runs))}
+
+
+def _sample(run: RecordedRun) -> LogSample:
+    trajectory = run.trajectory
+    return LogSample(
+        id=trajectory.run.id,
+        epoch=1,
+        input=[{**message, "source": "input"} for message in run.prompt],
+        target="",
+        messages=[*run.prompt, *run.completion],
+        model=f"loopline/{trajectory.run.workflow}",
+        completion=trajectory.answer or "",
+        scores={} if run.reward is None else {"reward": run.reward},
+        started=trajectory.run.created,
+        seconds=max(0.0, trajectory.ended - trajectory.run.created),
+        uuid=trajectory.run.id,
+        tokens=run.tokens,
+        metadata=run.info,
+        error=None
+        if run.ended_with_an_answer
+        else f"{trajectory.outcome}: {trajectory.reason or 'no answer'}",
+        answer=(trajectory.answer or "")[:200],
+    )
+
+
+def _hf(runs: _Runs, output: Path) -> dict[Path, int]:
+    path = output / "data" / "train-00000-of-00001.parquet"
+    path.parent.mkdir(exist_ok=True)
+    count = 0
+    with atomic_file(path) as partial, pq.ParquetWriter(partial, SCHEMA) as writer:
+        batch: list[dict[str, Any]] = []
+        for run in runs:
+            batch.append(_row(run))
+            count += 1
+            if len(batch) == _BATCH:
+                writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
+                batch = []
+        writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
+    card = output / "README.md"
+    write_atomic(card, _CARD)
+    return {path: count, card: 0}
+
+
+def _row(run: RecordedRun) -> dict[str, Any]:
+    info, tokens = run.info, run.tokens.values()
+    return {
+        **{name: info[name] for name in SCHEMA.names if name in info},
+        "instance": json.dumps(info["instance"]),
+        "tags": json.dumps(info["tags"]),
+        "prompt": [_flat(message) for message in run.prompt],
+        "completion": [_flat(message) for message in run.completion],
+        "reward": run.reward,
+        "prompt_tokens": sum(read for read, _ in tokens),
+        "completion_tokens": sum(wrote for _, wrote in tokens),
+    }
+
+
+def _flat(message: dict[str, Any]) -> dict[str, Any]:
+    """Calls of tools as JSON: their arguments have no common type."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": None if calls is None else json.dumps(calls)}
+
+
+WRITERS: dict[str, Callable[[_Runs, Path], dict[Path, int]]] = {
+    "trl": _trl,
+    "hf": _hf,
+    "inspect": _inspect,
+    "verifiers": _verifiers,
+}
+
+
+@contextmanager
+def _lines(path: Path, files: dict[Path, int]) -> Generator[Callable[[Any], None]]:
+    """A file of JSON lines, and its number of rows in `files` at the end."""
+    files[path] = 0
+    with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+
+        def write(row: Any) -> None:
+            file.write(json.dumps(row) + "\n")
+            files[path] += 1
+
+        yield write

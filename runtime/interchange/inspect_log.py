@@ -1,0 +1,212 @@
+"""Writes logs of inspect (`.eval`, version 2): the JSON documents that `inspect_ai.log` reads.
+
+inspect itself is not needed: a log is a zip archive of a header, a summary of all samples, and a
+document for each sample. A test reads what is written here by inspect's own reader.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from loopline.workers.atomic_files import atomic_file
+
+VERSION = 2
+_SUMMARY = (
+    "id", "epoch", "input", "target", "metadata", "scores", "model_usage", "role_usage",
+    "started_at", "completed_at", "total_time", "uuid",
+)  # fmt: skip
+_INPUT_CHARS = 2000
+"""Of an input in the summaries, which viewers load whole."""
+
+
+@dataclass(frozen=True)
+class LogSample:
+    """One attempt at one question."""
+
+    id: str
+    epoch: int
+    """From 1."""
+    input: str | Sequence[Mapping[str, Any]]
+    """A text, or messages with `role` and `content`."""
+    target: str
+    messages: Sequence[Mapping[str, Any]]
+    """The whole conversation, the input's messages included."""
+    model: str
+    completion: str
+    scores: Mapping[str, Any]
+    """Scorer → `C`, `I`, or a number."""
+    started: float
+    """Seconds since 1970."""
+    seconds: float
+    uuid: str
+    tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Model → tokens read and written."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    error: str | None = None
+    answer: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As inspect writes it; what inspect can do without is left out."""
+        error = {"message": self.error, "traceback": "", "traceback_ansi": ""}
+        message = {"role": "assistant", "content": self.completion, "source": "generate"}
+        return {
+            "id": self.id,
+            "epoch": self.epoch,
+            "input": self.input,
+            "target": self.target,
+            "messages": list(self.messages),
+            "output": {
+                "model": self.model,
+                "choices": [{"message": message, "stop_reason": "stop"}],
+                "completion": self.completion,
+            },
+            "scores": {
+                name: {"value": value, "answer": self.answer, "history": []}
+                for name, value in self.scores.items()
+            },
+            "metadata": dict(self.metadata),
+            "store": {},
+            "events": [],
+            "model_usage": {
+                model: {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+                for model, (read, wrote) in self.tokens.items()
+            },
+            "role_usage": {},
+            "started_at": moment(self.started),
+            "completed_at": moment(self.started + self.seconds),
+            "total_time": round(self.seconds, 3),
+            "working_time": round(self.seconds, 3),
+            "uuid": self.uuid,
+            "error_retries": [],
+            "attachments": {},
+            **({} if self.error is None else {"error": error}),
+        }
+
+
+@dataclass(frozen=True)
+class LogHeader:
+    """What a log says of all its samples."""
+
+    id: str
+    task: str
+    model: str
+    created: float
+    complete: bool
+    dataset: str
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Scorer → its mean."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def specification(self, ids: Sequence[str], epochs: int) -> dict[str, Any]:
+        """What inspect calls `eval`."""
+        return {
+            "eval_id": self.id,
+            "run_id": self.id,
+            "created": moment(self.created),
+            "task": self.task,
+            "task_id": self.id,
+            "task_version": 0,
+            "dataset": {
+                "name": self.dataset,
+                "samples": len(ids),
+                "sample_ids": list(ids),
+                "shuffled": False,
+            },
+            "model": self.model,
+            "model_args": {},
+            "config": {"epochs": epochs},
+            "packages": {"loopline": version("loopline")},
+            "metadata": dict(self.metadata),
+        }
+
+
+def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample]) -> int:
+    """The number of samples written. The file is there whole or not at all; one sample is in
+    memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
+    id and epoch."""
+    summaries: list[dict[str, Any]] = []
+    ids: dict[str, None] = {}
+    names: set[str] = set()
+    usage: dict[str, dict[str, int]] = {}
+    ended = header.created
+    with (
+        atomic_file(path) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for sample in samples:
+            document = sample.document()
+            # The name by which inspect looks a sample up, whatever its id holds.
+            name = f"samples/{sample.id}_epoch_{sample.epoch}.json"
+            if name in names:
+                raise ValueError(f"two samples are named {name}")
+            names.add(name)
+            archive.writestr(name, _json(document))
+            ids[sample.id] = None
+            ended = max(ended, sample.started + sample.seconds)
+            for model, counts in document["model_usage"].items():
+                total = usage.setdefault(model, dict.fromkeys(counts, 0))
+                for key, count in counts.items():
+                    total[key] += count
+            summaries.append(_summary(document))
+        epochs = max((summary["epoch"] for summary in summaries), default=1)
+        specification = header.specification(tuple(ids), epochs)
+        start = {"version": VERSION, "eval": specification, "plan": {"name": "plan", "steps": []}}
+        archive.writestr("_journal/start.json", _json(start))
+        archive.writestr("summaries.json", _json(summaries))
+        archive.writestr(
+            "header.json",
+            _json(
+                {
+                    **start,
+                    "status": "success" if header.complete else "cancelled",
+                    "results": {
+                        "total_samples": len(summaries),
+                        "completed_samples": len(summaries),
+                        "scores": [
+                            {
+                                "name": name,
+                                "scorer": name,
+                                "metrics": {"mean": {"name": "mean", "value": value}},
+                            }
+                            for name, value in header.metrics.items()
+                        ],
+                    },
+                    "stats": {
+                        "started_at": moment(header.created),
+                        "completed_at": moment(ended),
+                        "model_usage": usage,
+                    },
+                }
+            ),
+        )
+    return len(summaries)
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as inspect writes a time."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _summary(document: dict[str, Any]) -> dict[str, Any]:
+    summary = {key: document[key] for key in _SUMMARY}
+    if isinstance(document["input"], str):
+        summary["input"] = document["input"][:_INPUT_CHARS]
+    if "error" in document:
+        summary["error"] = document["error"]["message"]
+    return {
+        **summary,
+        "retries": 0,
+        "completed": True,
+        "message_count": len(document["messages"]),
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")

@@ -1,0 +1,141 @@
+"""Recorded runs with what they earned, as other programs are given them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loopline.agents.records import Message, Outcome, Trajectory
+from loopline.runtime.errors import InputError
+from loopline.workers.store.records import NoRecords, Skipped, iterate_trajectories
+from loopline.workers.store.rewards import Feedback, add, read_rewards, targets_of
+
+_OF_OUTCOME = {Outcome.SOLVED: 1.0, Outcome.FAILED: 0.0}
+_ENDED = frozenset({Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED})
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One run that ended."""
+
+    trajectory: Trajectory
+    reward: float | None
+    """What was posted for the team, and by agent and turn, added up; without posts what the
+    workflow gave, and without that 1 if it was solved, 0 if it failed. None where nobody says."""
+
+    @property
+    def prompt(self) -> list[dict[str, Any]]:
+        """Messages as chat templates take them."""
+        task = self.trajectory.run.task
+        if not task.messages:
+            return [{"role": "user", "content": task.prompt}]
+        return [_message(message) for message in task.messages]
+
+    @property
+    def completion(self) -> list[dict[str, Any]]:
+        """The answer as a message; none of a run without one."""
+        answer = self.trajectory.answer
+        return [] if answer is None else [{"role": "assistant", "content": answer}]
+
+    @property
+    def ended_with_an_answer(self) -> bool:
+        return self.trajectory.outcome in _ENDED and self.trajectory.answer is not None
+
+    @property
+    def task_id(self) -> str:
+        """The same for all runs of one task."""
+        task = self.trajectory.run.task
+        content = json.dumps([task.environment, task.instance, self.prompt], sort_keys=True)
+        return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
+
+    @property
+    def tokens(self) -> dict[str, tuple[int, int]]:
+        """Model → tokens read and written."""
+        sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for step in self.trajectory.steps:
+            for call in step.calls:
+                model = call.policy.adapter or call.policy.base
+                read, wrote = sums[model]
+                sums[model] = read + call.usage.prompt, wrote + call.usage.completion
+        return dict(sums)
+
+    @property
+    def cost_micro_dollars(self) -> int:
+        return sum(call.cost_micro_dollars for step in self.trajectory.steps for call in step.calls)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What else a reader may ask for, without text of the conversation."""
+        trajectory = self.trajectory
+        run = trajectory.run
+        return {
+            "run_id": run.id,
+            "task_id": self.task_id,
+            "workflow": run.workflow,
+            "environment": run.task.environment,
+            "instance": run.task.instance,
+            "outcome": str(trajectory.outcome),
+            "reason": trajectory.reason,
+            "policies": run.policies,
+            "agent_rewards": trajectory.agent_rewards,
+            "tags": run.tags,
+            "seed": run.seed,
+            "created": run.created,
+            "ended": trajectory.ended,
+            "cost_micro_dollars": self.cost_micro_dollars,
+        }
+
+
+def recorded_runs(
+    store: Path, workflow: str | None, skipped: list[Skipped]
+) -> Iterator[RecordedRun]:
+    """Each run of a store once, in the order of its files, one row group in memory; what can't be
+    read is added to `skipped`. Raises InputError if there is no store."""
+    rewards = read_rewards(store)
+    skipped.extend(rewards.skipped)
+    by_target = rewards.of_target()
+    try:
+        for trajectory in iterate_trajectories(store, workflow, skipped):
+            feedback = Feedback.of(
+                reward
+                for target in targets_of(trajectory.run)
+                for reward in by_target.get(target, ())
+            )
+            yield RecordedRun(trajectory, _reward(trajectory, feedback))
+    except NoRecords as error:
+        raise InputError(str(error)) from error
+
+
+def _reward(trajectory: Trajectory, feedback: Feedback) -> float | None:
+    posted = feedback.team
+    for value in (*feedback.agents.values(), *feedback.turns.values()):
+        posted = add(posted, value)
+    if posted is not None:
+        return posted
+    if trajectory.team_reward is not None:
+        return trajectory.team_reward
+    return _OF_OUTCOME.get(trajectory.outcome)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """As the Chat Completions API has it; what is not there is left out."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        fields["name"] = message.name
+    return fields

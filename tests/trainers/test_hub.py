@@ -1,0 +1,197 @@
+"""Data sets of the Hub by name, fetched by huggingface_hub itself from a server of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from loopline.bench.datasets import Request
+from loopline.bench.errors import DataError
+from loopline.bench.registry import find
+from loopline.trainers.data import hub
+from loopline.trainers.data.hub import HubFile, fetch
+from loopline.trainers.errors import UnreadableData
+
+constants: Any = pytest.importorskip("huggingface_hub.constants", reason="needs the extra torch")
+
+COMMIT = "0" * 39 + "1"
+LINES = "".join(
+    json.dumps({"id": f"q{n}", "question": f"{n} + {n}?", "answer": 2 * n}) + "\n" for n in range(3)
+).encode()
+
+
+class Hub:
+    """What huggingface_hub asks of the Hub: a file's head, a file, and the files of a data set."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.asked: list[str] = []
+        self.size: int | None = None
+        """That heads say, in place of a file's own."""
+        self.refusal: tuple[int, str] | None = None
+        """Status and error code of all answers."""
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self._answer(body=False)
+
+            def do_GET(self) -> None:
+                self._answer(body=True)
+
+            def _answer(self, *, body: bool) -> None:
+                hub.asked.append(f"{self.command} {self.path}")
+                status, headers, content = hub.answer(self.path)
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(content)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if body:
+                    self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        if self.refusal is not None:
+            return self.refusal[0], {"X-Error-Code": self.refusal[1]}, b""
+        if path.startswith("/api/datasets/acme/sums/tree/"):
+            tree = [
+                {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+                for name, content in self.files.items()
+            ]
+            return 200, {"Content-Type": "application/json"}, json.dumps(tree).encode()
+        if path.startswith("/api/datasets/acme/sums"):
+            siblings = [{"rfilename": name} for name in self.files]
+            info = {"id": "acme/sums", "sha": COMMIT, "siblings": siblings}
+            return 200, {"Content-Type": "application/json"}, json.dumps(info).encode()
+        name = path.partition("/resolve/main/")[2]
+        if not path.startswith("/datasets/acme/sums/"):
+            return 404, {"X-Error-Code": "RepoNotFound"}, b""
+        if name not in self.files:
+            return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, b""
+        content = self.files[name]
+        headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        if self.size is not None:
+            headers["X-Linked-Size"] = str(self.size)
+        return 200, headers, content
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    table = pa.table({"question": ["1 + 1?", "2 + 2?"], "answer": ["2", "4"], "level": [1, 2]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    server = Hub(
+        {
+            "README.md": b"# Sums",
+            "data/test.jsonl": LINES,
+            "data/test.parquet": (tmp_path / "rows.parquet").read_bytes(),
+        }
+    )
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
+
+
+def test_a_file_of_questions_on_the_hub_is_a_benchmark(server: Hub) -> None:
+    benchmark = find("hf://acme/sums/data/test.jsonl")
+    dataset = benchmark.load(Request())
+    assert [(item.id, item.gold) for item in dataset.items] == [
+        ("q0", "0"),
+        ("q1", "2"),
+        ("q2", "4"),
+    ]
+    assert benchmark.origin is not None
+
+
+def test_rows_of_a_parquet_file_without_ids_have_numbers(server: Hub) -> None:
+    dataset = find("hf://acme/sums/data/test.parquet").load(Request())
+    assert [(item.id, item.question, item.gold, item.about) for item in dataset.items] == [
+        ("0", "1 + 1?", "2", {"level": 1}),
+        ("1", "2 + 2?", "4", {"level": 2}),
+    ]
+
+
+def test_what_was_fetched_is_read_without_a_network(server: Hub) -> None:
+    path = fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
+    server.server.shutdown()
+    server.server.server_close()
+    assert fetch("hf://acme/sums/data/test.jsonl", [".jsonl"]) == path
+    assert path.read_bytes() == LINES
+
+
+def test_without_a_network_the_error_says_what_to_do(server: Hub) -> None:
+    server.server.shutdown()
+    server.server.server_close()
+    with pytest.raises(DataError, match=r"not in the cache .* can't be reached .*`hf download"):
+        find("hf://acme/sums/data/test.jsonl")
+
+
+def test_in_offline_mode_nothing_is_asked(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UnreadableData, match="HF_HUB_OFFLINE set"):
+        fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
+    assert server.asked == []
+
+
+def test_a_data_set_with_one_readable_file_needs_no_path(server: Hub) -> None:
+    assert fetch("hf://acme/sums", [".jsonl"]).read_bytes() == LINES
+
+
+def test_of_several_files_one_must_be_named(server: Hub) -> None:
+    with pytest.raises(DataError, match=r"has 2 files; .*hf://acme/sums/data/test\.jsonl, hf://"):
+        find("hf://acme/sums")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("hf://acme/other/data/test.jsonl", "the Hub has no such data set, or it is private"),
+        ("hf://acme/sums/data/none.jsonl", "the data set has no such file"),
+        ("hf://acme/sums/README.md", "a file of another kind"),
+        ("hf://acme", "not the name of a data set; write hf://OWNER/NAME/FILE"),
+        ("hf://acme/sums/../../etc/passwd.jsonl", "not the name of a data set"),
+        ("hf://acme/sums@/a.jsonl", "not the name of a data set"),
+    ],
+)
+def test_what_is_not_there_is_named(target: str, message: str, server: Hub) -> None:
+    with pytest.raises(UnreadableData, match=message):
+        fetch(target, [".jsonl"])
+
+
+def test_a_data_set_that_its_owner_guards_is_said_to_be(server: Hub) -> None:
+    server.refusal = 403, "GatedRepo"
+    with pytest.raises(UnreadableData, match="its owner decides who reads it"):
+        fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
+
+
+def test_a_huge_file_is_not_fetched(server: Hub) -> None:
+    server.size = hub.MAX_FILE_BYTES + 1
+    with pytest.raises(UnreadableData, match="are more than the 8,589,934,592 that are fetched"):
+        fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
+    assert not any(line.startswith("GET /datasets") for line in server.asked)
+
+
+def test_a_revision_is_a_part_of_the_name() -> None:
+    file = HubFile.parse("hf://acme/sums@v1.0/data/test.jsonl")
+    assert (file.repository, file.revision, file.path) == ("acme/sums", "v1.0", "data/test.jsonl")
+    assert str(file) == "hf://acme/sums@v1.0/data/test.jsonl"

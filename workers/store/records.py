@@ -1,0 +1,126 @@
+"""Records of a recorder's Parquet store, held against their hashes; what can't be read is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from loopline.agents.records import RECORDS_VERSION, Trajectory
+from loopline.workers.store.files import Damaged, Place, parquet_files, read_batches
+
+CHANGED = "record that is not what was written: its hash is another"
+OTHER_VERSION = "records of another schema version"
+NO_RECORD = "no trajectory record"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not read."""
+
+    where: str
+    """File, and line or place in it."""
+    reason: str
+    """The same words for the same kind of trouble, so that they can be counted."""
+    detail: str = ""
+
+
+class NoRecords(ValueError):
+    """There is no store, or nothing in it."""
+
+
+def iterate_trajectories(
+    store: Path, workflow: str | None, skipped: list[Skipped]
+) -> Iterator[Trajectory]:
+    """The same one after the other, in the order of the files, with no more than a row group of
+    them in memory; what could not be read is added to `skipped`. Raises `NoRecords` if there is
+    no store."""
+    folder = store / "trajectories"
+    if not parquet_files(folder):
+        raise NoRecords(
+            f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
+            ".loopline/store, after at least one run has ended"
+        )
+    newest = _newest_of_several(folder)
+    done: set[str] = set()
+    columns = ("trajectory", "run_id", "generation", "entry")
+    for where, (body, run, generation, entry) in checked_rows(folder, columns, skipped, workflow):
+        if run in done or newest.get(run, (generation, entry)) != (generation, entry):
+            continue
+        try:
+            trajectory = Trajectory.model_validate_json(body)
+        except ValidationError as error:
+            skipped.append(skipped_record(where, body, error))
+        else:
+            done.add(run)
+            yield trajectory
+
+
+def _newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
+    """Generation and entry that count, of each run with several rows."""
+    import pyarrow as pa
+    import pyarrow.compute
+
+    keys = [batch for _, _, batch in read_batches(folder, ("run_id", "generation", "entry"), [])]
+    if not keys:
+        return {}
+    table: Any = pa.concat_tables(keys, promote_options="permissive")
+    counts: Any = table.group_by("run_id").aggregate([("entry", "count")])
+    compute: Any = pyarrow.compute
+    several = counts.filter(compute.greater(counts["entry_count"], 1))["run_id"]
+    rows: list[dict[str, Any]] = table.filter(
+        compute.is_in(table["run_id"], several.combine_chunks())
+    ).to_pylist()
+    newest: dict[str, tuple[int, str]] = {}
+    for row in sorted(rows, key=lambda row: (row["generation"], Place.of(row["entry"]))):
+        newest[row["run_id"]] = row["generation"], row["entry"]
+    return newest
+
+
+def checked_rows(
+    folder: Path,
+    columns: tuple[str, ...],
+    skipped: list[Skipped],
+    workflow: str | None = None,
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Where each row of a table stands, and these columns of it, of which the first is the record
+    that the row's hash is of. Files that can't be read, and rows that were changed, are skipped.
+
+    A row comes twice where it stands twice, or where a compaction ends meanwhile.
+    """
+    damaged: list[Damaged] = []
+
+    def name_damaged() -> None:
+        skipped.extend(
+            Skipped(error.path.name, "the file cannot be read", error.why) for error in damaged
+        )
+        damaged.clear()
+
+    for path, first, batch in read_batches(folder, (*columns, "sha256"), damaged, workflow):
+        name_damaged()
+        values = [batch[name].to_pylist() for name in (*columns, "sha256")]
+        for number, (*row, written) in enumerate(zip(*values, strict=True)):
+            where = f"{path.name}[{first + number}]"
+            if hashlib.sha256(row[0].encode()).hexdigest() != written:
+                skipped.append(Skipped(where, CHANGED))
+            else:
+                yield where, tuple(row)
+    name_damaged()
+
+
+def skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
+    """A newer writer's record, or a broken one."""
+    try:
+        version = json.loads(row)["version"]
+    except (ValueError, KeyError, TypeError):
+        version = RECORDS_VERSION
+    if version != RECORDS_VERSION:
+        detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
+        return Skipped(where, OTHER_VERSION, detail)
+    place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+    return Skipped(where, NO_RECORD, place)
