@@ -316,6 +316,31 @@ class CheckOptions(Options):
     """Print one line of JSON for each prediction: a boolean per checker."""
 
 
+class RouteOptions(JsonOptions):
+    """Answers of two models to the same questions."""
+
+    labelled: Annotated[Path | None, Option(metavar="FILE")] = None
+    """JSON lines with id, question, small {text, right} and big {text, right}."""
+    alpha: float = Field(default=0.1, gt=0, lt=1)
+    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    delta: float = Field(default=0.05, gt=0, lt=1)
+    """Probability with which the bound may be broken."""
+    splits: int = Field(default=200, ge=1, le=10_000)
+    """Random splits into training, calibration and test."""
+    seed: int = Field(default=123, ge=0, lt=2**32)
+    """Seed of the splits."""
+    small_prompt_usd: float = Field(default=0.15, ge=0, le=1e6)
+    """US dollars per million tokens that the small model reads, where the file states no costs."""
+    small_completion_usd: float = Field(default=0.60, ge=0, le=1e6)
+    """US dollars per million tokens that the small model writes, where the file states no costs."""
+    big_prompt_usd: float = Field(default=2.50, ge=0, le=1e6)
+    """US dollars per million tokens that the big model reads, where the file states no costs."""
+    big_completion_usd: float = Field(default=10.00, ge=0, le=1e6)
+    """US dollars per million tokens that the big model writes, where the file states no costs."""
+    output: Annotated[Path | None, Option(metavar="FOLDER", default="none is written")] = None
+    """Folder for the report: report.html with the plot, report.md and report.json."""
+
+
 class PublishedDataOptions(JsonOptions):
     """Published data of tool use."""
 

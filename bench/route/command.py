@@ -1,0 +1,102 @@
+"""The measurement of `bench route`: from labelled answers to a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from threadpoolctl import threadpool_limits
+
+from loopline.bench.errors import UsageError
+from loopline.bench.route.comparison import compare
+from loopline.bench.route.report import RouteReport, Signal
+from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
+from loopline.trainers.router.fitting import Floats, area_under_curve
+from loopline.trainers.router.guarantee import allowed_errors
+from loopline.trainers.router.labelled import Prices, read_labelled, require_enough
+from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import RouteOptions
+
+
+def measure(options: RouteOptions) -> RouteReport:
+    """Raises UsageError, or BadLabels that names each bad line."""
+    if options.labelled is None:
+        raise UsageError("name the answers to learn from: --labelled FILE")
+    rows = read_labelled(
+        options.labelled,
+        Prices(options.small_prompt_usd, options.small_completion_usd),
+        Prices(options.big_prompt_usd, options.big_completion_usd),
+    )
+    require_enough(rows, LEAST_QUESTIONS, str(options.labelled))
+    table = Table.of(rows)
+    console = Console(stderr=True)
+    columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    task = bar.add_task("splits", total=options.splits)
+    # With a thread for each core, such small matrices wait more than they compute.
+    with threadpool_limits(1, user_api="blas"), bar:
+        made = play_splits(
+            table,
+            splits=options.splits,
+            alpha=options.alpha,
+            delta=options.delta,
+            seed=options.seed,
+            checked=_passes_ladder(table),
+            logprob=_mean_logprob(table),
+            progress=lambda done: bar.update(task, completed=done),
+        )
+        comparison = compare(made, options.seed)
+    count = len(rows)
+    test = count - round((TRAIN + CALIBRATION) * count)
+    calibration = round((TRAIN + CALIBRATION) * count) - round(TRAIN * count)
+    return RouteReport(
+        questions=count,
+        alpha=options.alpha,
+        delta=options.delta,
+        splits=options.splits,
+        delta_of_a_split=made.delta_of_a_split,
+        calibration=calibration,
+        test=test,
+        allowed_errors=allowed_errors(calibration, options.alpha, made.delta_of_a_split, test),
+        risk_held_share=made.held / made.splits,
+        mean_risk=float(np.mean(made.risks)),
+        greatest_risk=float(np.max(made.risks)),
+        accepted_share=float(np.mean(made.accepted)),
+        paying_share=made.paying / made.splits,
+        signal=_signal(made, table),
+        has_logprobs=_mean_logprob(table) is not None,
+        has_samples=bool((_column(table, "agreement.absent") == 0).any()),
+        comparison=comparison,
+    )
+
+
+def _signal(made: Splits, table: Table) -> Signal:
+    tested = made.tested > 0
+    scores = made.scores[tested] / made.tested[tested]
+    area, error = area_under_curve(scores, table.right[tested, 0] > 0)
+    low = max(0.0, area - SIGNAL * error) if np.isfinite(error) else 0.0
+    high = min(1.0, area + SIGNAL * error) if np.isfinite(error) else 1.0
+    return Signal(auc=area, low=low, high=high, found=low > 0.5)
+
+
+def _column(table: Table, name: str) -> Floats:
+    return table.answers.numeric[:, table.answers.names.index(name)]
+
+
+def _passes_ladder(table: Table) -> Floats:
+    """1 where there is a number to answer with and every equation holds: the ladder without
+    anything learned."""
+    stated = _column(table, "answer.present") > 0
+    holds = _column(table, "answer.wrong_steps") + _column(table, "answer.wrong_equations") == 0
+    return (stated & holds).astype(np.float64)
+
+
+def _mean_logprob(table: Table) -> Floats | None:
+    absent = _column(table, "logprob.absent")
+    if absent.all():
+        return None
+    return np.where(absent > 0, -50.0, _column(table, "logprob.mean"))
