@@ -195,8 +195,8 @@ def _logprob_features(logprobs: tuple[float, ...]) -> dict[str, float]:
 
 
 def _agreement_features(text: str, samples: tuple[str, ...]) -> dict[str, float]:
-    answers = [_comparable(sample[:MAX_EVIDENCE_CHARS]) for sample in samples[:MAX_SAMPLES]]
-    own, count = _comparable(text), max(1, len(answers))
+    answers = [comparable_answer(sample[:MAX_EVIDENCE_CHARS]) for sample in samples[:MAX_SAMPLES]]
+    own, count = comparable_answer(text), max(1, len(answers))
     votes = Counter(answers)
     entropy = -sum(n / count * math.log(n / count) for n in votes.values())
     most = max(votes.values(), default=0)
@@ -209,7 +209,7 @@ def _agreement_features(text: str, samples: tuple[str, ...]) -> dict[str, float]
     }
 
 
-def _comparable(text: str) -> str:
+def comparable_answer(text: str) -> str:
     """Two texts with the same answer are equal in it."""
     value = stated_number(text).value
     return " ".join(text.split()).casefold() if value is None else str(value)

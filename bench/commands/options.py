@@ -321,6 +321,8 @@ class RouteOptions(JsonOptions):
 
     labelled: Annotated[Path | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}."""
+    from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
+    """Store of recorded runs, whose questions both models answered."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Bound of the share of all questions whose small answer is accepted and wrong."""
     delta: float = Field(default=0.05, gt=0, lt=1)

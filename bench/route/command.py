@@ -15,8 +15,9 @@ from loopline.bench.route.report import RouteReport, Signal
 from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
 from loopline.trainers.router.fitting import Floats, area_under_curve
 from loopline.trainers.router.guarantee import allowed_errors
-from loopline.trainers.router.labelled import Prices, read_labelled, require_enough
+from loopline.trainers.router.labelled import Labelled, Prices, read_labelled, require_enough
 from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
+from loopline.trainers.router.recorded import read_recorded
 
 if TYPE_CHECKING:
     from loopline.bench.commands.options import RouteOptions
@@ -24,14 +25,8 @@ if TYPE_CHECKING:
 
 def measure(options: RouteOptions) -> RouteReport:
     """Raises UsageError, or BadLabels that names each bad line."""
-    if options.labelled is None:
-        raise UsageError("name the answers to learn from: --labelled FILE")
-    rows = read_labelled(
-        options.labelled,
-        Prices(options.small_prompt_usd, options.small_completion_usd),
-        Prices(options.big_prompt_usd, options.big_completion_usd),
-    )
-    require_enough(rows, LEAST_QUESTIONS, str(options.labelled))
+    rows, where, source = _read(options)
+    require_enough(rows, LEAST_QUESTIONS, where)
     table = Table.of(rows)
     console = Console(stderr=True)
     columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
@@ -55,6 +50,7 @@ def measure(options: RouteOptions) -> RouteReport:
     calibration = round((TRAIN + CALIBRATION) * count) - round(TRAIN * count)
     return RouteReport(
         questions=count,
+        source=source,
         alpha=options.alpha,
         delta=options.delta,
         splits=options.splits,
@@ -72,6 +68,22 @@ def measure(options: RouteOptions) -> RouteReport:
         has_samples=bool((_column(table, "agreement.absent") == 0).any()),
         comparison=comparison,
     )
+
+
+def _read(options: RouteOptions) -> tuple[list[Labelled], str, str]:
+    """The labelled answers, where they are, and what there is to say of them."""
+    if (options.labelled is None) == (options.from_store is None):
+        raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
+    if options.from_store is not None:
+        recorded = read_recorded(options.from_store)
+        return recorded.rows, str(options.from_store), recorded.summary
+    assert options.labelled is not None
+    rows = read_labelled(
+        options.labelled,
+        Prices(options.small_prompt_usd, options.small_completion_usd),
+        Prices(options.big_prompt_usd, options.big_completion_usd),
+    )
+    return rows, str(options.labelled), ""
 
 
 def _signal(made: Splits, table: Table) -> Signal:

@@ -28,6 +28,8 @@ class RouteReport(Record):
     """All figures. Shares are of all questions of a test; costs are US dollars per question."""
 
     questions: int
+    source: str
+    """What there is to say of where the labels come from; may be empty."""
     alpha: float
     delta: float
     splits: int
@@ -180,6 +182,8 @@ def _closing(report: RouteReport) -> list[str]:
         "of 1 in 1,000. A test of a few hundred questions has errors of its own, which the exact "
         "test counts in.",
     ]
+    if report.source:
+        lines.append(f"Labels: {report.source}.")
     if not report.has_logprobs:
         names = [TITLES[LOGPROB], *([] if report.has_samples else ["agreement of samples"])]
         lines.append(f"Not in the file, so not compared or used: {', '.join(names)}.")

@@ -209,5 +209,5 @@ def _choose(
 
 
 def _combined(expected: Floats, error_price: float) -> Floats:
-    """`loopline.agents.router.router.combine` of many: questions by two, of the small model and of the big one."""
+    """`loopline.agents.router.router.combine` of many: questions by two, the small model first."""
     return ((1 + error_price) * expected[:, 0] - expected[:, 1]) / (1 + error_price)
