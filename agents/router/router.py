@@ -135,6 +135,10 @@ class Router(Record):
     """Of the score for right answers, on the calibration questions."""
     pays: bool
     """Whether it saved money at equal accuracy on the questions that it was learned from."""
+    alarms: int = Field(default=0, ge=0)
+    """How often audited runs have shown that the bound was broken; each time the threshold rose."""
+    watched_after: str = ""
+    """The last run that the present threshold was chosen with: later ones are watched."""
 
     @model_validator(mode="after")
     def _of_this_version(self) -> Router:

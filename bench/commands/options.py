@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Argument, Option, Options
+from loopline.trainers.router.prices import PriceOptions
 
 if TYPE_CHECKING:
     from loopline.bench.benchmark import Benchmark
@@ -316,7 +317,7 @@ class CheckOptions(Options):
     """Print one line of JSON for each prediction: a boolean per checker."""
 
 
-class RouteOptions(JsonOptions):
+class RouteOptions(PriceOptions, JsonOptions):
     """Answers of two models to the same questions."""
 
     labelled: Annotated[Path | None, Option(metavar="FILE")] = None
@@ -331,14 +332,6 @@ class RouteOptions(JsonOptions):
     """Random splits into training, calibration and test."""
     seed: int = Field(default=123, ge=0, lt=2**32)
     """Seed of the splits."""
-    small_prompt_usd: float = Field(default=0.15, ge=0, le=1e6)
-    """US dollars per million tokens that the small model reads, where the file states no costs."""
-    small_completion_usd: float = Field(default=0.60, ge=0, le=1e6)
-    """US dollars per million tokens that the small model writes, where the file states no costs."""
-    big_prompt_usd: float = Field(default=2.50, ge=0, le=1e6)
-    """US dollars per million tokens that the big model reads, where the file states no costs."""
-    big_completion_usd: float = Field(default=10.00, ge=0, le=1e6)
-    """US dollars per million tokens that the big model writes, where the file states no costs."""
     output: Annotated[Path | None, Option(metavar="FOLDER", default="none is written")] = None
     """Folder for the report: report.html with the plot, report.md and report.json."""
 

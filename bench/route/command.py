@@ -15,7 +15,7 @@ from loopline.bench.route.report import RouteReport, Signal
 from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
 from loopline.trainers.router.fitting import Floats, area_under_curve
 from loopline.trainers.router.guarantee import allowed_errors
-from loopline.trainers.router.labelled import Labelled, Prices, read_labelled, require_enough
+from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough
 from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded
 
@@ -75,14 +75,10 @@ def _read(options: RouteOptions) -> tuple[list[Labelled], str, str]:
     if (options.labelled is None) == (options.from_store is None):
         raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
     if options.from_store is not None:
-        recorded = read_recorded(options.from_store)
+        recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
         return recorded.rows, str(options.from_store), recorded.summary
     assert options.labelled is not None
-    rows = read_labelled(
-        options.labelled,
-        Prices(options.small_prompt_usd, options.small_completion_usd),
-        Prices(options.big_prompt_usd, options.big_completion_usd),
-    )
+    rows = read_labelled(options.labelled, options.small_prices, options.big_prices)
     return rows, str(options.labelled), ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from loopline.trainers.router.options import RouterOptions
+    from loopline.trainers.router.options import RouterOptions, WatchRouterOptions
 
 
 def router(options: RouterOptions) -> None:
@@ -17,22 +17,29 @@ def router(options: RouterOptions) -> None:
     small answer is accepted and wrong is at most --alpha, with probability 1 - --delta".
     """
     import json
+    import time
 
     from loopline.trainers.core.disk_errors import guard_disk_writes
     from loopline.trainers.core.json_records import write_record
     from loopline.trainers.router.labelled import read_labelled
     from loopline.trainers.router.recorded import read_recorded
-    from loopline.trainers.router.training import describe, train_router
+    from loopline.trainers.router.training import describe, first_run_id, train_router
 
     if options.data is not None:
-        rows, where = read_labelled(options.data), str(options.data)
+        rows = read_labelled(options.data, options.small_prices, options.big_prices)
+        where = str(options.data)
     else:
         assert options.from_store is not None
-        recorded = read_recorded(options.from_store)
+        recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
         rows, where = recorded.rows, str(options.from_store)
         typer.echo(recorded.summary, err=True)
     learned = train_router(
-        rows, alpha=options.alpha, delta=options.delta, seed=options.seed, where=where
+        rows,
+        alpha=options.alpha,
+        delta=options.delta,
+        seed=options.seed,
+        where=where,
+        watched_after=first_run_id(time.time()),
     )
     with guard_disk_writes(options.output):
         options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -48,3 +55,37 @@ def router(options: RouterOptions) -> None:
             "accepts": learned.threshold is not None,
         }
         print(json.dumps(facts))
+
+
+def watch_router(options: WatchRouterOptions) -> None:
+    """Hold a router in use to its bound, by the audited runs of a store.
+
+    When they show that the bound is broken, the alarm is raised (exit code 1) and the router file
+    is tightened; tool workers read it again by themselves.
+    """
+    import json
+    import time
+
+    from loopline.trainers.core.interruption import exit_on_interrupt
+    from loopline.trainers.router.watching import watch
+
+    alarmed = False
+    with exit_on_interrupt():
+        while True:
+            seen = watch(options.router, options.from_store)
+            alarmed = alarmed or seen.alarm is not None
+            typer.echo(seen.summary)
+            if options.as_json:
+                facts = {
+                    "runs": seen.runs,
+                    "errors": seen.errors,
+                    "evidence": seen.capital,
+                    "alarm": seen.alarm,
+                    "threshold": seen.router.threshold,
+                }
+                print(json.dumps(facts))
+            if options.follow is None:
+                break
+            time.sleep(options.follow)
+    if alarmed:
+        raise typer.Exit(1)

@@ -19,6 +19,7 @@ from loopline.agents.records import MAX_PROMPT_CHARS
 from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence
 from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
 MAX_QUESTIONS = 200_000
 MAX_TEXT_CHARS = 1_000_000
@@ -78,23 +79,6 @@ class _Line(_Lenient):
     question: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
     small: SmallAnswer
     big: BigAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """US dollars per million tokens of an endpoint."""
-
-    prompt: float
-    completion: float
-
-    def cost(self, question: str, text: str) -> float:
-        """Of one answer, in US dollars, its tokens estimated as a quarter of its characters."""
-        return (len(question) * self.prompt + len(text) * self.completion) / 4e6
-
-
-SMALL_PRICES = Prices(0.15, 0.60)
-BIG_PRICES = Prices(2.50, 10.00)
-"""Where a file states no costs: the list prices of GPT-4o mini and of GPT-4o."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import Argument, Option
 from loopline.trainers.core.command_options import JsonOptions
+from loopline.trainers.router.prices import PriceOptions
 
 
-class RouterOptions(JsonOptions):
+class RouterOptions(PriceOptions, JsonOptions):
     """A router's labels and its bound."""
+
+    panel: ClassVar[str] = "Labels and bound"
 
     output: Annotated[Path, Argument()]
     """Router file to write, as JSON."""
@@ -32,3 +35,16 @@ class RouterOptions(JsonOptions):
         if (self.data is None) == (self.from_store is None):
             raise ValueError("give --data FILE or --from-store FOLDER, one of them")
         return self
+
+
+class WatchRouterOptions(JsonOptions):
+    """A router in use, and the runs that say how it does."""
+
+    router: Annotated[Path, Argument()]
+    """Router file, which is tightened when the bound is broken."""
+    from_store: Annotated[Path, Option(metavar="FOLDER")]
+    """Store of recorded runs, some of them audited (option `audit` of the workflow cascade)."""
+    follow: Annotated[float | None, Option(default="look once")] = Field(
+        default=None, ge=0.1, le=86_400
+    )
+    """Look again every so many seconds, until Ctrl-C."""

@@ -28,6 +28,7 @@ from loopline.trainers.data.json_files import Skipped, summarize_skipped
 from loopline.trainers.data.rewards import Feedback, own_targets, read_rewards
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.router.labelled import Labelled
+from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
 WORKFLOWS = ("cascade", "solo")
 RIGHT_FROM = 0.5
@@ -58,9 +59,10 @@ class Answered:
         count = self.step.decision.data.get("samples", 0)
         return self.calls[len(self.calls) - count :] if isinstance(count, int) else ()
 
-    @property
-    def dollars(self) -> float:
-        return sum(call.cost_micro_dollars for call in self.calls) / 1e6
+    def dollars(self, prices: Prices) -> float:
+        """What was paid; by these prices where the pool had none."""
+        paid = sum(call.cost_micro_dollars for call in self.calls) / 1e6
+        return paid or sum(prices.of_tokens(call.usage) for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,38 @@ class Recorded:
         return text + (f"; not read: {summarize_skipped(self.skipped)}" if self.skipped else "")
 
 
-def read_recorded(store: Path) -> Recorded:
-    """Raises `UnreadableData` if there is no store. Of a question that was answered several times
-    the latest answers count."""
+@dataclass(frozen=True)
+class Audited:
+    """One audited run of a cascade."""
+
+    run_id: str
+    """Sorts by the time of admission."""
+    accepted: bool
+    """The ladder let the small answer pass."""
+    wrong: bool
+    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
+    evidence: AnswerEvidence
+
+
+def audited_runs(store: Path) -> list[Audited]:
+    """In the order in which they were admitted. Raises `UnreadableData` if there is no store."""
+    rewards = read_rewards(store).of_target()
+    runs: list[Audited] = []
+    for trajectory in iterate_trajectories(store, "cascade", []):
+        small: dict[str, Answered] = {}
+        big: dict[str, Answered] = {}
+        _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+        for row in _labelled(small, big, SMALL_PRICES, BIG_PRICES)[0]:
+            accepted = trajectory.steps[0].decision.kind == "answer"
+            runs.append(Audited(row.id, accepted, not row.small_right, row.evidence))
+    return sorted(runs, key=lambda run: run.run_id)
+
+
+def read_recorded(
+    store: Path, small_prices: Prices = SMALL_PRICES, big_prices: Prices = BIG_PRICES
+) -> Recorded:
+    """Of a question that was answered several times the latest answers count. The prices are those
+    of calls whose pool had none. Raises `UnreadableData` if there is no store."""
     skipped: list[Skipped] = []
     posted = read_rewards(store)
     rewards = posted.of_target()
@@ -101,7 +132,7 @@ def read_recorded(store: Path) -> Recorded:
                 _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
             else:
                 _add_solo(trajectory, _verdict(trajectory, rewards), small, big)
-    rows, by_big = _labelled(small, big)
+    rows, by_big = _labelled(small, big, small_prices, big_prices)
     return Recorded(rows, by_big, runs, (*skipped, *posted.skipped))
 
 
@@ -147,7 +178,10 @@ def _add_solo(
 
 
 def _labelled(
-    small: Mapping[str, Answered], big: Mapping[str, Answered]
+    small: Mapping[str, Answered],
+    big: Mapping[str, Answered],
+    small_prices: Prices,
+    big_prices: Prices,
 ) -> tuple[list[Labelled], int]:
     rows: list[Labelled] = []
     by_big = 0
@@ -176,8 +210,8 @@ def _labelled(
                 ),
                 small_right=small_right,
                 big_right=big_right,
-                small_cost=first.dollars,
-                big_cost=second.dollars,
+                small_cost=first.dollars(small_prices),
+                big_cost=second.dollars(big_prices),
             )
         )
     return rows, by_big

@@ -19,9 +19,15 @@ LEARNED = 0.5
 
 
 def train_router(
-    rows: Sequence[Labelled], *, alpha: float, delta: float, seed: int, where: str
+    rows: Sequence[Labelled],
+    *,
+    alpha: float,
+    delta: float,
+    seed: int,
+    where: str,
+    watched_after: str = "",
 ) -> Router:
-    """Raises BadLabels for too few questions."""
+    """Raises BadLabels for too few questions. `watched_after`: see `Router`."""
     require_enough(rows, LEAST_QUESTIONS, where)
     table = Table.of(rows)
     generator = np.random.Generator(np.random.PCG64(seed))
@@ -29,7 +35,8 @@ def train_router(
     train, calibration = np.split(order, [round(LEARNED * len(rows))])
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
-    return router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
+    made = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
+    return made.model_copy(update={"watched_after": watched_after})
 
 
 def router_of(
@@ -82,3 +89,10 @@ def describe(router: Router) -> str:
         f"{promise.alpha:.1%} with probability {1 - promise.delta:.1%} ({promise.wrong:,} of "
         f"{promise.calibration:,} calibration questions; up to {promise.allowed:,} allowed)."
     )
+
+
+def first_run_id(seconds: float) -> str:
+    """Of all runs that are admitted from that Unix time on, none has a lesser id (a UUID of version
+    7 begins with its milliseconds)."""
+    digits = f"{int(seconds * 1000):012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
