@@ -1,6 +1,7 @@
 """Whether a router in use still keeps its bound: a sequential test on audited runs.
 
-Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0. Against
+Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0; one
+that the present threshold would not accept counts as not accepted. Against
 "the risk is at most alpha" a bettor stakes a share of its capital on each run: the capital is the
 mean over several stakes b of the product of 1 + b (e - alpha). While the bound holds it is a
 supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta at most,
@@ -114,7 +115,8 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     for at, run in enumerate(runs):
         if run.run_id <= router.watched_after:
             continue
-        if test.add(run.accepted and run.wrong):
+        accepted = run.accepted and _accepts(router, run.evidence)
+        if test.add(accepted and run.wrong):
             window = runs[max(0, at + 1 - WINDOW) : at + 1]
             return Watched(
                 _tightened(router, window), test.runs, test.errors, test.capital, run.run_id
@@ -148,6 +150,10 @@ def _tightened(router: Router, window: Sequence[Audited]) -> Router:
             ),
         }
     )
+
+
+def _accepts(router: Router, evidence: AnswerEvidence) -> bool:
+    return router.judge(evidence).accepted and router.asks_small(evidence.question)
 
 
 def _score(router: Router, evidence: AnswerEvidence) -> float:
