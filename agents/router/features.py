@@ -32,7 +32,7 @@ HASH_BUCKETS = 4096
 _WORD = re.compile(r"[a-z]+|[0-9]+|[%$/]", re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?](?:\s|$)|\n")
 _HEDGE = re.compile(
-    r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assum\w*|not sure|unclear|"
+    r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assum(?:e|ing)|not sure|unclear|"
     r"i think|it seems|cannot|can't|unknown|sorry|wait|mistake|actually)\b",
     re.IGNORECASE,
 )
@@ -104,33 +104,33 @@ def question_features(question: str) -> dict[str, float]:
 
 
 def _working_features(question: str, text: str) -> dict[str, float]:
-    shown = without_annotations(text)
-    lines = [line.strip() for line in shown.splitlines() if line.strip()]
+    visible = without_annotations(text)
+    lines = [line.strip() for line in visible.splitlines() if line.strip()]
     steps, marked = calculations(text)
     numbers = {*map(abs, numbers_in(question))}
-    given = numbers | set(number_words_in(question))
+    stated_values = numbers | set(number_words_in(question))
     stated = stated_number(text)
     answer = stated.value
     results = [step.result for step in steps]
     operators = Counter("".join(step.operators for step in steps))
     used = {abs(operand) for step in steps for operand in step.operands}
-    used |= {abs(number) for number in numbers_in(shown)}
+    used |= {abs(number) for number in numbers_in(visible)}
     unused = len(numbers - used)
-    quantities = max(1, len(given))
+    quantities = max(1, len(stated_values))
     question_words = {word.lower() for word in _WORD.findall(question) if word.isalpha()} - _STOP
-    text_words = {word.lower() for word in _WORD.findall(shown) if word.isalpha()} - _STOP
+    text_words = {word.lower() for word in _WORD.findall(visible) if word.isalpha()} - _STOP
     shared = len(question_words & text_words)
-    strange = unexplained(steps, given)
+    strange = unexplained(steps, stated_values)
     largest = max(map(abs, numbers), default=Fraction(0))
     magnitude = Fraction(0) if answer is None else abs(answer)
     asks_count = re.search(r"\bhow many\b", question, re.IGNORECASE) is not None
     return {
-        "answer.characters": math.log1p(len(shown)),
+        "answer.characters": math.log1p(len(visible)),
         "answer.lines": float(len(lines)),
         "answer.steps": float(len(steps)),
         "answer.marked_steps": float(marked),
         "answer.steps_per_quantity": len(steps) / quantities,
-        "answer.steps_less_quantities": float(len(steps) - len(given)),
+        "answer.steps_less_quantities": float(len(steps) - len(stated_values)),
         "answer.wrong_steps": float(sum(not step.holds for step in steps)),
         "answer.wrong_equations": float(wrong_equations(text)),
         "answer.additions": float(operators["+"]),
@@ -152,7 +152,7 @@ def _working_features(question: str, text: str) -> dict[str, float]:
         "answer.magnitude": _log(magnitude),
         "answer.magnitude_to_question": _log(magnitude) - _log(largest),
         "answer.above_all_given": float(magnitude > largest),
-        "answer.given_in_question": float(answer in given),
+        "answer.given_in_question": float(answer in stated_values),
         "answer.is_last_result": float(bool(results) and results[-1] == answer),
         "answer.is_a_result": float(answer in results),
         "answer.round": float(magnitude != 0 and magnitude % 10 == 0),
@@ -169,13 +169,13 @@ def _working_features(question: str, text: str) -> dict[str, float]:
         "working.repeated_lines": float(len(lines) - len(set(lines))),
         "working.repeated_steps": float(len(steps) - len({(s.left, s.result) for s in steps})),
         "working.operands_per_step": sum(len(s.operands) for s in steps) / max(1, len(steps)),
-        "working.characters_per_step": math.log1p(len(shown) / max(1, len(steps))),
-        "working.hedges": float(len(_HEDGE.findall(shown))),
-        "working.variables": float(len(re.findall(r"\b[xyzn]\b\s*[=+*/-]", shown))),
+        "working.characters_per_step": math.log1p(len(visible) / max(1, len(steps))),
+        "working.hedges": float(len(_HEDGE.findall(visible))),
+        "working.variables": float(len(re.findall(r"\b[xyzn]\b\s*[=+*/-]", visible))),
         "working.question_words_said": shared / max(1, len(question_words)),
         "working.words_from_question": shared / max(1, len(text_words)),
-        "working.asks_back": float(shown.count("?")),
-        "working.length_to_question": math.log((1 + len(shown)) / (1 + len(question))),
+        "working.asks_back": float(visible.count("?")),
+        "working.length_to_question": math.log((1 + len(visible)) / (1 + len(question))),
     }
 
 
@@ -196,16 +196,16 @@ def _logprob_features(logprobs: tuple[float, ...]) -> dict[str, float]:
 
 def _agreement_features(text: str, samples: tuple[str, ...]) -> dict[str, float]:
     answers = [comparable_answer(sample[:MAX_EVIDENCE_CHARS]) for sample in samples[:MAX_SAMPLES]]
-    own, count = comparable_answer(text), max(1, len(answers))
+    answer_key, count = comparable_answer(text), max(1, len(answers))
     votes = Counter(answers)
     entropy = -sum(n / count * math.log(n / count) for n in votes.values())
     most = max(votes.values(), default=0)
     return {
         "agreement.absent": float(not answers),
-        "agreement.share": votes[own] / count,
+        "agreement.share": votes[answer_key] / count,
         "agreement.entropy": entropy,
         "agreement.majority": most / count,
-        "agreement.is_majority": float(bool(answers) and votes[own] == most),
+        "agreement.is_majority": float(bool(answers) and votes[answer_key] == most),
     }
 
 

@@ -104,10 +104,10 @@ def _marked(text: str) -> list[Calculation]:
     return steps
 
 
-def unexplained(steps: list[Calculation], given: set[Fraction]) -> int:
+def unexplained(steps: list[Calculation], stated_values: set[Fraction]) -> int:
     """Operands that stand neither in the question nor as a result of an earlier step, and that are
     none of the numbers that anyone may bring along."""
-    available, count = set(given), 0
+    available, count = set(stated_values), 0
     for step in steps:
         for operand in step.operands:
             count += not _explains(available, operand)

@@ -147,9 +147,9 @@ class Router(Record):
                 f"its features have version {self.feature_version}, these have {FEATURE_VERSION}: "
                 "train it again with `train router`"
             )
-        known = numeric_features(AnswerEvidence("", ""))
+        names = numeric_features(AnswerEvidence("", ""))
         for column in self.scorer.columns:
-            if column.feature not in known:
+            if column.feature not in names:
                 raise ValueError(f"there is no feature {column.feature!r}")
         return self
 

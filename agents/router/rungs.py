@@ -68,8 +68,8 @@ class AgreementRung:
             # A caller's own temperature goes before ours.
             reason = "the samples were drawn at temperature 0, so their agreement says nothing"
             return Verdict(rung=self.name, passed=False, reason=reason)
-        own = comparable_answer(evidence.text)
-        share = sum(comparable_answer(call.said) == own for call in calls) / k
+        answer = comparable_answer(evidence.text)
+        share = sum(comparable_answer(call.said) == answer for call in calls) / k
         return Verdict(
             rung=self.name,
             passed=share >= self._least,

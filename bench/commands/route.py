@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def route(options: RouteOptions) -> None:
-    """Ask whether a router pays: labelled answers of two models, split at random many times.
+    """Say whether a router between two models pays.
+
+    Labelled answers of both are split at random many times.
 
     In each split a router is learned and calibrated, and its test says whether "small answers that
     are accepted and wrong" stay below --alpha, and what it costs beside the big model alone, the

@@ -34,7 +34,7 @@ def measure(options: RouteOptions) -> RouteReport:
     task = bar.add_task("splits", total=options.splits)
     # With a thread for each core, such small matrices wait more than they compute.
     with threadpool_limits(1, user_api="blas"), bar:
-        made = play_splits(
+        splits = play_splits(
             table,
             splits=options.splits,
             alpha=options.alpha,
@@ -44,7 +44,7 @@ def measure(options: RouteOptions) -> RouteReport:
             logprob=_mean_logprob(table),
             progress=lambda done: bar.update(task, completed=done),
         )
-        comparison = compare(made, options.seed)
+        comparison = compare(splits, options.seed)
     count = len(rows)
     test = count - round((TRAIN + CALIBRATION) * count)
     calibration = round((TRAIN + CALIBRATION) * count) - round(TRAIN * count)
@@ -54,16 +54,16 @@ def measure(options: RouteOptions) -> RouteReport:
         alpha=options.alpha,
         delta=options.delta,
         splits=options.splits,
-        delta_of_a_split=made.delta_of_a_split,
+        delta_of_a_split=splits.delta_of_a_split,
         calibration=calibration,
         test=test,
-        allowed_errors=allowed_errors(calibration, options.alpha, made.delta_of_a_split, test),
-        risk_held_share=made.held / made.splits,
-        mean_risk=float(np.mean(made.risks)),
-        greatest_risk=float(np.max(made.risks)),
-        accepted_share=float(np.mean(made.accepted)),
-        paying_share=made.paying / made.splits,
-        signal=_signal(made, table),
+        allowed_errors=allowed_errors(calibration, options.alpha, splits.delta_of_a_split, test),
+        risk_held_share=splits.within_bound / splits.splits,
+        mean_risk=float(np.mean(splits.risks)),
+        greatest_risk=float(np.max(splits.risks)),
+        accepted_share=float(np.mean(splits.accepted)),
+        paying_share=splits.paying / splits.splits,
+        signal=_signal(splits, table),
         has_logprobs=_mean_logprob(table) is not None,
         has_samples=bool((_column(table, "agreement.absent") == 0).any()),
         comparison=comparison,
@@ -82,13 +82,13 @@ def _read(options: RouteOptions) -> tuple[list[Labelled], str, str]:
     return rows, str(options.labelled), ""
 
 
-def _signal(made: Splits, table: Table) -> Signal:
-    tested = made.tested > 0
-    scores = made.scores[tested] / made.tested[tested]
+def _signal(splits: Splits, table: Table) -> Signal:
+    tested = splits.tested > 0
+    scores = splits.scores[tested] / splits.tested[tested]
     area, error = area_under_curve(scores, table.right[tested, 0] > 0)
     low = max(0.0, area - SIGNAL * error) if np.isfinite(error) else 0.0
     high = min(1.0, area + SIGNAL * error) if np.isfinite(error) else 1.0
-    return Signal(auc=area, low=low, high=high, found=low > 0.5)
+    return Signal(auc=area, low=low, high=high, significant=low > 0.5)
 
 
 def _column(table: Table, name: str) -> Floats:

@@ -66,13 +66,17 @@ class Comparison(Record):
     cost_vs_best_baseline: Estimate
 
 
-def compare(made: Splits, seed: int) -> Comparison:
+def compare(splits: Splits, seed: int) -> Comparison:
     """All rules over all splits, questions weighed by how often they were tested."""
-    levels = [name for name in made.rules if name.startswith(LOGPROB)]
+    levels = [name for name in splits.rules if name.startswith(LOGPROB)]
     names = [ROUTER, SMALL, BIG, LADDER, ORACLE, *levels]
     sums = np.stack(
-        [made.tested]
-        + [values for name in names for values in (made.rules[name].right, made.rules[name].cost)],
+        [splits.tested]
+        + [
+            values
+            for name in names
+            for values in (splits.rules[name].right, splits.rules[name].cost)
+        ],
         axis=1,
     )
     generator = np.random.Generator(np.random.PCG64(seed))

@@ -20,7 +20,7 @@ class Signal(Record):
     low: float
     high: float
     """99 % interval."""
-    found: bool
+    significant: bool
     """The interval lies above one half."""
 
 
@@ -52,7 +52,7 @@ class RouteReport(Record):
     @property
     def pays(self) -> bool:
         """Cheaper than every baseline at equal accuracy, beyond the interval."""
-        return self.signal.found and self.comparison.cost_vs_best_baseline.high < 1
+        return self.signal.significant and self.comparison.cost_vs_best_baseline.high < 1
 
     def as_json(self) -> dict[str, Any]:
         """The line of `--json`."""
@@ -72,8 +72,8 @@ def verdict(report: RouteReport) -> str:
     """One sentence."""
     ratio = report.comparison.cost_vs_best_baseline
     best = TITLES[report.comparison.best_baseline]
-    held = share(report.risk_held_share)
-    if not report.signal.found:
+    within = share(report.risk_held_share)
+    if not report.signal.significant:
         return (
             "A router does not pay here: the evidence does not tell right answers of the small "
             f"model from wrong ones (area under the curve {report.signal.auc:.2f}, 99 % interval "
@@ -90,12 +90,12 @@ def verdict(report: RouteReport) -> str:
         return (
             f"A router pays: at equal accuracy it costs {ratio.estimate:.2f} × {best}, the "
             f"cheapest baseline ({interval}), and the bound of {share(report.alpha)} was kept in "
-            f"{held} of {count(report.splits)} splits."
+            f"{within} of {count(report.splits)} splits."
         )
     return (
         f"A router does not surely pay here: at equal accuracy it costs {ratio.estimate:.2f} × "
         f"{best}, the cheapest baseline ({interval}); the bound of {share(report.alpha)} was kept "
-        f"in {held} of {count(report.splits)} splits."
+        f"in {within} of {count(report.splits)} splits."
     )
 
 

@@ -43,7 +43,7 @@ class Splits:
     scores: Floats = field(default_factory=lambda: np.zeros(0))
     """Of each question, the sum of what routers that had not seen it expected of the small
     model."""
-    held: int = 0
+    within_bound: int = 0
     """Splits whose test kept the bound."""
     splits: int = 0
     risks: list[float] = field(default_factory=list[float])
@@ -72,8 +72,8 @@ def play_splits(
     """`checked`: 1 where the fixed ladder accepts; `logprob`: the mean log-probability of each
     small answer, or None where there are none."""
     count = len(table)
-    made = Splits(count, np.zeros(count), scores=np.zeros(count))
-    made.delta_of_a_split = delta_of_a_split(splits, delta)
+    results = Splits(count, np.zeros(count), scores=np.zeros(count))
+    results.delta_of_a_split = delta_of_a_split(splits, delta)
     generator = np.random.Generator(np.random.PCG64(seed))
     for at in range(splits):
         order = generator.permutation(count).astype(np.int64)
@@ -81,42 +81,42 @@ def play_splits(
         train, calibration, test = order[:first], order[first:second], order[second:]
         policy = learn_policy(
             table, train, calibration,
-            alpha=alpha, delta=made.delta_of_a_split, future=len(test),
+            alpha=alpha, delta=results.delta_of_a_split, future=len(test),
         )  # fmt: skip
-        _measure(made, table, policy, test, alpha)
-        _measure_baselines(made, table, train, test, checked, logprob)
+        _measure(results, table, policy, test, alpha)
+        _measure_baselines(results, table, train, test, checked, logprob)
         progress(at + 1)
-    return made
+    return results
 
 
-def _measure(made: Splits, table: Table, policy: Policy, test: Rows, alpha: float) -> None:
+def _measure(results: Splits, table: Table, policy: Policy, test: Rows, alpha: float) -> None:
     right, cost = table.right[test], table.cost[test]
     routed = outcomes(policy.score(table, test), policy.threshold, right, cost)
-    made.sums(ROUTER).add(test, routed.right, routed.cost)
-    made.tested[test] += 1
-    made.scores[test] += policy.answer.predict(table.answers.take(test))[:, 0]
+    results.sums(ROUTER).add(test, routed.right, routed.cost)
+    results.tested[test] += 1
+    results.scores[test] += policy.answer.predict(table.answers.take(test))[:, 0]
     wrong = int(routed.wrong.sum())
-    made.splits += 1
-    made.held += wrong <= errors_within(len(test), alpha)
-    made.risks.append(wrong / len(test))
-    made.accepted.append(float(routed.accepted.mean()))
-    made.paying += policy.pays
+    results.splits += 1
+    results.within_bound += wrong <= errors_within(len(test), alpha)
+    results.risks.append(wrong / len(test))
+    results.accepted.append(float(routed.accepted.mean()))
+    results.paying += policy.pays
 
 
 def _measure_baselines(
-    made: Splits, table: Table, train: Rows, test: Rows, checked: Floats, logprob: Floats | None
+    results: Splits, table: Table, train: Rows, test: Rows, checked: Floats, logprob: Floats | None
 ) -> None:
     right, cost = table.right[test], table.cost[test]
     for rule, at in ((SMALL, 0), (BIG, 1)):
-        made.sums(rule).add(test, right[:, at], cost[:, at])
+        results.sums(rule).add(test, right[:, at], cost[:, at])
     ladder = outcomes(checked[test], 0.5, right, cost)
-    made.sums(LADDER).add(test, ladder.right, ladder.cost)
+    results.sums(LADDER).add(test, ladder.right, ladder.cost)
     takes_big = (right[:, 1] > right[:, 0]).astype(np.float64)
-    made.sums(ORACLE).add(
+    results.sums(ORACLE).add(
         test, np.maximum(right[:, 0], right[:, 1]),
         np.where(takes_big > 0, cost[:, 1], cost[:, 0]),
     )  # fmt: skip
     if logprob is not None:
         for level, least in enumerate(np.quantile(logprob[train], np.linspace(0, 1, LEVELS))):
             at_level = outcomes(logprob[test], float(least), right, cost)
-            made.sums(f"logprob {level}").add(test, at_level.right, at_level.cost)
+            results.sums(f"logprob {level}").add(test, at_level.right, at_level.cost)

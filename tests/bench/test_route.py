@@ -63,7 +63,7 @@ def test_the_report_shows_the_plot_and_the_verdict(
 def test_where_the_text_tells_nothing_the_command_promises_nothing(tmp_path: Path) -> None:
     line = route(write_rows(tmp_path / "null.jsonl", labelled_rows(400, signal=False)))
     assert not line["pays"]
-    assert not line["signal"]["found"]
+    assert not line["signal"]["significant"]
     assert "nothing is promised" in line["verdict"]
     assert line["risk_held_share"] >= 0.95
 

@@ -92,9 +92,9 @@ def test_what_a_score_says_of_an_answer_that_is_left_out_is_what_a_fit_without_i
 def test_labels_without_a_signal_make_a_router_that_accepts_nothing(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "null.jsonl", labelled_rows(400, signal=False))
     output = tmp_path / "null.router.json"
-    code, said = train(str(output), "--data", str(path))
+    code, text = train(str(output), "--data", str(path))
     assert code == 0
-    assert "accepts nothing" in said
+    assert "accepts nothing" in text
     assert Router.model_validate_json(output.read_bytes()).threshold is None
 
 

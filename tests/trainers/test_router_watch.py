@@ -26,9 +26,9 @@ from tests.trainers.labelled_answers import labelled_rows, write_rows
 def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
     path = tmp_path_factory.mktemp("labels") / "rows.jsonl"
     rows = read_labelled(write_rows(path, labelled_rows(300, signal=True)))
-    made = train_router(rows, alpha=0.1, delta=0.05, seed=1, where="rows")
-    assert made.threshold is not None
-    return made
+    trained = train_router(rows, alpha=0.1, delta=0.05, seed=1, where="rows")
+    assert trained.threshold is not None
+    return trained
 
 
 def audits(router: Router, count: int, *, small: float, signal: bool, seed: int) -> list[Audited]:
@@ -58,23 +58,23 @@ def test_a_risk_of_three_times_the_bound_raises_the_alarm_within_two_hundred_run
 
 
 def test_traffic_like_that_of_the_labels_raises_no_alarm(router: Router) -> None:
-    seen = watched(router, audits(router, 600, small=0.6, signal=True, seed=7))
-    assert seen.alarm is None
-    assert seen.router == router
+    result = watched(router, audits(router, 600, small=0.6, signal=True, seed=7))
+    assert result.alarm is None
+    assert result.router == router
 
 
 def test_when_traffic_drifts_the_threshold_rises_and_what_follows_is_watched_anew(
     router: Router,
 ) -> None:
     drifted = audits(router, 400, small=0.3, signal=False, seed=8)
-    seen = watched(router, drifted)
-    assert seen.alarm is not None
-    assert seen.router.alarms == 1
+    result = watched(router, drifted)
+    assert result.alarm is not None
+    assert result.router.alarms == 1
     assert router.threshold is not None
-    assert seen.router.threshold is None or seen.router.threshold > router.threshold
-    accepted = [seen.router.judge(run.evidence).accepted for run in drifted]
+    assert result.router.threshold is None or result.router.threshold > router.threshold
+    accepted = [result.router.judge(run.evidence).accepted for run in drifted]
     assert sum(accepted) < sum(run.accepted for run in drifted)
-    later = watched(seen.router, drifted)
+    later = watched(result.router, drifted)
     assert later.runs < len(drifted)
 
 

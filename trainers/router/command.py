@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def router(options: RouterOptions) -> None:
-    """Learn which answers of a small model need no big one, and calibrate the bound.
+    """Learn which small answers need no big model.
 
     The file holds the score, its threshold and what was promised: "the share of all questions whose
     small answer is accepted and wrong is at most --alpha, with probability 1 - --delta".
@@ -58,7 +58,9 @@ def router(options: RouterOptions) -> None:
 
 
 def watch_router(options: WatchRouterOptions) -> None:
-    """Hold a router in use to its bound, by the audited runs of a store.
+    """Hold a router in use to its bound.
+
+    The audited runs of a store say how often an accepted answer was wrong.
 
     When they show that the bound is broken, the alarm is raised (exit code 1) and the router file
     is tightened; tool workers read it again by themselves.
@@ -72,16 +74,16 @@ def watch_router(options: WatchRouterOptions) -> None:
     alarmed = False
     with exit_on_interrupt():
         while True:
-            seen = watch(options.router, options.from_store)
-            alarmed = alarmed or seen.alarm is not None
-            typer.echo(seen.summary)
+            result = watch(options.router, options.from_store)
+            alarmed = alarmed or result.alarm is not None
+            typer.echo(result.summary)
             if options.as_json:
                 facts = {
-                    "runs": seen.runs,
-                    "errors": seen.errors,
-                    "evidence": seen.capital,
-                    "alarm": seen.alarm,
-                    "threshold": seen.router.threshold,
+                    "runs": result.runs,
+                    "errors": result.errors,
+                    "evidence": result.capital,
+                    "alarm": result.alarm,
+                    "threshold": result.router.threshold,
                 }
                 print(json.dumps(facts))
             if options.follow is None:

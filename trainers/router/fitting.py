@@ -204,8 +204,8 @@ def area_under_curve(scores: Floats, right: NDArray[np.bool_]) -> tuple[float, f
     ends = np.cumsum(counts)
     ranks = (ends - (counts - 1) / 2)[inverse]
     area = float((ranks[right].sum() - positive * (positive + 1) / 2) / (positive * negative))
-    one, two = area / (2 - area), 2 * area * area / (1 + area)
+    first, second = area / (2 - area), 2 * area * area / (1 + area)
     spread = (
-        area * (1 - area) + (positive - 1) * (one - area**2) + (negative - 1) * (two - area**2)
+        area * (1 - area) + (positive - 1) * (first - area**2) + (negative - 1) * (second - area**2)
     ) / (positive * negative)
     return area, float(np.sqrt(max(spread, 1e-12)))

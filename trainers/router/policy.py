@@ -81,8 +81,8 @@ class Policy:
         """Of the answers; minus infinity for questions that are not put to the small model."""
         scores = _combined(self.answer.predict(table.answers.take(rows)), self.error_price)
         gates = _combined(self.gate.predict(table.questions.take(rows)), self.error_price)
-        asked = gates >= self.gate_threshold
-        return np.where(asked, scores, -np.inf)
+        to_small = gates >= self.gate_threshold
+        return np.where(to_small, scores, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class Outcomes:
 def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> Outcomes:
     """Of questions with these scores (minus infinity: not put to the small model)."""
     accepted = scores >= threshold
-    asked = np.isfinite(scores) if np.isfinite(threshold) else np.zeros(len(scores), dtype=bool)
+    to_small = np.isfinite(scores) if np.isfinite(threshold) else np.zeros(len(scores), dtype=bool)
     return Outcomes(
         np.where(accepted, right[:, 0], right[:, 1]),
-        asked * cost[:, 0] + ~accepted * cost[:, 1],
+        to_small * cost[:, 0] + ~accepted * cost[:, 1],
         accepted,
         accepted & (right[:, 0] == 0),
     )
@@ -194,13 +194,13 @@ def _choose(
         gates = _combined(gate.left_out, price)
         for share in GATES:
             least = -np.inf if share == 0 else float(np.quantile(gates, share))
-            asked = np.flatnonzero(gates >= least)
-            order = asked[np.argsort(-scores[asked], kind="stable")]
+            to_small = np.flatnonzero(gates >= least)
+            order = to_small[np.argsort(-scores[to_small], kind="stable")]
             wrong = np.cumsum(right[order, 0] == 0)
-            kept = np.cumsum(cost[order, 1])
+            saved = np.cumsum(cost[order, 1])
             lost = np.cumsum(right[order, 1] - right[order, 0])
             # Accuracy that is lost is bought back at the rate of mixing; none is sold.
-            saving = (kept - cost[asked, 0].sum() - rate * np.maximum(0.0, lost)) / count
+            saving = (saved - cost[to_small, 0].sum() - rate * np.maximum(0.0, lost)) / count
             saving = np.where(wrong <= permitted, saving, -np.inf)
             if len(saving) and saving.max() > best.saving:
                 at = int(saving.argmax())

@@ -35,8 +35,8 @@ def train_router(
     train, calibration = np.split(order, [round(LEARNED * len(rows))])
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
-    made = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
-    return made.model_copy(update={"watched_after": watched_after})
+    router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
+    return router.model_copy(update={"watched_after": watched_after})
 
 
 def router_of(

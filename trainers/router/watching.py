@@ -6,12 +6,12 @@ that the present threshold would not accept counts as not accepted. Against
 mean over several stakes b of the product of 1 + b (e - alpha). While the bound holds it is a
 supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta at most,
 however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686). When it
-does, the alarm is raised and the threshold is chosen anew from the latest audited runs, never below
-the present one; where these are too few for any, nothing is accepted until a router is trained
+does, the alarm is raised and the threshold is chosen again from the latest audited runs, never
+below the present one; where these are too few for any, nothing is accepted until a router is trained
 again. That threshold was chosen with the runs that raised the alarm, so it is watched, not
 promised: the test begins from 1 with the runs that follow.
 
-Nothing is kept but the router file: whoever reads the store again comes to the same result, so a
+Nothing is kept but the router file: anyone who reads the store again comes to the same result, so a
 watch that was killed goes on where it was.
 """
 
@@ -80,11 +80,11 @@ class Watched:
     def summary(self) -> str:
         """One sentence."""
         promise = self.router.guarantee
-        seen = f"{self.errors:,} of {self.runs:,} audited runs were accepted and wrong"
+        findings = f"{self.errors:,} of {self.runs:,} audited runs were accepted and wrong"
         if self.alarm is None:
             return (
-                f"The bound of {promise.alpha:.1%} holds as far as can be told: {seen}; evidence "
-                f"against it {self.capital:.2f}, alarm at {1 / promise.delta:.0f}."
+                f"The bound of {promise.alpha:.1%} holds as far as can be told: {findings}; "
+                f"evidence against it {self.capital:.2f}, alarm at {1 / promise.delta:.0f}."
             )
         new = (
             "nothing is accepted until a router is trained again"
@@ -92,7 +92,7 @@ class Watched:
             else f"the threshold is now {self.router.threshold:.4f}"
         )
         return (
-            f"ALARM: the bound of {promise.alpha:.1%} is broken ({seen}, at run {self.alarm}): "
+            f"ALARM: the bound of {promise.alpha:.1%} is broken ({findings}, at run {self.alarm}): "
             f"{new}."
         )
 
@@ -101,11 +101,11 @@ def watch(path: Path, store: Path) -> Watched:
     """One look at the store. Tightens the router file if the alarm is raised. Raises BadLabels for
     a file that is no router, `UnreadableData` for a folder that is no store, OSError."""
     router = read_record(path, Router, "train it again with `train router`", BadLabels)
-    seen = watched(router, audited_runs(store))
-    if seen.alarm is not None:
+    findings = watched(router, audited_runs(store))
+    if findings.alarm is not None:
         with guard_disk_writes(path):
-            write_record(path, seen.router)
-    return seen
+            write_record(path, findings.router)
+    return findings
 
 
 def watched(router: Router, runs: Sequence[Audited]) -> Watched:
@@ -157,5 +157,5 @@ def _accepts(router: Router, evidence: AnswerEvidence) -> bool:
 
 
 def _score(router: Router, evidence: AnswerEvidence) -> float:
-    asked = router.asks_small(evidence.question)
-    return router.judge(evidence).score if asked else float("-inf")
+    accepts = router.asks_small(evidence.question)
+    return router.judge(evidence).score if accepts else float("-inf")
