@@ -32,8 +32,8 @@ HASH_BUCKETS = 4096
 _WORD = re.compile(r"[a-z]+|[0-9]+|[%$/]", re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?](?:\s|$)|\n")
 _HEDGE = re.compile(
-    r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assum(?:e|ing)|not sure|unclear|"
-    r"i think|it seems|cannot|can't|unknown|sorry|wait|mistake|actually)\b",
+    r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assume|assuming|not sure|"
+    r"unclear|i think|it seems|cannot|can't|unknown|sorry|wait|mistake|actually)\b",
     re.IGNORECASE,
 )
 _QUESTION_MARKS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

@@ -7,8 +7,8 @@ mean over several stakes b of the product of 1 + b (e - alpha). While the bound 
 supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta at most,
 however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686). When it
 does, the alarm is raised and the threshold is chosen again from the latest audited runs, never
-below the present one; where these are too few for any, nothing is accepted until a router is trained
-again. That threshold was chosen with the runs that raised the alarm, so it is watched, not
+below the present one; where these are too few for any, nothing is accepted until a router is
+trained again. That threshold was chosen with the runs that raised the alarm, so it is watched, not
 promised: the test begins from 1 with the runs that follow.
 
 Nothing is kept but the router file: anyone who reads the store again comes to the same result, so a
