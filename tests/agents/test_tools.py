@@ -387,6 +387,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
         "planner",
         "slm",
         "expert",
+        "first",
         "solo",
         "completion",
         *general,
@@ -395,6 +396,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
     }
     assert set(workflows.names()) == {
         "solo", "delegate", "umi", "umi_single", "completion", "pair", "chat", "agent", "team",
+        "cascade",
     }  # fmt: skip
     with pytest.raises(UnknownName, match="did you mean 'delegate'"):
         workflows.get("delegat")
