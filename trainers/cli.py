@@ -8,6 +8,7 @@ from loopline.trainers.export.command import export
 from loopline.trainers.glpft import command as glpft
 from loopline.trainers.grpo.command import register as register_grpo
 from loopline.trainers.prompts import command as prompts
+from loopline.trainers.router.command import router, watch_router
 from loopline.trainers.sft import command as sft
 
 app = program("train", "Train models and measure their skill.")
@@ -19,6 +20,8 @@ add_command(app, glpft.glpft, "trainers.glpft.options:GlpftOptions", preview=glp
 add_command(
     app, prompts.prompts, "trainers.prompts.options:PromptsOptions", preview=prompts.preview
 )
+add_command(app, router, "trainers.router.options:RouterOptions")
+add_command(app, watch_router, "trainers.router.options:WatchRouterOptions", name="watch-router")
 add_command(app, export, "trainers.export.precision:ExportOptions")
 register_grpo(app)
 

@@ -12,6 +12,7 @@ from loopline.agents.roles.agent import Agent
 from loopline.agents.roles.chat import Chat
 from loopline.agents.roles.completion import Completion
 from loopline.agents.roles.expert import Expert
+from loopline.agents.roles.first import First
 from loopline.agents.roles.pair.code_team import Coder, UnitTester
 from loopline.agents.roles.pair.math_team import Reasoner, ToolUser
 from loopline.agents.roles.pair.player import PlayerRole
@@ -38,6 +39,7 @@ roles.register(Agent())
 roles.register(Planner())
 roles.register(SmallSolver())
 roles.register(Expert())
+roles.register(First())
 roles.register(Solo())
 roles.register(UmiPlanner())
 roles.register(UmiCaller())

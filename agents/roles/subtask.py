@@ -19,7 +19,7 @@ from loopline.agents.roles.protocol import StepContext
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.verification import Evidence, Verification, check_rungs
 
-_ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
+ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
 """Failures that are about this problem and this model: another model may well solve it. Any
 other failure (a wrong key, say) is a fault of the deployment, which must not hide behind calls
 to the expensive model."""
@@ -49,7 +49,7 @@ class Solution:
     @property
     def is_problem_failure(self) -> bool:
         """Whether the failure, if there is one, lies in this problem and not in the deployment."""
-        return self.failure is not None and self.failure.kind in _ABOUT_THE_PROBLEM
+        return self.failure is not None and self.failure.kind in ABOUT_THE_PROBLEM
 
     @property
     def trouble(self) -> str:

@@ -24,6 +24,7 @@ from loopline.agents.tools.effects import (
     ToolFailed,
 )
 from loopline.agents.tools.noted_call import noted_call
+from loopline.agents.tools.route_answer import route_answer
 
 __all__ = [
     "Arguments",
@@ -51,6 +52,7 @@ tools: Registry[Tool[Any]] = Registry("tool", "loopline.tools", _is_tool)
 tools.register(calculate)
 tools.register(api_world)
 tools.register(noted_call)
+tools.register(route_answer)
 
 
 def tool_spec(name: str) -> ToolSpec:

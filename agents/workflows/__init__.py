@@ -13,6 +13,7 @@ from loopline.agents.records import JsonObject, Run, Trajectory
 from loopline.agents.registry import Registry
 from loopline.agents.roles import roles
 from loopline.agents.workflows.agent import AgentWorkflow
+from loopline.agents.workflows.cascade import CascadeWorkflow
 from loopline.agents.workflows.chat import ChatWorkflow
 from loopline.agents.workflows.completion import CompletionWorkflow
 from loopline.agents.workflows.delegate import DelegateWorkflow
@@ -86,6 +87,7 @@ workflows.register(AgentWorkflow())
 workflows.register(TeamWorkflow())
 workflows.register(SoloWorkflow())
 workflows.register(DelegateWorkflow())
+workflows.register(CascadeWorkflow())
 workflows.register(UmiWorkflow())
 workflows.register(UmiSingleWorkflow())
 workflows.register(CompletionWorkflow())

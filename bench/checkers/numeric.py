@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from loopline.agents.stated_answers import boxed_answers, statements
 from loopline.bench.checkers.number_words import leading_number
 from loopline.bench.checkers.numbers import (
     RELATION,
@@ -23,7 +24,6 @@ from loopline.bench.checkers.numbers import (
     find_numbers,
     last_number,
 )
-from loopline.bench.checkers.stated_answers import boxed_answers, statements
 from loopline.workers.judging.units import same_measure
 
 __all__ = [

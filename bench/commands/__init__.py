@@ -22,6 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.rescore",
         "commands.compare",
         "commands.power",
+        "commands.route",
         "commands.check",
         "commands.interchange",
         "commands.tasks",

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Argument, Option, Options
+from loopline.trainers.router.prices import PriceOptions
 
 if TYPE_CHECKING:
     from loopline.bench.benchmark import Benchmark
@@ -340,6 +341,25 @@ class CheckOptions(Options):
     """JSON lines with `prediction` and `gold`."""
     as_json: Annotated[bool, Option("json")] = False
     """Print one line of JSON for each prediction: a boolean per checker."""
+
+
+class RouteOptions(PriceOptions, JsonOptions):
+    """Answers of two models to the same questions."""
+
+    labelled: Annotated[Path | None, Option(metavar="FILE")] = None
+    """JSON lines with id, question, small {text, right} and big {text, right}."""
+    from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
+    """Store of recorded runs, whose questions both models answered."""
+    alpha: float = Field(default=0.1, gt=0, lt=1)
+    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    delta: float = Field(default=0.05, gt=0, lt=1)
+    """Probability with which the bound may be broken."""
+    splits: int = Field(default=200, ge=1, le=10_000)
+    """Random splits into training, calibration and test."""
+    seed: int = Field(default=123, ge=0, lt=2**32)
+    """Seed of the splits."""
+    output: Annotated[Path | None, Option(metavar="FOLDER", default="none is written")] = None
+    """Folder for the report: report.html with the plot, report.md and report.json."""
 
 
 class PublishedDataOptions(JsonOptions):

@@ -96,8 +96,8 @@ def html(document: Document) -> str:
     return page(document.title, "\n".join(parts))
 
 
-def show(document: Document, output: Path, console: Console) -> None:
-    """On a terminal."""
+def show(document: Document, output: Path | None, console: Console) -> None:
+    """On a terminal; `output` is None where nothing was written."""
     from rich.markup import escape as plain
 
     from loopline.runtime.terminal.tables import new_table
@@ -117,7 +117,8 @@ def show(document: Document, output: Path, console: Console) -> None:
             say(f"\n{caption}:")
             console.print(drawn)
     console.print()
-    for line in (*document.verdicts, *document.closing, f"Report: {output / 'report.html'}"):
+    place = "" if output is None else f"Report: {output / 'report.html'}"
+    for line in (*document.verdicts, *document.closing, place):
         if line:
             say(line)
 

@@ -29,7 +29,7 @@ RUN_ID = "01890000-0000-7000-8000-000000000001"
 
 def a_run(workflow: str = "delegate", question: str = "What is 3 * 4?", **options: object) -> Run:
     """With the mathematical prompts, where there is a choice and none is given."""
-    if workflow in ("delegate", "solo"):
+    if workflow in ("delegate", "solo", "cascade"):
         options.setdefault("prompts", "mathematics")
     return Run(
         id=RUN_ID,
@@ -103,7 +103,7 @@ class Request:
         return self.messages[-1]
 
 
-Reply = Call | Exception
+Reply = Call | tuple[Call, ...] | Exception
 
 
 @dataclass
@@ -137,7 +137,7 @@ class ScriptedHost:
             reply = next(self._replies)
         if isinstance(reply, Exception):
             raise reply
-        return (reply,)
+        return reply if isinstance(reply, tuple) else (reply,)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         self.tool_calls.append((name, arguments))

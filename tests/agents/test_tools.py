@@ -379,7 +379,7 @@ def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
 
 
 def test_the_registries_know_what_this_package_brings() -> None:
-    assert tools.names() == ("api_world", "calculate", "noted_call")
+    assert tools.names() == ("api_world", "calculate", "noted_call", "route_answer")
     general = {"agent", "chat"}
     umi = {"umi_planner", "umi_caller", "umi_summarizer", "umi_single"}
     pair = {"player", "coder", "tester", "reasoner", "tool_user"}
@@ -387,6 +387,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
         "planner",
         "slm",
         "expert",
+        "first",
         "solo",
         "completion",
         *general,
@@ -395,6 +396,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
     }
     assert set(workflows.names()) == {
         "solo", "delegate", "umi", "umi_single", "completion", "pair", "chat", "agent", "team",
+        "cascade",
     }  # fmt: skip
     with pytest.raises(UnknownName, match="did you mean 'delegate'"):
         workflows.get("delegat")

@@ -79,10 +79,15 @@ def test_the_delegate_profile_differs_from_micro_in_its_two_models_and_its_promp
     micro, delegate = load("micro").model_dump(), load("delegate").model_dump()
     models = delegate.pop("models")
     assert micro.pop("models") != models
-    trained = {name: {"prompts": "mathematics"} for name in ("delegate", "solo")}
+    trained: dict[str, dict[str, str]] = {
+        name: {"prompts": "mathematics"} for name in ("delegate", "solo")
+    }
+    of_any_domain = {name: {"prompts": "general"} for name in trained}
+    of_any_domain["cascade"] = {"prompts": "general", "expected_type": "text"}
+    trained["cascade"] = {"prompts": "mathematics", "expected_type": "number"}
     assert micro.pop("options") == trained
-    assert delegate.pop("options") == {name: {"prompts": "general"} for name in trained}
-    assert load("endpoint").options == {name: {"prompts": "general"} for name in trained}
+    assert delegate.pop("options") == of_any_domain
+    assert load("endpoint").options == of_any_domain
     assert micro == delegate
     assert models["llm"]["engine"] == "openai"
     assert models["llm"]["model"] == "gpt-4o"
@@ -114,7 +119,7 @@ def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
     profile.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')
     settings = load(str(profile))
     assert settings.workers["slm"].count == 7
-    assert settings.workers["slm"].roles == ("slm",)
+    assert settings.workers["slm"].roles == ("slm", "first")
     assert settings.models["llm"].model == "micro:llm"
 
 

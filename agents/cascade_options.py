@@ -1,0 +1,44 @@
+"""What may be set of a cascade: which rungs its ladder has, and how often it is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loopline.agents.payloads import ExpectedType
+from loopline.agents.prompts import PromptSet
+from loopline.agents.records import Message, Run
+from loopline.agents.router.rungs import AgreementRung
+
+
+class CascadeOptions(BaseModel):
+    """Options of `cascade`. Schema and arithmetic are always checked: they cost nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    calculator: bool = True
+    """Offer `calculate` to both models."""
+    prompts: PromptSet = "general"
+    """What the models are told: prompts that fit any domain, or the published ones for word
+    problems, whose answer is the content of a box."""
+    expected_type: ExpectedType = "text"
+    """What an answer has to be; with `number` or `integer` its equations are recomputed."""
+    min_logprob: float | None = Field(default=None, le=0)
+    """Least mean log-probability of the answer's tokens; None: not checked."""
+    samples: int = Field(default=0, ge=0, le=16)
+    """Further answers of the small model, drawn in one batch; 0: none."""
+    min_agreement: float = Field(default=0.6, ge=0, le=1)
+    """Least share of them that say the same as the first."""
+    temperature: float = Field(default=0.8, gt=0, le=2)
+    """At which they are drawn."""
+    router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
+    """File of `train router`, on the machine of the tool workers; None: no learned score."""
+    audit: float = Field(default=0.0, ge=0, le=1)
+    """Share of the accepted answers that the big model is asked for as well. It then answers."""
+
+    def agreement_rung(self, run: Run, messages: Sequence[Message]) -> AgreementRung | None:
+        """None where no samples are wanted."""
+        if self.samples == 0:
+            return None
+        return AgreementRung(run, messages, self.samples, self.min_agreement, self.temperature)

@@ -1,0 +1,111 @@
+"""The small model, asked first: its answer stands if the ladder lets it pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from loopline.agents.cascade_options import CascadeOptions
+from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.payloads import QuestionPayload, has_calculator
+from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Candidate, Decision, JsonObject
+from loopline.agents.roles.conversation import Conversation, FinalText, conversation_of
+from loopline.agents.roles.final_text import boxed_result, text_result
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.subtask import ABOUT_THE_PROBLEM
+from loopline.agents.router.rungs import AgreementRung, LogprobRung, ScoreRung
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.verification import LADDER, Evidence, Rung, check_rungs
+
+_REASON_CHARS = 1_000
+
+
+class First:
+    """Decides `answer` {answer, verification, prices}, `escalate` {reason, verification, prices} or
+    `failed`. `prices`: what each rung cost, in micro-dollars; that of the answer itself is under
+    `answer`. `samples`: how many of the step's last calls are further answers."""
+
+    name = "first"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (prompt_in("general", "solo"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        if not isinstance(context.payload, QuestionPayload):
+            raise UnexpectedPayload(
+                f"role first takes no {context.payload.type_name!r}, only the question"
+            )
+        run, prompts = context.run, prompt_set_of(context.run)
+        options = CascadeOptions.model_validate(run.options)
+        messages = conversation_of(run.task, prompt_for(run, prompt_in(prompts, "solo")))
+        tools = (calculate,) if has_calculator(run) else ()
+        conversation = Conversation(host, messages, tools=tools)
+        ending = await conversation.run()
+        result = (boxed_result if prompts == "mathematics" else text_result)(conversation, ending)
+        decision = result.decision
+        if decision.kind == "failed" and decision.data.get("failure") not in ABOUT_THE_PROBLEM:
+            return result
+        if decision.kind != "answer" or not isinstance(ending, FinalText):
+            reason = str(decision.data.get("reason", ""))[:_REASON_CHARS]
+            return replace(result, decision=Decision(kind="escalate", data={"reason": reason}))
+        agreement = options.agreement_rung(run, messages)
+        score = None if options.router is None else ScoreRung(options.router, agreement)
+        rungs: list[Rung] = [*LADDER]
+        if options.min_logprob is not None:
+            rungs.append(LogprobRung(options.min_logprob))
+        rungs += [rung for rung in (agreement, score) if rung is not None]
+        evidence = Evidence(
+            run.task.prompt,
+            options.expected_type,
+            tuple(conversation.calls),
+            boxed=prompts == "mathematics",
+            cut_off=ending.cut_off,
+        )
+        verification = await check_rungs(evidence, host, rungs)
+        samples = agreement.calls if agreement is not None else ()
+        prices: dict[str, JsonValue] = {"answer": _price(conversation.calls)}
+        prices |= {verdict.rung: 0 for verdict in verification.verdicts}
+        if samples:
+            prices[AgreementRung.name] = _price(samples)
+        data: JsonObject = {
+            **decision.data,
+            "verification": verification.as_json(),
+            "prices": prices,
+            "samples": len(samples),
+        }
+        kind = "answer" if verification.passed else "escalate"
+        if not verification.passed:
+            data["reason"] = verification.reason[:_REASON_CHARS]
+        return _with_evidence(result, Decision(kind=kind, data=data), samples, score)
+
+
+def _price(calls: list[Call] | tuple[Call, ...]) -> int:
+    return sum(call.cost_micro_dollars for call in calls)
+
+
+def _with_evidence(
+    result: StepResult, decision: Decision, samples: tuple[Call, ...], score: ScoreRung | None
+) -> StepResult:
+    """The step with its samples behind the answer's calls, and the score's request under the last
+    of them, so that the step can be replayed."""
+    (candidate,) = result.candidates
+    turns = result.observation["turns"]
+    assert isinstance(turns, list)
+    turns = [*turns, *([] for _ in samples)]
+    if score is not None and score.entry is not None:
+        last = turns[-1]
+        assert isinstance(last, list)
+        turns[-1] = [*last, score.entry]
+    action: JsonObject = {**candidate.action, "kind": decision.kind}
+    calls = (*candidate.calls, *samples)
+    return replace(
+        result,
+        candidates=(Candidate(calls=calls, action=action),),
+        decision=decision,
+        observation={**result.observation, "turns": turns},
+    )

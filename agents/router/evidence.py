@@ -1,0 +1,22 @@
+"""What there is to judge an answer of the small model by, before anyone pays for the big one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_EVIDENCE_CHARS = 20_000
+"""Of a question, an answer or a sample that are read for features; the rest is left unread."""
+MAX_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEvidence:
+    """One question, the small model's answer, and what else its engine gave."""
+
+    question: str
+    text: str
+    """The answer, whole, with its working."""
+    logprobs: tuple[float, ...] = ()
+    """Natural log-probability of each token of the answer; empty where nobody gave them."""
+    samples: tuple[str, ...] = ()
+    """Further answers of the same model to the same question; empty where none were drawn."""

@@ -1,0 +1,47 @@
+"""`bench route`: does a router between two models pay, and does it keep its bound?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import RouteOptions
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    add_command(app, route, "bench.commands.options:RouteOptions")
+
+
+def route(options: RouteOptions) -> None:
+    """Say whether a router between two models pays.
+
+    Labelled answers of both are split at random many times.
+
+    In each split a router is learned and calibrated, and its test says whether "small answers that
+    are accepted and wrong" stay below --alpha, and what it costs beside the big model alone, the
+    small one alone, mixing at random, a fixed ladder, a log-probability threshold and the oracle.
+    """
+    import json
+    import sys
+
+    from rich.console import Console
+
+    from loopline.bench.experiments.document import WIDTH, show, write
+    from loopline.bench.route.command import measure
+    from loopline.bench.route.report import document
+
+    report = measure(options)
+    page = document(report)
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        write(page, report, options.output)
+    width = None if sys.stdout.isatty() else WIDTH
+    # The line of JSON stands alone on stdout where it is asked for.
+    show(page, options.output, Console(highlight=False, width=width, stderr=options.as_json))
+    if options.as_json:
+        print(json.dumps(report.as_json()))

@@ -1,0 +1,153 @@
+"""Accuracy against dollars: what each rule costs to be right as often as the router.
+
+A baseline that is right less often than the router is raised by sending some of its questions, at
+random, to whatever is better; one that is right more often is lowered the same way. So its price at
+equal accuracy is a point on the lower hull of its own thresholds, the small model and the big one.
+Where even the hull's most accurate point is below the router, that point's price stands: the
+router is then cheaper *and* more often right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from loopline.agents.records import Record
+from loopline.bench.route.splits import BIG, LADDER, ORACLE, ROUTER, SMALL, Splits
+from loopline.trainers.router.fitting import Floats
+
+RESAMPLES = 1000
+MIXING, LOGPROB = "mixing", "logprob"
+TITLES = {
+    ROUTER: "the router",
+    BIG: "the big model alone",
+    SMALL: "the small model alone",
+    MIXING: "mixing both at random",
+    LADDER: "the fixed ladder (schema, arithmetic)",
+    LOGPROB: "a threshold on the log-probability",
+    ORACLE: "the oracle (a bound, no baseline)",
+}
+
+
+class Estimate(Record):
+    """With its 95 % interval, by bootstrap over questions."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class RuleFigures(Record):
+    """One rule. Costs are in US dollars per question."""
+
+    name: str
+    accuracy: Estimate
+    cost: Estimate
+
+
+class BaselineFigures(Record):
+    """One baseline, held against the router at the router's accuracy."""
+
+    name: str
+    cost_at_equal_accuracy: float
+    """US dollars per question."""
+    reaches_accuracy: bool
+    cost_ratio: Estimate
+    """Of the router to it: below 1 the router is cheaper."""
+
+
+class Comparison(Record):
+    """All rules."""
+
+    rules: tuple[RuleFigures, ...]
+    baselines: tuple[BaselineFigures, ...]
+    best_baseline: str
+    cost_vs_best_baseline: Estimate
+
+
+def compare(splits: Splits, seed: int) -> Comparison:
+    """All rules over all splits, questions weighed by how often they were tested."""
+    levels = [name for name in splits.rules if name.startswith(LOGPROB)]
+    names = [ROUTER, SMALL, BIG, LADDER, ORACLE, *levels]
+    sums = np.stack(
+        [splits.tested]
+        + [
+            values
+            for name in names
+            for values in (splits.rules[name].right, splits.rules[name].cost)
+        ],
+        axis=1,
+    )
+    generator = np.random.Generator(np.random.PCG64(seed))
+    count = len(sums)
+    draws = generator.multinomial(count, [1 / count] * count, size=RESAMPLES) @ sums
+    points = np.concatenate([sums.sum(axis=0, keepdims=True), draws])
+    # Resamples by rules by (accuracy, cost); the first is the estimate.
+    means = (points[:, 1:] / points[:, :1]).reshape(len(points), len(names), 2)
+    of = {name: means[:, at] for at, name in enumerate(names)}
+    families: dict[str, list[str]] = {
+        BIG: [BIG], MIXING: [SMALL, BIG], LADDER: [SMALL, BIG, LADDER],
+    }  # fmt: skip
+    if levels:
+        families[LOGPROB] = [SMALL, BIG, *levels]
+    # The small model alone is a baseline where it is right as often as the router.
+    if of[SMALL][0, 0] >= of[ROUTER][0, 0]:
+        families[SMALL] = [SMALL]
+    prices = {
+        family: np.array(
+            [
+                _price([of[name][at] for name in members], of[ROUTER][at, 0])
+                for at in range(len(points))
+            ]
+        )
+        for family, members in families.items()
+    }
+    cost = of[ROUTER][:, 1]
+    baselines = tuple(
+        BaselineFigures(
+            name=family,
+            cost_at_equal_accuracy=float(values[0]),
+            reaches_accuracy=max(of[name][0, 0] for name in families[family])
+            >= of[ROUTER][0, 0] - 1e-12,
+            cost_ratio=_estimate(_ratio(cost, values)),
+        )
+        for family, values in prices.items()
+    )
+    cheapest = np.min(np.stack([*prices.values()]), axis=0)
+    return Comparison(
+        rules=tuple(
+            RuleFigures(
+                name=name, accuracy=_estimate(of[name][:, 0]), cost=_estimate(of[name][:, 1])
+            )
+            for name in (ROUTER, BIG, SMALL, LADDER, ORACLE)
+        ),
+        baselines=baselines,
+        best_baseline=min(prices, key=lambda family: float(prices[family][0])),
+        cost_vs_best_baseline=_estimate(_ratio(cost, cheapest)),
+    )
+
+
+def _price(points: Sequence[Floats], accuracy: float) -> float:
+    """The least cost at which a mixture of the points is right so often."""
+    best = float("inf")
+    for right, cost in points:
+        if right >= accuracy - 1e-12:
+            best = min(best, float(cost))
+        for other, dear in points:
+            if right < accuracy < other:
+                share = (accuracy - right) / (other - right)
+                best = min(best, float(cost + share * (dear - cost)))
+    if best < float("inf"):
+        return best
+    return float(max(points, key=lambda point: (point[0], -point[1]))[1])
+
+
+def _ratio(cost: Floats, price: Floats) -> Floats:
+    """1 where both are free."""
+    return np.where(price > 0, cost / np.where(price > 0, price, 1.0), np.where(cost > 0, 1e9, 1.0))
+
+
+def _estimate(values: Floats) -> Estimate:
+    low, high = np.quantile(values[1:], (0.025, 0.975))
+    return Estimate(estimate=float(values[0]), low=float(low), high=float(high))

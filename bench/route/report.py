@@ -1,0 +1,194 @@
+"""What `bench route` reports: its figures, its verdict and its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.document import Document, Section, Table
+from loopline.bench.report.figures import count, dollars, share, span
+from loopline.bench.route.comparison import LOGPROB, TITLES, Comparison, Estimate
+from loopline.bench.route.plot import accuracy_against_dollars
+
+
+class Signal(Record):
+    """Whether the evidence tells right answers of the small model from wrong ones, by routers that
+    had not seen the question."""
+
+    auc: float
+    """The chance that a right answer scores higher than a wrong one."""
+    low: float
+    high: float
+    """99 % interval."""
+    significant: bool
+    """The interval lies above one half."""
+
+
+class RouteReport(Record):
+    """All figures. Shares are of all questions of a test; costs are US dollars per question."""
+
+    questions: int
+    source: str
+    """What there is to say of where the labels come from; may be empty."""
+    alpha: float
+    delta: float
+    splits: int
+    delta_of_a_split: float
+    calibration: int
+    test: int
+    allowed_errors: int
+    risk_held_share: float
+    """Share of the splits in whose test at most alpha of the questions were accepted and wrong."""
+    mean_risk: float
+    greatest_risk: float
+    accepted_share: float
+    paying_share: float
+    """Share of the splits whose router expected to pay; the others ask the big model alone."""
+    signal: Signal
+    has_logprobs: bool
+    has_samples: bool
+    comparison: Comparison
+
+    @property
+    def pays(self) -> bool:
+        """Cheaper than every baseline at equal accuracy, beyond the interval."""
+        return self.signal.significant and self.comparison.cost_vs_best_baseline.high < 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        ratio = self.comparison.cost_vs_best_baseline
+        return {
+            "risk_held_share": self.risk_held_share,
+            "cost_vs_best_baseline": ratio.estimate,
+            "cost_vs_best_baseline_low": ratio.low,
+            "cost_vs_best_baseline_high": ratio.high,
+            "pays": self.pays,
+            "verdict": verdict(self),
+            **self.model_dump(mode="json"),
+        }
+
+
+def verdict(report: RouteReport) -> str:
+    """One sentence."""
+    ratio = report.comparison.cost_vs_best_baseline
+    best = TITLES[report.comparison.best_baseline]
+    within = share(report.risk_held_share)
+    if not report.signal.significant:
+        return (
+            "A router does not pay here: the evidence does not tell right answers of the small "
+            f"model from wrong ones (area under the curve {report.signal.auc:.2f}, 99 % interval "
+            f"{report.signal.low:.2f} to {report.signal.high:.2f}), so nothing is promised."
+        )
+    if report.allowed_errors < 0:
+        return (
+            f"A router cannot promise {share(report.alpha)} here: {count(report.calibration)} "
+            "calibration questions show too little even without a single error; label more, or "
+            "raise --alpha."
+        )
+    interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
+    if report.pays:
+        return (
+            f"A router pays: at equal accuracy it costs {ratio.estimate:.2f} × {best}, the "
+            f"cheapest baseline ({interval}), and the bound of {share(report.alpha)} was kept in "
+            f"{within} of {count(report.splits)} splits."
+        )
+    return (
+        f"A router does not surely pay here: at equal accuracy it costs {ratio.estimate:.2f} × "
+        f"{best}, the cheapest baseline ({interval}); the bound of {share(report.alpha)} was kept "
+        f"in {within} of {count(report.splits)} splits."
+    )
+
+
+def document(report: RouteReport) -> Document:
+    """For a terminal, Markdown and HTML."""
+    return Document(
+        title="Does a router pay?",
+        about=(
+            f"{count(report.questions)} questions that both models answered, split at random "
+            f"{count(report.splits)} times into training, {count(report.calibration)} to calibrate "
+            f"on and {count(report.test)} to test with. Risk: the share of all questions whose "
+            f"small answer is accepted and wrong; it is to be at most {share(report.alpha)}."
+        ),
+        sections=(
+            Section(
+                {
+                    "Accuracy and cost, with 95 % intervals over questions": _rules(report),
+                    "The router against each baseline, at the router's accuracy": _baselines(
+                        report
+                    ),
+                    "The bound": _bound(report),
+                },
+                drawings=(
+                    (
+                        accuracy_against_dollars(report.comparison),
+                        "Accuracy against US dollars per 1,000 questions, with 95 % intervals. "
+                        "Dotted: mixing both models at random.",
+                    ),
+                ),
+            ),
+        ),
+        verdicts=(verdict(report),),
+        closing=_closing(report),
+        words=("test",),
+    )
+
+
+def _rules(report: RouteReport) -> Table:
+    rows = [
+        [
+            TITLES[rule.name],
+            share(rule.accuracy.estimate),
+            span(rule.accuracy.low, rule.accuracy.high),
+            dollars(rule.cost.estimate * 1000),
+            f"{dollars(rule.cost.low * 1000)} – {dollars(rule.cost.high * 1000)}",
+        ]
+        for rule in report.comparison.rules
+    ]
+    return ["rule", "right", "95 %", "$ per 1,000", "95 %"], rows
+
+
+def _baselines(report: RouteReport) -> Table:
+    rows = [
+        [
+            TITLES[entry.name],
+            dollars(entry.cost_at_equal_accuracy * 1000),
+            "yes" if entry.reaches_accuracy else "no",
+            _ratio(entry.cost_ratio),
+        ]
+        for entry in report.comparison.baselines
+    ]
+    return ["baseline", "$ per 1,000", "is right as often", "router's cost ÷ its cost"], rows
+
+
+def _bound(report: RouteReport) -> Table:
+    rows = [
+        ["splits that kept it", share(report.risk_held_share)],
+        ["mean risk", share(report.mean_risk, 2)],
+        ["greatest risk", share(report.greatest_risk, 2)],
+        ["accepted", share(report.accepted_share)],
+        ["errors that a calibration may show", count(max(0, report.allowed_errors))],
+        [
+            "area under the curve, 99 %",
+            f"{report.signal.auc:.3f} ({report.signal.low:.3f} – {report.signal.high:.3f})",
+        ],
+    ]
+    return ["figure", "value"], rows
+
+
+def _closing(report: RouteReport) -> list[str]:
+    lines = [
+        f"Each split is calibrated at {report.delta_of_a_split:.4f} in place of {report.delta}: "
+        f"then at least {share(1 - report.delta)} of these splits keep the bound but for a chance "
+        "of 1 in 1,000. A test of a few hundred questions has errors of its own, which the exact "
+        "test counts in.",
+    ]
+    if report.source:
+        lines.append(f"Labels: {report.source}.")
+    if not report.has_logprobs:
+        names = [TITLES[LOGPROB], *([] if report.has_samples else ["agreement of samples"])]
+        lines.append(f"Not in the file, so not compared or used: {', '.join(names)}.")
+    return lines
+
+
+def _ratio(ratio: Estimate) -> str:
+    return f"{ratio.estimate:.3f} ({ratio.low:.3f} – {ratio.high:.3f})"

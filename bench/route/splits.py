@@ -1,0 +1,122 @@
+"""The same labelled questions, split at random many times: what a router learned on one part and
+calibrated on the next does on the third, beside what else could be done there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loopline.trainers.router.fitting import Floats
+from loopline.trainers.router.guarantee import delta_of_a_split, errors_within
+from loopline.trainers.router.policy import Policy, Rows, Table, learn_policy, outcomes
+
+TRAIN, CALIBRATION = 0.4, 0.3
+"""Shares of the questions; the rest is the test."""
+LEVELS = 21
+"""Thresholds of the baseline that has only log-probabilities."""
+ROUTER, BIG, SMALL, LADDER, ORACLE = "router", "big", "small", "ladder", "oracle"
+
+
+@dataclass
+class Sums:
+    """Of one rule, question by question, over the splits in whose test the question was."""
+
+    right: Floats
+    cost: Floats
+
+    def add(self, rows: Rows, right: Floats, cost: Floats) -> None:
+        """One split's."""
+        self.right[rows] += right
+        self.cost[rows] += cost
+
+
+@dataclass
+class Splits:
+    """What came of all splits."""
+
+    questions: int
+    tested: Floats
+    """How often each question was in a test."""
+    rules: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    scores: Floats = field(default_factory=lambda: np.zeros(0))
+    """Of each question, the sum of what routers that had not seen it expected of the small
+    model."""
+    within_bound: int = 0
+    """Splits whose test kept the bound."""
+    splits: int = 0
+    risks: list[float] = field(default_factory=list[float])
+    accepted: list[float] = field(default_factory=list[float])
+    paying: int = 0
+    """Splits in which the router expected to pay, by what it had learned from."""
+    delta_of_a_split: float = 0.0
+
+    def sums(self, rule: str) -> Sums:
+        """Those of the rule, from 0."""
+        empty = Sums(np.zeros(self.questions), np.zeros(self.questions))
+        return self.rules.setdefault(rule, empty)
+
+
+def play_splits(
+    table: Table,
+    *,
+    splits: int,
+    alpha: float,
+    delta: float,
+    seed: int,
+    checked: Floats,
+    logprob: Floats | None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Splits:
+    """`checked`: 1 where the fixed ladder accepts; `logprob`: the mean log-probability of each
+    small answer, or None where there are none."""
+    count = len(table)
+    results = Splits(count, np.zeros(count), scores=np.zeros(count))
+    results.delta_of_a_split = delta_of_a_split(splits, delta)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    for at in range(splits):
+        order = generator.permutation(count).astype(np.int64)
+        first, second = round(TRAIN * count), round((TRAIN + CALIBRATION) * count)
+        train, calibration, test = order[:first], order[first:second], order[second:]
+        policy = learn_policy(
+            table, train, calibration,
+            alpha=alpha, delta=results.delta_of_a_split, future=len(test),
+        )  # fmt: skip
+        _measure(results, table, policy, test, alpha)
+        _measure_baselines(results, table, train, test, checked, logprob)
+        progress(at + 1)
+    return results
+
+
+def _measure(results: Splits, table: Table, policy: Policy, test: Rows, alpha: float) -> None:
+    right, cost = table.right[test], table.cost[test]
+    routed = outcomes(policy.score(table, test), policy.threshold, right, cost)
+    results.sums(ROUTER).add(test, routed.right, routed.cost)
+    results.tested[test] += 1
+    results.scores[test] += policy.answer.predict(table.answers.take(test))[:, 0]
+    wrong = int(routed.wrong.sum())
+    results.splits += 1
+    results.within_bound += wrong <= errors_within(len(test), alpha)
+    results.risks.append(wrong / len(test))
+    results.accepted.append(float(routed.accepted.mean()))
+    results.paying += policy.pays
+
+
+def _measure_baselines(
+    results: Splits, table: Table, train: Rows, test: Rows, checked: Floats, logprob: Floats | None
+) -> None:
+    right, cost = table.right[test], table.cost[test]
+    for rule, at in ((SMALL, 0), (BIG, 1)):
+        results.sums(rule).add(test, right[:, at], cost[:, at])
+    ladder = outcomes(checked[test], 0.5, right, cost)
+    results.sums(LADDER).add(test, ladder.right, ladder.cost)
+    takes_big = (right[:, 1] > right[:, 0]).astype(np.float64)
+    results.sums(ORACLE).add(
+        test, np.maximum(right[:, 0], right[:, 1]),
+        np.where(takes_big > 0, cost[:, 1], cost[:, 0]),
+    )  # fmt: skip
+    if logprob is not None:
+        for level, least in enumerate(np.quantile(logprob[train], np.linspace(0, 1, LEVELS))):
+            at_level = outcomes(logprob[test], float(least), right, cost)
+            results.sums(f"logprob {level}").add(test, at_level.right, at_level.cost)

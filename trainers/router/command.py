@@ -1,0 +1,93 @@
+"""`train router`: a score that says which answers of the small model need no big one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from loopline.trainers.router.options import RouterOptions, WatchRouterOptions
+
+
+def router(options: RouterOptions) -> None:
+    """Learn which small answers need no big model.
+
+    The file holds the score, its threshold and what was promised: "the share of all questions whose
+    small answer is accepted and wrong is at most --alpha, with probability 1 - --delta".
+    """
+    import json
+    import time
+
+    from loopline.trainers.core.disk_errors import guard_disk_writes
+    from loopline.trainers.core.json_records import write_record
+    from loopline.trainers.router.labelled import read_labelled
+    from loopline.trainers.router.recorded import read_recorded
+    from loopline.trainers.router.training import describe, first_run_id, train_router
+
+    if options.data is not None:
+        rows = read_labelled(options.data, options.small_prices, options.big_prices)
+        where = str(options.data)
+    else:
+        assert options.from_store is not None
+        recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
+        rows, where = recorded.rows, str(options.from_store)
+        typer.echo(recorded.summary, err=True)
+    learned = train_router(
+        rows,
+        alpha=options.alpha,
+        delta=options.delta,
+        seed=options.seed,
+        where=where,
+        watched_after=first_run_id(time.time()),
+    )
+    with guard_disk_writes(options.output):
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        write_record(options.output, learned)
+    typer.echo(describe(learned))
+    if options.as_json:
+        facts = {
+            **learned.guarantee.model_dump(mode="json"),
+            "auc": learned.auc,
+            "pays": learned.pays,
+            "trained_on": learned.trained_on,
+            "feature_version": learned.feature_version,
+            "accepts": learned.threshold is not None,
+        }
+        print(json.dumps(facts))
+
+
+def watch_router(options: WatchRouterOptions) -> None:
+    """Hold a router in use to its bound.
+
+    The audited runs of a store say how often an accepted answer was wrong.
+
+    When they show that the bound is broken, the alarm is raised (exit code 1) and the router file
+    is tightened; tool workers read it again by themselves.
+    """
+    import json
+    import time
+
+    from loopline.trainers.core.interruption import exit_on_interrupt
+    from loopline.trainers.router.watching import watch
+
+    alarmed = False
+    with exit_on_interrupt():
+        while True:
+            result = watch(options.router, options.from_store)
+            alarmed = alarmed or result.alarm is not None
+            typer.echo(result.summary)
+            if options.as_json:
+                facts = {
+                    "runs": result.runs,
+                    "errors": result.errors,
+                    "evidence": result.capital,
+                    "alarm": result.alarm,
+                    "threshold": result.router.threshold,
+                }
+                print(json.dumps(facts))
+            if options.follow is None:
+                break
+            time.sleep(options.follow)
+    if alarmed:
+        raise typer.Exit(1)

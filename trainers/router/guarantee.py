@@ -1,0 +1,113 @@
+"""How many wrong answers a calibration may show, so that a bound on the risk is kept.
+
+The *risk* of a rule is the share of **all** questions whose small answer is accepted and wrong. Of
+a family of rules from the strictest to the most lenient, each accepting what the one before accepts
+and more, the most lenient is taken whose calibration sample shows at most `k` such answers. That is
+fixed-sequence testing of "the risk is above alpha", rule after rule, until one is not rejected
+(Learn then Test: Angelopoulos, Bates, Candès, Jordan and Lei 2021, arXiv 2110.01052). Both tests
+here are exact for finite samples:
+
+* of all questions to come, by the binomial tail (Clopper and Pearson 1934): `k` is the largest
+  number with P(Binomial(n, alpha) <= k) <= delta;
+* of the next `m` questions, whose own share is what is bounded, by the hypergeometric tail: with
+  `j = floor(alpha m) + 1`, the smallest number of errors that breaks the bound, `k` is the largest
+  number with P(Hypergeometric(n + m, k + j, n) <= k) <= delta.
+
+Why the second holds for the rule that is chosen by the calibration itself: walk along the wrong
+answers of both samples in the order in which more lenient rules accept them. The bound is broken
+only if, among the first k + j of them, at most k are of the calibration. The questions are
+exchangeable, so which of them are is a draw without replacement, whatever the score is.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+
+@lru_cache(maxsize=4096)
+def allowed_errors(n: int, alpha: float, delta: float, future: int | None = None) -> int:
+    """`k`: how many accepted and wrong answers `n` calibration questions may show; -1 if not even
+    none would do. `future`: the number of questions of the sample whose own share is bounded; None
+    for the share among all questions to come."""
+    if n < 0 or not 0 < alpha < 1 or not 0 < delta < 1:
+        raise ValueError(f"n >= 0 and shares between 0 and 1 are needed: {n}, {alpha}, {delta}")
+    low, high = -1, n
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _tail(n, middle, alpha, future) <= delta:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def errors_within(n: int, alpha: float) -> int:
+    """The most errors among `n` questions whose share is at most `alpha`."""
+    return math.floor(alpha * n + 1e-9)
+
+
+@lru_cache(maxsize=256)
+def delta_of_a_split(splits: int, delta: float, failure: float = 0.001) -> float:
+    """The delta for each of several random splits, so that the bound is kept in a share of at least
+    1 - `delta` of *these* splits but for a probability of `failure`. Kept with 1 - delta in each of
+    them, it would be missed in half of all such experiments."""
+    permitted = errors_within(splits, delta)
+    low, high = 0.0, delta
+    for _ in range(60):
+        middle = (low + high) / 2
+        if 1 - _binomial_tail(splits, permitted, middle) <= failure:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def upper_bound(errors: int, n: int, delta: float) -> float:
+    """The exact upper bound of a share (Clopper and Pearson), at confidence 1 - delta."""
+    if n == 0 or errors >= n:
+        return 1.0
+    low, high = errors / n, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _binomial_tail(n, errors, middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _tail(n: int, k: int, alpha: float, future: int | None) -> float:
+    if k < 0:
+        return 0.0
+    if future is None:
+        return _binomial_tail(n, k, alpha)
+    breaking = errors_within(future, alpha) + 1
+    return 0.0 if breaking > future else _hypergeometric_tail(n, future, k + breaking, k)
+
+
+def _binomial_tail(n: int, k: int, p: float) -> float:
+    """P(Binomial(n, p) <= k)."""
+    if k >= n or p <= 0:
+        return 1.0
+    if p >= 1:
+        return 0.0
+    terms = (_log_choose(n, i) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
+    return min(1.0, math.fsum(map(math.exp, terms)))
+
+
+def _hypergeometric_tail(n: int, m: int, drawn: int, k: int) -> float:
+    """P(at most `k` of `drawn` from n + m are among the n)."""
+    if drawn > n + m:
+        return 0.0
+    whole = _log_choose(n + m, drawn)
+    least = max(0, drawn - m)
+    terms = (
+        _log_choose(n, i) + _log_choose(m, drawn - i) - whole
+        for i in range(least, min(k, n, drawn) + 1)
+    )
+    return min(1.0, math.fsum(map(math.exp, terms)))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,0 +1,50 @@
+"""What `train router` is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from loopline.runtime.config.options import Argument, Option
+from loopline.trainers.core.command_options import JsonOptions
+from loopline.trainers.router.prices import PriceOptions
+
+
+class RouterOptions(PriceOptions, JsonOptions):
+    """A router's labels and its bound."""
+
+    panel: ClassVar[str] = "Labels and bound"
+
+    output: Annotated[Path, Argument()]
+    """Router file to write, as JSON."""
+    data: Annotated[Path | None, Option(metavar="FILE")] = None
+    """JSON lines with id, question, small {text, right} and big {text, right}."""
+    from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
+    """Store of recorded runs, whose questions both models answered."""
+    alpha: float = Field(default=0.1, gt=0, lt=1)
+    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    delta: float = Field(default=0.05, gt=0, lt=1)
+    """Probability with which the bound may be broken."""
+    seed: int = Field(default=123, ge=0, lt=2**32)
+    """Seed of the draw of the questions that calibrate."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data is None) == (self.from_store is None):
+            raise ValueError("give --data FILE or --from-store FOLDER, one of them")
+        return self
+
+
+class WatchRouterOptions(JsonOptions):
+    """A router in use, and the runs that say how it does."""
+
+    router: Annotated[Path, Argument()]
+    """Router file, which is tightened when the bound is broken."""
+    from_store: Annotated[Path, Option(metavar="FOLDER")]
+    """Store of recorded runs, some of them audited (option `audit` of the workflow cascade)."""
+    follow: Annotated[float | None, Option(default="look once")] = Field(
+        default=None, ge=0.1, le=86_400
+    )
+    """Look again every so many seconds, until Ctrl-C."""

@@ -1,0 +1,213 @@
+"""From labelled answers to a router's decisions: what is learned and calibrated, what it costs.
+
+Three disjoint sets of questions: the score, the gate and the price of an error are chosen on the
+first; the threshold on the second, by the number of errors that its exact test allows; the third,
+where there is one, only measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loopline.trainers.router.fitting import (
+    Features,
+    Fit,
+    Floats,
+    area_under_curve,
+    extract,
+    learn,
+)
+from loopline.trainers.router.guarantee import allowed_errors
+from loopline.trainers.router.labelled import Labelled
+
+Rows = NDArray[np.int64]
+ERROR_PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 16.0)
+GATES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
+"""Shares of the questions that go to the big model at once."""
+LEAST_QUESTIONS = 60
+SIGNAL = 2.576
+"""Standard errors: one in two hundred scores that know nothing pass by chance."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Labelled questions as columns."""
+
+    answers: Features
+    questions: Features
+    right: Floats
+    """Questions by two: of the small model and of the big one."""
+    cost: Floats
+    """The same in US dollars."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Labelled]) -> Table:
+        """Reads the features, once for all splits."""
+        evidence = [row.evidence for row in rows]
+        return cls(
+            extract(evidence),
+            extract(evidence, question_only=True),
+            np.array([[row.small_right, row.big_right] for row in rows], dtype=np.float64),
+            np.array([[row.small_cost, row.big_cost] for row in rows], dtype=np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is decided for every question. It may accept nothing, and then asks the small model
+    nothing: the big model alone."""
+
+    answer: Fit
+    gate: Fit
+    error_price: float
+    gate_threshold: float
+    threshold: float
+    """Infinite: nothing is accepted."""
+    pays: bool
+    """By what was learned from."""
+    calibrated: int = 0
+    accepted: int = 0
+    wrong: int = 0
+    allowed: int = -1
+
+    def score(self, table: Table, rows: Rows) -> Floats:
+        """Of the answers; minus infinity for questions that are not put to the small model."""
+        scores = _combined(self.answer.predict(table.answers.take(rows)), self.error_price)
+        gates = _combined(self.gate.predict(table.questions.take(rows)), self.error_price)
+        to_small = gates >= self.gate_threshold
+        return np.where(to_small, scores, -np.inf)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Of several questions: what a rule makes of them."""
+
+    right: Floats
+    cost: Floats
+    accepted: NDArray[np.bool_]
+    wrong: NDArray[np.bool_]
+    """Accepted, and not right."""
+
+
+def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> Outcomes:
+    """Of questions with these scores (minus infinity: not put to the small model)."""
+    accepted = scores >= threshold
+    to_small = np.isfinite(scores) if np.isfinite(threshold) else np.zeros(len(scores), dtype=bool)
+    return Outcomes(
+        np.where(accepted, right[:, 0], right[:, 1]),
+        to_small * cost[:, 0] + ~accepted * cost[:, 1],
+        accepted,
+        accepted & (right[:, 0] == 0),
+    )
+
+
+def mixing_cost(accuracy: float, right: Floats, cost: Floats) -> float:
+    """What it costs to be right so often by sending questions to either model at random; that of
+    the dearer one where the accuracy is beyond both."""
+    (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
+    if big <= small:
+        # The small model is at least as good: nothing needs the big one.
+        return float(min(cheap, dear))
+    share = min(1.0, max(0.0, (accuracy - small) / (big - small)))
+    return float(cheap + share * (dear - cheap))
+
+
+def learn_policy(
+    table: Table,
+    train: Rows,
+    calibration: Rows,
+    *,
+    alpha: float,
+    delta: float,
+    future: int | None = None,
+) -> Policy:
+    """`future`: see `guarantee.allowed_errors`."""
+    answer = learn(table.answers.take(train), table.right[train])
+    gate = learn(table.questions.take(train), table.right[train])
+    allowed = allowed_errors(len(calibration), alpha, delta, future)
+    choice = _choose(answer, gate, table.right[train], table.cost[train], allowed, len(calibration))
+    policy = Policy(
+        answer, gate, choice.error_price, choice.gate_threshold, np.inf,
+        pays=choice.saving > 0 and has_signal(answer.left_out, table.right[train]),
+        calibrated=len(calibration), allowed=allowed,
+    )  # fmt: skip
+    if allowed < 0 or not policy.pays:
+        return policy
+    scores = policy.score(table, calibration)
+    wrong = table.right[calibration, 0] == 0
+    threshold = max(choice.threshold, most_lenient(scores, wrong, allowed))
+    accepted = scores >= threshold
+    return Policy(
+        answer, gate, choice.error_price, choice.gate_threshold, threshold, pays=True,
+        calibrated=len(calibration), accepted=int(accepted.sum()),
+        wrong=int((accepted & wrong).sum()), allowed=allowed,
+    )  # fmt: skip
+
+
+def has_signal(scores: Floats, right: Floats) -> bool:
+    """Whether scores of answers that were left out tell right from wrong ones, of either model: the
+    area under the curve is above one half by `SIGNAL` standard errors."""
+    areas = (area_under_curve(scores[:, at], right[:, at] > 0) for at in (0, 1))
+    return any(area - SIGNAL * error > 0.5 for area, error in areas)
+
+
+def most_lenient(scores: Floats, wrong: NDArray[np.bool_], allowed: int) -> float:
+    """The least threshold at which at most so many of the accepted are wrong. Between two scores it
+    is the upper one's: what lies between them was not tested."""
+    errors = np.sort(scores[wrong & np.isfinite(scores)])[::-1]
+    finite = scores[np.isfinite(scores)]
+    if allowed < 0 or not len(finite):
+        return float("inf")
+    if len(errors) <= allowed:
+        return float(finite.min())
+    above = finite[finite > errors[allowed]]
+    return float(above.min()) if len(above) else float("inf")
+
+
+@dataclass(frozen=True)
+class _Choice:
+    error_price: float
+    gate_threshold: float
+    threshold: float
+    saving: float
+    """US dollars per question at equal accuracy, against mixing at random."""
+
+
+def _choose(
+    answer: Fit, gate: Fit, right: Floats, cost: Floats, allowed: int, calibrated: int
+) -> _Choice:
+    """What saves most on the questions that were learned from, each judged without itself."""
+    count = len(right)
+    permitted = (allowed + 0.5) / max(1, calibrated) * count
+    best = _Choice(ERROR_PRICES[-1], -np.inf, np.inf, 0.0)
+    (small_accuracy, big_accuracy), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
+    rate = (dear - cheap) / (big_accuracy - small_accuracy) if big_accuracy > small_accuracy else 0
+    for price in ERROR_PRICES:
+        scores = _combined(answer.left_out, price)
+        gates = _combined(gate.left_out, price)
+        for share in GATES:
+            least = -np.inf if share == 0 else float(np.quantile(gates, share))
+            to_small = np.flatnonzero(gates >= least)
+            order = to_small[np.argsort(-scores[to_small], kind="stable")]
+            wrong = np.cumsum(right[order, 0] == 0)
+            saved = np.cumsum(cost[order, 1])
+            lost = np.cumsum(right[order, 1] - right[order, 0])
+            # Accuracy that is lost is bought back at the rate of mixing; none is sold.
+            saving = (saved - cost[to_small, 0].sum() - rate * np.maximum(0.0, lost)) / count
+            saving = np.where(wrong <= permitted, saving, -np.inf)
+            if len(saving) and saving.max() > best.saving:
+                at = int(saving.argmax())
+                best = _Choice(price, least, float(scores[order[at]]), float(saving[at]))
+    return best
+
+
+def _combined(expected: Floats, error_price: float) -> Floats:
+    """`loopline.agents.router.router.combine` of many: questions by two, the small model first."""
+    return ((1 + error_price) * expected[:, 0] - expected[:, 1]) / (1 + error_price)

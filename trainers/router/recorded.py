@@ -1,0 +1,218 @@
+"""Labelled answers from a deployment's own traffic.
+
+Two kinds of recorded runs show what both models answer to one question: *audited* runs of the
+workflow `cascade`, which are a random sample of all of its runs (those that were merely escalated
+are not, and a bound that was calibrated on them would promise too much), and runs of `solo` that
+put the same question to the small model and to the big one.
+
+An answer is right by what somebody said of it: a reward posted for its run (right from 0.5 on), or
+the outcome `solved` or `failed`. Where nobody did, the big model's answer is taken as right, and
+the small one's is right if it is the same: a router then learns when the small model agrees with
+the big one, and the summary says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.trainers.data.rewards import Feedback, own_targets, read_rewards
+
+from loopline.agents.records import Call, Outcome, Step, Trajectory
+from loopline.agents.rewards import Reward
+from loopline.agents.router.evidence import AnswerEvidence
+from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.rungs import logprobs_of
+from loopline.agents.workflows.cascade import is_audited
+from loopline.bus import pool_of
+from loopline.trainers.data.json_files import Skipped, summarize_skipped
+from loopline.trainers.data.store import iterate_trajectories
+from loopline.trainers.router.labelled import Labelled
+from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
+
+WORKFLOWS = ("cascade", "solo")
+RIGHT_FROM = 0.5
+"""Least reward of a right answer."""
+SMALL_POOL, BIG_POOL = "slm", "llm"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One model's answer to one question."""
+
+    step: Step
+    right: bool | None
+    """None: nobody said."""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return self.step.calls
+
+    @property
+    def last(self) -> Call:
+        """The call that holds the answer: samples stand behind it."""
+        return self.calls[len(self.calls) - len(self.samples) - 1]
+
+    @property
+    def samples(self) -> tuple[Call, ...]:
+        """What a cascade drew besides."""
+        count = self.step.decision.data.get("samples", 0)
+        return self.calls[len(self.calls) - count :] if isinstance(count, int) else ()
+
+    def dollars(self, prices: Prices) -> float:
+        """What was paid; by these prices where the pool had none."""
+        paid = sum(call.cost_micro_dollars for call in self.calls) / 1e6
+        return paid or sum(prices.of_tokens(call.usage) for call in self.calls)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a store has."""
+
+    rows: list[Labelled]
+    by_big_model: int
+    """Rows that are labelled by the big model's answer alone."""
+    runs: int
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def summary(self) -> str:
+        """In words."""
+        text = f"{self.runs:,} runs, {len(self.rows):,} questions that both models answered"
+        if self.by_big_model:
+            text += (
+                f", {self.by_big_model:,} of them without feedback: there the big model's answer "
+                "is taken as right"
+            )
+        return text + (f"; not read: {summarize_skipped(self.skipped)}" if self.skipped else "")
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One audited run of a cascade."""
+
+    run_id: str
+    """Sorts by the time of admission."""
+    accepted: bool
+    """The ladder let the small answer pass."""
+    wrong: bool
+    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
+    evidence: AnswerEvidence
+
+
+def audited_runs(store: Path) -> list[Audited]:
+    """In the order in which they were admitted. Raises `UnreadableData` if there is no store."""
+    rewards = read_rewards(store).of_target()
+    runs: list[Audited] = []
+    for trajectory in iterate_trajectories(store, "cascade", []):
+        small: dict[str, Answered] = {}
+        big: dict[str, Answered] = {}
+        _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+        for row in _labelled(small, big, SMALL_PRICES, BIG_PRICES)[0]:
+            accepted = trajectory.steps[0].decision.kind == "answer"
+            runs.append(Audited(row.id, accepted, not row.small_right, row.evidence))
+    return sorted(runs, key=lambda run: run.run_id)
+
+
+def read_recorded(
+    store: Path, small_prices: Prices = SMALL_PRICES, big_prices: Prices = BIG_PRICES
+) -> Recorded:
+    """Of a question that was answered several times the latest answers count. The prices are those
+    of calls whose pool had none. Raises `UnreadableData` if there is no store."""
+    skipped: list[Skipped] = []
+    posted = read_rewards(store)
+    rewards = posted.of_target()
+    small: dict[str, Answered] = {}
+    big: dict[str, Answered] = {}
+    runs = 0
+    for workflow in WORKFLOWS:
+        for trajectory in iterate_trajectories(store, workflow, skipped):
+            runs += 1
+            if workflow == "cascade":
+                _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+            else:
+                _add_solo(trajectory, _verdict(trajectory, rewards), small, big)
+    rows, by_big = _labelled(small, big, small_prices, big_prices)
+    return Recorded(rows, by_big, runs, (*skipped, *posted.skipped))
+
+
+def _verdict(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
+    """Whether the run's answer is right, as far as anyone said."""
+    names = own_targets(trajectory.run)
+    team = Feedback.of(reward for name in names for reward in rewards.get(name, [])).team
+    if team is not None:
+        return team >= RIGHT_FROM
+    if trajectory.outcome in (Outcome.SOLVED, Outcome.FAILED):
+        return trajectory.outcome is Outcome.SOLVED
+    return None
+
+
+def _add_audited(
+    trajectory: Trajectory,
+    right: bool | None,
+    small: dict[str, Answered],
+    big: dict[str, Answered],
+) -> None:
+    steps = {step.agent: step for step in trajectory.steps if step.calls}
+    if "first" not in steps or "solo" not in steps or not is_audited(trajectory.run):
+        return
+    question = trajectory.run.task.prompt
+    big[question] = Answered(steps["solo"], right)
+    # What was said of the run is said of the big model's answer: of the small one's only where both
+    # are the same.
+    small[question] = Answered(steps["first"], None)
+
+
+def _add_solo(
+    trajectory: Trajectory,
+    right: bool | None,
+    small: dict[str, Answered],
+    big: dict[str, Answered],
+) -> None:
+    if len(trajectory.steps) != 1 or not trajectory.steps[0].calls:
+        return
+    pool = pool_of(trajectory.run.policies.get("solo", ""))
+    side = {SMALL_POOL: small, BIG_POOL: big}.get(pool)
+    if side is not None:
+        side[trajectory.run.task.prompt] = Answered(trajectory.steps[0], right)
+
+
+def _labelled(
+    small: Mapping[str, Answered],
+    big: Mapping[str, Answered],
+    small_prices: Prices,
+    big_prices: Prices,
+) -> tuple[list[Labelled], int]:
+    rows: list[Labelled] = []
+    by_big = 0
+    for question in sorted(small.keys() & big.keys()):
+        first, second = small[question], big[question]
+        same = comparable_answer(first.last.said) == comparable_answer(second.last.said)
+        big_right, small_right = second.right, first.right
+        if big_right is None and same:
+            big_right = small_right
+        if small_right is None and same:
+            small_right = big_right
+        if small_right is None and big_right is False:
+            # Another answer than a wrong one may be right: nobody said.
+            continue
+        by_big += small_right is None or big_right is None
+        big_right = True if big_right is None else big_right
+        small_right = same if small_right is None else small_right
+        rows.append(
+            Labelled(
+                id=first.step.run_id,
+                evidence=AnswerEvidence(
+                    question,
+                    first.last.said,
+                    logprobs_of((first.last,)),
+                    tuple(call.said for call in first.samples),
+                ),
+                small_right=small_right,
+                big_right=big_right,
+                small_cost=first.dollars(small_prices),
+                big_cost=second.dollars(big_prices),
+            )
+        )
+    return rows, by_big

@@ -1,0 +1,98 @@
+"""One router from labelled answers, for use: learned on a part, calibrated on the rest, written as
+data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from loopline.agents.router.features import FEATURE_VERSION
+from loopline.agents.router.router import Guarantee, Router
+from loopline.trainers.router.fitting import area_under_curve, logistic_curve
+from loopline.trainers.router.labelled import Labelled, require_enough
+from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table, learn_policy
+
+LEARNED = 0.5
+"""Share of the questions that the score is learned from; the rest calibrates."""
+
+
+def train_router(
+    rows: Sequence[Labelled],
+    *,
+    alpha: float,
+    delta: float,
+    seed: int,
+    where: str,
+    watched_after: str = "",
+) -> Router:
+    """Raises BadLabels for too few questions. `watched_after`: see `Router`."""
+    require_enough(rows, LEAST_QUESTIONS, where)
+    table = Table.of(rows)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    order = generator.permutation(len(rows)).astype(np.int64)
+    train, calibration = np.split(order, [round(LEARNED * len(rows))])
+    with threadpool_limits(1, user_api="blas"):
+        policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
+    router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
+    return router.model_copy(update={"watched_after": watched_after})
+
+
+def router_of(
+    policy: Policy, table: Table, train: Rows, calibration: Rows, *, alpha: float, delta: float
+) -> Router:
+    """A policy as data."""
+    slope, intercept = logistic_curve(policy.answer.left_out[:, 0], table.right[train, 0])
+    expected = policy.answer.predict(table.answers.take(calibration))[:, 0]
+    area, _ = area_under_curve(expected, table.right[calibration, 0] > 0)
+    accepts = bool(np.isfinite(policy.threshold))
+    gated = accepts and bool(np.isfinite(policy.gate_threshold))
+    return Router(
+        feature_version=FEATURE_VERSION,
+        guarantee=Guarantee(
+            alpha=alpha,
+            delta=delta,
+            calibration=policy.calibrated,
+            accepted=policy.accepted,
+            wrong=policy.wrong,
+            allowed=policy.allowed,
+        ),
+        scorer=policy.answer.scorer(policy.error_price),
+        threshold=policy.threshold if accepts else None,
+        gate=policy.gate.scorer(policy.error_price) if gated else None,
+        gate_threshold=policy.gate_threshold if gated else 0.0,
+        slope=slope,
+        intercept=intercept,
+        trained_on=len(train),
+        auc=area,
+        pays=policy.pays,
+    )
+
+
+def describe(router: Router) -> str:
+    """One sentence."""
+    promise = router.guarantee
+    if router.threshold is None:
+        why = (
+            f"{promise.calibration:,} calibration questions are too few for a bound of "
+            f"{promise.alpha:.1%}"
+            if promise.allowed < 0
+            else "asking the small model first saved nothing on the questions that it learned from"
+            if not router.pays
+            else "no threshold keeps the bound"
+        )
+        return f"The router accepts nothing, so every question goes to the big model: {why}."
+    return (
+        f"The router accepts {promise.accepted / max(1, promise.calibration):.1%} of the answers; "
+        f"the share of all questions whose small answer is accepted and wrong is at most "
+        f"{promise.alpha:.1%} with probability {1 - promise.delta:.1%} ({promise.wrong:,} of "
+        f"{promise.calibration:,} calibration questions; up to {promise.allowed:,} allowed)."
+    )
+
+
+def first_run_id(seconds: float) -> str:
+    """Of all runs that are admitted from that Unix time on, none has a lesser id (a UUID of version
+    7 begins with its milliseconds)."""
+    digits = f"{int(seconds * 1000):012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
