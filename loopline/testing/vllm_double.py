@@ -97,6 +97,10 @@ class VllmDouble:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
 
+    @property
+    def is_up(self) -> bool:
+        return self._listener is not None
+
     async def __aenter__(self) -> Self:
         await self.engine.start()
         await self.listen()

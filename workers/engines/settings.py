@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -104,15 +104,16 @@ class VllmSettings(SettingsModel):
     """Addresses of more servers of the same model, beside `base_url`: each request goes to the one
     that has read its beginning before, unless others have much less to do."""
     python: str | None = None
-    """With `managed = true`: the interpreter of the environment that vLLM is installed in."""
+    """For a managed server: the interpreter of the environment that vLLM is installed in. None is
+    that of the environment variable LOOPLINE_VLLM_PYTHON, or of `make vllm`."""
     args: dict[str, Argument | list[Argument] | dict[str, Argument]] = Field(default_factory=dict)
-    """With `managed = true`: more options of `vllm serve`, without the dashes. `true` is an option
+    """For a managed server: more options of `vllm serve`, without the dashes. `true` is an option
     without a value, `false` leaves it out; a table is passed on as JSON."""
     max_adapters: int = Field(default=4, ge=0, le=512)
-    """With `managed = true`: adapters that one batch may use (`--max-loras`). 0 serves none, which
+    """For a managed server: adapters that one batch may use (`--max-loras`). 0 serves none, which
     is a little faster."""
     max_rank: int = Field(default=16, ge=1, le=512)
-    """With `managed = true`: the highest rank of an adapter (`--max-lora-rank`)."""
+    """For a managed server: the highest rank of an adapter (`--max-lora-rank`)."""
     start_seconds: float = Field(default=900.0, gt=0)
     """Longest time until a server answers: weights are read, graphs are captured."""
     plain_check: bool = True
@@ -173,7 +174,7 @@ class ModelSettings(SettingsModel):
     request takes along (`?api-version=…`). None is OpenAI itself. vllm: a running server."""
     managed: bool = False
     """vllm: the gpu worker starts the server itself, on its machine, watches it, restarts it and
-    ends it; see `vllm.python` and `vllm.args`."""
+    ends it; see `vllm.python` and `vllm.args`. True by default where there is no base_url."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
     itself, and no key for an own `base_url`."""
@@ -239,6 +240,15 @@ class ModelSettings(SettingsModel):
     vllm: VllmSettings = VllmSettings()
     """The servers of engine = "vllm"."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _manage_without_address(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            table = cast(dict[str, Any], data)
+            if table.get("engine") == "vllm" and not table.get("base_url"):
+                return {"managed": True, **table}
+        return data
+
     @model_validator(mode="after")
     def _check_endpoint_fields(self) -> Self:
         if self.engine in ("torch", "llama_cpp") and (self.base_url or self.api_key_env):
@@ -272,11 +282,6 @@ class ModelSettings(SettingsModel):
             )
         elif self.managed and self.vllm.servers:
             raise ValueError("vllm.servers are for servers that run already: leave out managed")
-        elif self.managed and not self.vllm.python:
-            raise ValueError(
-                "managed = true needs vllm.python: the interpreter of an environment that vLLM is "
-                "installed in, such as /opt/vllm/bin/python"
-            )
         return self
 
     @model_validator(mode="after")

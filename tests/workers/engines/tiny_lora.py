@@ -41,6 +41,6 @@ def make_tiny_lora(model: Path, folder: Path, seed: int) -> Path:
                 "bias": "none",
                 "target_modules": sorted(name.rpartition(".")[2] for name in shapes),
             }
-        )  # fmt: skip
+        )
     )
     return folder

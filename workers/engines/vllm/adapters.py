@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopline.workers.engines.local.adapter_base import (
+    NO_WHOLE_MODEL,
     base_of_adapter,
     holds_whole_model,
     require_base,
@@ -24,7 +25,6 @@ from loopline.workers.engines.local.model_files import (
     refuse_unreadable,
     unusable_error,
 )
-from loopline.workers.engines.protocol import EngineError
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -45,11 +45,7 @@ def read_adapter(
     None if nobody knows it. Raises EngineError `bad_request` for what no server can serve."""
     folder = local_folder(path, "adapter")
     if folder.is_dir() and holds_whole_model(str(folder)):
-        raise EngineError(
-            f"the model {path!r} cannot take the place of {base} while a vLLM server runs: publish "
-            "an adapter, or start the server with this model",
-            kind="bad_request",
-        )
+        raise unusable_error(path, NO_WHOLE_MODEL)
     with refuse_unreadable(str(folder), "adapter"):
         check_safetensors(folder, "adapter")
         config: object = json.loads((folder / _FILES[0]).read_text())

@@ -26,6 +26,10 @@ from loopline.workers.engines.settings import Argument, ModelSettings
 
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
+PYTHON_VARIABLE = "LOOPLINE_VLLM_PYTHON"
+"""An environment variable: the interpreter of the environment that vLLM is installed in."""
+OWN_PYTHON = Path(sys.prefix) / "vllm" / "bin" / "python"
+"""Of `make vllm`."""
 POLL_SECONDS = 0.2
 EXIT_SECONDS = 20.0
 """For a server to end when it is told to, before it is killed."""
@@ -43,7 +47,7 @@ class ManagedServer:
         self._settings = settings
         self._folder = folder
         self._text = text
-        self._python = Path(str(settings.vllm.python)).expanduser()
+        self._python = find_python(settings)
         self._port = _free_port()
         self._process: Process | None = None
         self._watch_end: int | None = None
@@ -67,7 +71,7 @@ class ManagedServer:
         if not self._python.is_file():
             raise EngineError(
                 f"vllm.python: there is no {self._python}; name the interpreter of an environment "
-                "that vLLM is installed in",
+                f"that vLLM is installed in, there or in {PYTHON_VARIABLE}",
                 kind="bad_request",
             )
         await self._spawn()
@@ -235,6 +239,12 @@ class ManagedServer:
             environment["HF_HUB_OFFLINE"] = "1"
         # The paths of this environment are none of the other's.
         return environment | {"PYTHONPATH": "", "VIRTUAL_ENV": ""}
+
+
+def find_python(settings: ModelSettings) -> Path:
+    """The interpreter that vLLM is run by, whether it is there or not."""
+    named = settings.vllm.python or os.environ.get(PYTHON_VARIABLE)
+    return Path(named).expanduser() if named else OWN_PYTHON
 
 
 def _flag(name: str, value: Argument | list[Argument] | dict[str, Argument]) -> list[str]:
