@@ -4,14 +4,20 @@ engine `vllm`, with what real servers do now and then at the press of a button.
 Grammars are llguidance's, as with `--structured-outputs-config.backend guidance`, and
 log-probabilities are processed. `routes` of vLLM that it has: completions, models, health, and
 loading and unloading of adapters.
+
+    python -m loopline.testing.vllm_double serve MODEL --port 8000    # further options are ignored
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import shlex
 import socket
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, cast
 
 import orjson
@@ -21,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from loopline.agents.records import JsonObject, Message, SamplingParams
+from loopline.agents.records import Message, SamplingParams
 from loopline.workers.engines.grammar.compiler import _begin  # pyright: ignore[reportPrivateUsage]
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.engine import LocalEngine
@@ -84,7 +90,7 @@ class VllmDouble:
         """Those that are loaded now, and where they lie."""
         self.loads: list[str] = []
         """Names of adapters in the order in which they were loaded."""
-        self.asked: list[JsonObject] = []
+        self.asked: list[dict[str, Any]] = []
         """Bodies of completions."""
         self.pace = 0.0
         """Seconds before each token of a stream, and before an answer that is not streamed."""
@@ -184,7 +190,7 @@ class VllmDouble:
         return Response(f"Success: LoRA adapter '{name}' removed successfully.")
 
     async def _completions(self, request: Request) -> Response:
-        body: JsonObject = orjson.loads(await request.body())
+        body: dict[str, Any] = orjson.loads(await request.body())
         self.asked.append(body)
         model = str(body["model"])
         if model != BASE and model not in self.adapters:
@@ -361,3 +367,32 @@ def _error(status: int, message: str) -> Response:
     return JSONResponse(
         {"error": {"message": message, "type": "BadRequestError", "code": status}}, status
     )
+
+
+def write_program(folder: Path) -> Path:
+    """What `vllm.python` may name in the place of an environment with vLLM: this double serves."""
+    program = folder / "vllm-python"
+    # Behind `-m vllm.entrypoints.cli.main`.
+    arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.vllm_double"])
+    program.write_text(f'#!/bin/sh\nshift 2\nexec {arguments} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+async def _serve(model: str, port: int) -> None:
+    async with VllmDouble(model, port=port):
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """As `vllm serve`."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("command", choices=["serve"])
+    parser.add_argument("model")
+    parser.add_argument("--port", type=int, required=True)
+    options, _ = parser.parse_known_args()
+    asyncio.run(_serve(options.model, options.port))
+
+
+if __name__ == "__main__":
+    main()

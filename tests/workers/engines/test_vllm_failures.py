@@ -143,11 +143,10 @@ class TestOneServer:
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         double.mischief.refuses_structures = True
-        for fields, what in (
-            ({"json_schema": {"type": "object"}}, "JSON schema"),
-            ({"tools": [CALCULATE]}, "parameters of the tools"),
-        ):
-            error = await failure(engine, make_request(**fields))
+        schema = make_request(json_schema={"type": "object"})
+        tools = make_request(tools=[CALCULATE])
+        for wanted, what in ((schema, "JSON schema"), (tools, "parameters of the tools")):
+            error = await failure(engine, wanted)
             assert error.kind == "bad_request"
             assert what in str(error)
 

@@ -204,7 +204,7 @@ class ManagedServer:
             "port": self._port,
             "served-model-name": self._text.base,
             "dtype": settings.dtype,
-            "max-model-len": self._text.max_context + 1,
+            "max-model-len": self._text.max_context,
             "max-num-seqs": settings.max_concurrency,
             "logprobs-mode": "processed_logprobs",
             "enable-prompt-tokens-details": True,
