@@ -109,6 +109,8 @@ class VllmSettings(SettingsModel):
     args: dict[str, Argument | list[Argument] | dict[str, Argument]] = Field(default_factory=dict)
     """For a managed server: more options of `vllm serve`, without the dashes. `true` is an option
     without a value, `false` leaves it out; a table is passed on as JSON."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """For a managed server: variables of its environment, such as CUDA_VISIBLE_DEVICES."""
     max_adapters: int = Field(default=4, ge=0, le=512)
     """For a managed server: adapters that one batch may use (`--max-loras`). 0 serves none, which
     is a little faster."""

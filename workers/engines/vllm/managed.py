@@ -238,7 +238,8 @@ class ManagedServer:
         if self._has_weights():
             environment["HF_HUB_OFFLINE"] = "1"
         # The paths of this environment are none of the other's.
-        return environment | {"PYTHONPATH": "", "VIRTUAL_ENV": ""}
+        environment |= {"PYTHONPATH": "", "VIRTUAL_ENV": ""}
+        return environment | self._settings.vllm.environment
 
 
 def find_python(settings: ModelSettings) -> Path:
