@@ -73,12 +73,14 @@ class TestOneServer:
         await returning
 
     async def test_a_server_that_stays_away_is_an_error_that_may_pass(
-        self, engine: VllmEngine, double: VllmDouble
+        self, tiny_model: Path, double: VllmDouble
     ) -> None:
+        engine = await started(tiny_model, double, timeout_seconds=1)
         await double.die()
         error = await failure(engine, make_request())
         assert error.kind == "unavailable"
         assert error.retryable
+        await engine.close()
 
     async def test_adapters_that_a_restarted_server_forgot_are_loaded_before_it_serves(
         self, engine: VllmEngine, double: VllmDouble, tiny_loras: list[Path]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -55,7 +56,7 @@ from loopline.workers.engines.vllm.adapters import ServedAdapter, read_adapter
 from loopline.workers.engines.vllm.answering import Answering
 from loopline.workers.engines.vllm.check import Checked, check_servers
 from loopline.workers.engines.vllm.constraint import ServerGrammar, constraint
-from loopline.workers.engines.vllm.fleet import Fleet
+from loopline.workers.engines.vllm.fleet import Fleet, NoServer
 from loopline.workers.engines.vllm.managed import ManagedServer
 from loopline.workers.engines.vllm.server import AdapterForgotten, Server
 from loopline.workers.engines.vllm.wire import completion_body, read_part, read_scores, score_body
@@ -64,6 +65,7 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 
 T = TypeVar("T")
 _SEED_BITS = 63
+_POLL_SECONDS = 0.1
 
 
 class VllmEngine:
@@ -373,6 +375,7 @@ class VllmEngine:
         """What `attempt` gives of a server, called with it and the model's name there. Tries again
         what may pass, as often as the settings say."""
         fleet, failures = self._require_fleet(), 0
+        waiting: float | None = None
         while True:
             server: Server | None = None
             try:
@@ -382,6 +385,14 @@ class VllmEngine:
                         await server.ensure(served.name, served.path)
                     model = server.model if served is None else served.name
                     return await attempt(server, model)
+            except NoServer:
+                # A server that is started again takes its time, and no attempt.
+                now = time.monotonic()
+                waiting = now if waiting is None else waiting
+                if self._process is None and now - waiting > self._settings.timeout_seconds:
+                    raise
+                await self._wait_for_server(fleet)
+                continue
             except EngineError as error:
                 failure = error
             except TimeoutError:
@@ -395,6 +406,9 @@ class VllmEngine:
                 raise failure
             if server is not None and not _server_answered(failure, served):
                 fleet.lost(server, str(failure))
+                if self._process is not None:
+                    self._process.suspect()
+            waiting = None
             failures += 1
             await self._pause(failures, failure)
 
@@ -405,10 +419,15 @@ class VllmEngine:
         if wait is None:
             raise failure
         log.warning("asked again", failures=failures, seconds=round(wait, 2), why=str(failure))
-        if self._process is not None and failure.kind == "unavailable":
-            await self._process.wait_ready()
-        else:
-            await asyncio.sleep(0 if isinstance(failure, AdapterForgotten) else wait)
+        await asyncio.sleep(0 if isinstance(failure, AdapterForgotten) else wait)
+
+    async def _wait_for_server(self, fleet: Fleet) -> None:
+        if self._process is None:
+            await asyncio.sleep(_POLL_SECONDS)
+            return
+        await self._process.wait_ready()
+        for server in fleet.servers:
+            server.down_until = 0.0
 
     def _require_started(self) -> ModelText:
         if self._text is None or self._fleet is None:

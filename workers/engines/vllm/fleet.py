@@ -19,6 +19,13 @@ what it has read before: reading a prompt again costs about as much."""
 _POLL_SECONDS = 0.25
 
 
+class NoServer(EngineError):
+    """None of the pool's servers answers at this moment."""
+
+    kind = "unavailable"
+    retryable = True
+
+
 class Fleet:
     """See the module."""
 
@@ -44,12 +51,12 @@ class Fleet:
 
     async def choose(self, prompt: Sequence[int], adapter: str) -> Server:
         """The server for a prompt: of those with little to do, the one that has read most of it.
-        Raises EngineError `unavailable` (retryable) while none answers."""
+        Raises `NoServer` while none answers."""
         await self._greet_returned()
         up = [server for server in self.servers if server.is_up]
         if not up:
             names = ", ".join(server.name for server in self.servers)
-            raise EngineError(f"no answer from {names}", kind="unavailable", retryable=True)
+            raise NoServer(f"no answer from {names}")
         if len(up) == 1:
             return up[0]
         least = min(server.load for server in up)

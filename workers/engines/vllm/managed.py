@@ -53,6 +53,10 @@ class ManagedServer:
         self._watch_end: int | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._unsure = asyncio.Event()
+        """Somebody met no answer: it is to be looked at again."""
+        self._answered = False
+        """In this life of it."""
         self._broken: EngineError | None = None
         self._lines: list[str] = []
 
@@ -88,6 +92,11 @@ class ManagedServer:
             await end([waiting])
         if self._broken is not None:
             raise self._broken
+
+    def suspect(self) -> None:
+        """Somebody met no answer."""
+        self._ready.clear()
+        self._unsure.set()
 
     async def stop(self) -> None:
         """End it and all its processes."""
@@ -142,9 +151,9 @@ class ManagedServer:
             assert self._process is not None
             code = await self._run_once(self._process)
             self._let_go()
-            was_ready = self._ready.is_set()
             self._ready.clear()
-            failures = 0 if was_ready else failures + 1
+            failures = 0 if self._answered else failures + 1
+            self._answered = False
             why = f"it ended with exit code {code} after {time.monotonic() - started:.0f} s"
             log.error("the vLLM server is gone", model=self._text.base, why=why)
             if failures >= MOST_STARTS or (failures and self._broken is None and code == 127):
@@ -179,20 +188,27 @@ class ManagedServer:
             log.info("vllm", line=text)
 
     async def _await_answer(self, process: Process) -> None:
+        """Set `ready` when it answers, again and again; end it where it never does."""
         until = time.monotonic() + self._settings.vllm.start_seconds
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
-            while time.monotonic() < until:
-                try:
-                    answer = await client.get(f"http://127.0.0.1:{self._port}/health")
-                    if answer.status_code == 200:
-                        self._ready.set()
+            while self._answered or time.monotonic() < until:
+                self._unsure.clear()
+                if await self._is_healthy(client):
+                    if not self._answered:
                         log.info("the vLLM server answers", model=self._text.base, url=self.url)
-                        return
-                except (httpx2.HTTPError, OSError, RuntimeError):
-                    pass
+                    self._answered = True
+                    self._ready.set()
+                    await self._unsure.wait()
                 await asyncio.sleep(POLL_SECONDS)
         log.error("the vLLM server does not answer in time", model=self._text.base)
         process.terminate()
+
+    async def _is_healthy(self, client: httpx2.AsyncClient) -> bool:
+        try:
+            answer = await client.get(f"http://127.0.0.1:{self._port}/health")
+        except (httpx2.HTTPError, OSError, RuntimeError):
+            return False
+        return answer.status_code == 200
 
     def command(self) -> list[str]:
         """`vllm serve …`; what `vllm.args` says comes last and wins."""
