@@ -42,7 +42,7 @@ MODEL = "random-micro"
 TIMEOUT = 600.0
 SAME = 1e-2
 """Nats per token: far below what other weights do, and above what rounding does."""
-TRIES = 5
+TRIES = 30
 """Of a request that fails with an error that may pass, as a step is taken again."""
 
 
@@ -129,8 +129,6 @@ async def _play(
                 books.sent += 1
                 await _ask(bus, inbox, books, books.sent)
 
-        await policies.publish(bus, POLICY, str(adapters[0]))
-        books.published = 1
         publishing, killing = asyncio.create_task(publish()), asyncio.create_task(kill())
         await asyncio.gather(*(ask_on() for _ in range(options.concurrency)))
         await asyncio.gather(publishing, killing)
@@ -160,7 +158,7 @@ async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
             if not error.retryable:
                 break
             books.again[why[:80]] += 1
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.0)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request has no answer
             why = f"{type(error).__name__}: {error}"
             break
@@ -251,6 +249,9 @@ async def _attack(
     books: Books,
     progress: Progress,
 ) -> None:
+    async with Bus(processes.bus, registry()) as bus:
+        await policies.publish(bus, POLICY, str(adapters[0]))
+    books.published = 1
     await processes.start()
     await _play(options, processes, adapters, books, progress)
 
