@@ -26,7 +26,7 @@ import structlog
 from loopline.agents.records import JsonObject
 from loopline.bus.tasks import end
 from loopline.workers.engines.grammar.compiler import grammar_key
-from loopline.workers.engines.grammar.tool_grammar import MarkupTokens, ToolKey
+from loopline.workers.engines.grammar.tool_grammar import ToolKey
 from loopline.workers.engines.in_flight import InFlight
 from loopline.workers.engines.local.adapter_base import BaseWeights
 from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
@@ -55,7 +55,7 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.adapters import ServedAdapter, read_adapter
 from loopline.workers.engines.vllm.answering import Answering
 from loopline.workers.engines.vllm.check import Checked, check_servers
-from loopline.workers.engines.vllm.constraint import ServerGrammar, constraint
+from loopline.workers.engines.vllm.constraint import ServerGrammar, SpecialTokens, constraint
 from loopline.workers.engines.vllm.fleet import Fleet, NoServer
 from loopline.workers.engines.vllm.managed import ManagedServer
 from loopline.workers.engines.vllm.server import AdapterForgotten, Server
@@ -86,7 +86,7 @@ class VllmEngine:
         self._text: ModelText | None = None
         self._weights: BaseWeights | None = None
         self._checked = Checked()
-        self._tags: tuple[list[int], list[int]] | None = None
+        self._special: SpecialTokens | None = None
         self._calls = self._prompt_tokens = self._completion_tokens = self._abandoned_tokens = 0
 
     @property
@@ -350,10 +350,11 @@ class VllmEngine:
         key = grammar_key(request, constrain_tools=self._holds_tools)
         if key is None:
             return None
-        if isinstance(key, ToolKey) and self._tags is None:
-            markup = await asyncio.to_thread(lambda: MarkupTokens(text.grammar_tokenizer()))
-            self._tags = markup.special_open, markup.special_close
-        return constraint(key, *(self._tags or ([], [])))
+        if isinstance(key, ToolKey) and self._special is None:
+            self._special = await asyncio.to_thread(
+                lambda: SpecialTokens.of(text.grammar_tokenizer(), text.end_ids)
+            )
+        return constraint(key, self._special)
 
     async def _score(self, ids: Sequence[int], served: ServedAdapter | None) -> list[float]:
         if len(ids) < 2:
