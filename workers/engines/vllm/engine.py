@@ -312,7 +312,7 @@ class VllmEngine:
                 request, model, row.prompt.ids,
                 limit=row.limit, seed=job.seed % 2**_SEED_BITS, structured=structured,
             )  # fmt: skip
-            with server.working(len(job.rows), row.prompt.ids, model):
+            with server.working(len(job.rows), row.prompt.ids, _prefixes_of(served)):
                 await self._exchange(server, model, body, answering)
 
         prompt = job.rows[0].prompt.ids
@@ -361,7 +361,7 @@ class VllmEngine:
             return []
 
         async def attempt(server: Server, model: str) -> list[float]:
-            with server.working(1, ids, model):
+            with server.working(1, ids, _prefixes_of(served)):
                 raw = await server.complete(score_body(model, ids), "score")
             return read_scores(raw, ids, server.name)
 
@@ -381,7 +381,7 @@ class VllmEngine:
             server: Server | None = None
             try:
                 async with asyncio.timeout(self._settings.timeout_seconds):
-                    server = await fleet.choose(prompt, "" if served is None else served.name)
+                    server = await fleet.choose(prompt, _prefixes_of(served))
                     if served is not None:
                         await server.ensure(served.name, served.path)
                     model = server.model if served is None else served.name
@@ -439,6 +439,11 @@ class VllmEngine:
         if self._fleet is None:
             raise EngineError("the vllm engine is not started", kind="internal")
         return self._fleet
+
+
+def _prefixes_of(served: ServedAdapter | None) -> str:
+    """Beginnings of prompts that were read with other weights are others."""
+    return "" if served is None else served.name
 
 
 def _server_answered(failure: EngineError, served: ServedAdapter | None) -> bool:
