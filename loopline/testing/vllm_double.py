@@ -196,15 +196,15 @@ class VllmDouble:
         if model != BASE and model not in self.adapters:
             return _error(404, f"The model `{model}` does not exist.")
         try:
-            asked = self._request(body, model)
+            generate_request = self._request(body, model)
             if body.get("prompt_logprobs") is not None:
-                return await self._scores(body, asked)
+                return await self._scores(body, generate_request)
             matcher = await asyncio.to_thread(self._matcher, body)
         except EngineError as error:
             return _error(400, str(error))
         except ValueError as error:
             return _error(400, f"Grammar error: {error}")
-        events = self._events(asked, matcher)
+        events = self._events(generate_request, matcher)
         if body.get("stream"):
             return StreamingResponse(events, media_type="text/event-stream")
         chunks = [orjson.loads(event[6:]) async for event in events if b"[DONE]" not in event]
@@ -256,9 +256,9 @@ class VllmDouble:
         grammar = LLMatcher.grammar_from_lark(structure["grammar"])
         return _begin(grammar, grammars._vocabulary(), "the grammar")
 
-    async def _scores(self, body: dict[str, Any], asked: GenerateRequest) -> Response:
+    async def _scores(self, body: dict[str, Any], generate_request: GenerateRequest) -> Response:
         ids: list[int] = body["prompt"]
-        scores = await self.engine.score(ids, asked.adapter)
+        scores = await self.engine.score(ids, generate_request.adapter)
         shift = self.mischief.shift
         places = [{token: {"logprob": s + shift}} for token, s in zip(ids[1:], scores, strict=True)]
         choice = {"index": 0, "finish_reason": "length", "prompt_logprobs": [None, *places]}
@@ -268,18 +268,24 @@ class VllmDouble:
         return Response(content, media_type="application/json")
 
     async def _events(
-        self, asked: GenerateRequest, matcher: Matcher | None
+        self, generate_request: GenerateRequest, matcher: Matcher | None
     ) -> AsyncGenerator[bytes]:
         """Events of the stream, one token each."""
         engine, mischief = self.engine, self.mischief
         thread: Any = engine._running  # pyright: ignore[reportPrivateUsage]
         adapters = engine._adapters  # pyright: ignore[reportPrivateUsage]
-        model = "other" if mischief.wrong_model else asked.adapter or BASE
-        with adapters.use(asked.adapter) as adapter:
-            job = Job(asked, asyncio.Queue(), asked.sampling.seed or 0, adapter, matcher)
+        model = "other" if mischief.wrong_model else generate_request.adapter or BASE
+        with adapters.use(generate_request.adapter) as adapter:
+            job = Job(
+                generate_request,
+                asyncio.Queue(),
+                generate_request.sampling.seed or 0,
+                adapter,
+                matcher,
+            )
             thread.add(job)
-            places = [0] * asked.sampling.n
-            left = asked.sampling.n
+            places = [0] * generate_request.sampling.n
+            left = generate_request.sampling.n
             sent = 0
             try:
                 while left:
@@ -290,7 +296,7 @@ class VllmDouble:
                     row = job.rows[event.index]
                     choice: dict[str, Any]
                     if isinstance(event, Delta):
-                        if self.pace and asked.stream:
+                        if self.pace and generate_request.stream:
                             await asyncio.sleep(self.pace)
                         choice = self._choice(row, places[event.index])
                         places[event.index] += 1

@@ -89,11 +89,11 @@ def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
         seconds = max(seconds, 2 * shape.parameters * ROWS / (bandwidth * _SHARE * 4))
     torch_step = seconds + shape.layers * (_TORCH_LAYER_GPU if gpu else _TORCH_LAYER_CPU)
     vllm_step = seconds + (_VLLM_STEP_GPU if gpu else _VLLM_STEP_CPU)
-    found = [
+    ranking = [
         Estimate("torch", ROWS / torch_step, weights + kv),
         Estimate("vllm", ROWS / vllm_step, weights + kv),
     ]
-    return sorted(found, key=lambda estimate: -estimate.tokens_per_second)
+    return sorted(ranking, key=lambda estimate: -estimate.tokens_per_second)
 
 
 def memory_bandwidth() -> float:

@@ -198,12 +198,12 @@ def run(options: VllmFaultsOptions, progress: Progress) -> Outcome:
     python = options.python
 
     def outcome() -> Outcome:
-        answered = len(books.answers)
-        found = Outcome(
+        answer_count = len(books.answers)
+        result = Outcome(
             about=f"{MODEL}, {options.servers} servers ({'vLLM' if python else 'the double'}), two "
             f"gpu workers, {options.concurrency} requests in flight, half of them streamed.",
             measurements=[
-                measured("answered", float(answered), bar=float(books.sent), better="higher"),
+                measured("answered", float(answer_count), bar=float(books.sent), better="higher"),
                 measured("wrong_version", float(len(wrong)), bar=0.0, better="lower"),
                 measured("versions", float(books.published)),
                 measured("answer p50", quantile(books.seconds, 0.5), "s", better="lower"),
@@ -215,8 +215,8 @@ def run(options: VllmFaultsOptions, progress: Progress) -> Outcome:
         for rule, lines in (
             ("lost", books.lost), ("wrong version", wrong), ("not published", books.late),
         ):  # fmt: skip
-            found.violate([Violation(rule, line) for line in lines])
-        return found
+            result.violate([Violation(rule, line) for line in lines])
+        return result
 
     progress.outcome = outcome
     with tempfile.TemporaryDirectory(prefix="bench-vllm-faults-") as scratch:

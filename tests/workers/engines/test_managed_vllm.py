@@ -98,14 +98,14 @@ async def test_its_options_are_those_of_the_pool_and_of_the_table(
     engine = VllmEngine(settings.model_copy(update={"dtype": "bfloat16", "max_context": 100}))
     with pytest.raises(EngineError) as caught:
         await engine.start()
-    said = str(caught.value)
+    message = str(caught.value)
     for words in (
         f"<serve> <{tiny_model}>", "<--dtype> <bfloat16>", "<--max-model-len> <100>",
         "<--max-lora-rank> <32>", "<--gpu-memory-utilization> <0.5>", "<--enforce-eager>",
         '<--hf-overrides> <{"a": 1}>', "<--logprobs-mode> <processed_logprobs>",
     ):  # fmt: skip
-        assert words in said
-    assert "async-scheduling" not in said
+        assert words in message
+    assert "async-scheduling" not in message
 
 
 def test_a_pool_has_an_address_or_a_server_of_its_own() -> None:

@@ -33,7 +33,7 @@ def allowed(bits: bytes | None, width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("choice", "parallel", "said"),
+    ("choice", "parallel", "content"),
     [
         (ToolChoice(), True, f"A thought.</s>\nSo <tool {CALL} and {CALL}"),
         (ToolChoice(), False, f"Some words first. {CALL}"),
@@ -42,27 +42,27 @@ def allowed(bits: bytes | None, width: int) -> np.ndarray:
     ],
 )
 def test_the_server_may_sample_what_a_local_engine_may(
-    text: ModelText, choice: ToolChoice, parallel: bool, said: str
+    text: ModelText, choice: ToolChoice, parallel: bool, content: str
 ) -> None:
     """At every place of such a text; but for bytes that begin no character, and the end of a turn,
     which a server's grammar knows only where it may end."""
-    asked = request(tools=[PICK, WAIT], tool_choice=choice, parallel_tool_calls=parallel)
-    key = grammar_key(asked, constrain_tools=True)
+    generate_request = request(tools=[PICK, WAIT], tool_choice=choice, parallel_tool_calls=parallel)
+    key = grammar_key(generate_request, constrain_tools=True)
     assert isinstance(key, ToolKey)
     tokenizer = text.grammar_tokenizer()
     width = tokenizer.vocab_size
     lark = tool_lark(key, SpecialTokens.of(tokenizer, text.end_ids))
-    theirs = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(lark), log_level=0)
-    ours = GrammarCompiler(lambda: tokenizer, text.end_ids).compile_matcher(key)
+    server_matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(lark), log_level=0)
+    local_matcher = GrammarCompiler(lambda: tokenizer, text.end_ids).compile_matcher(key)
     whole = np.array([_is_whole(tokenizer.decode_bytes([token])) for token in range(width)])
     whole[list(text.end_ids)] = False
-    for token in text.codec.encode(said):
-        here = allowed(theirs.compute_bitmask(), width)
+    for token in text.codec.encode(content):
+        here = allowed(server_matcher.compute_bitmask(), width)
         assert here[token]
-        assert (here & whole).tolist() == (allowed(ours.allowed, width) & whole).tolist()
-        assert theirs.consume_token(token)
-        ours.consume(token)
-    assert theirs.is_accepting()
+        assert (here & whole).tolist() == (allowed(local_matcher.allowed, width) & whole).tolist()
+        assert server_matcher.consume_token(token)
+        local_matcher.consume(token)
+    assert server_matcher.is_accepting()
 
 
 def _is_whole(piece: bytes) -> bool:

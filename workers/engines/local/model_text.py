@@ -127,9 +127,9 @@ def read_text_files(folder: Path, settings: ModelSettings) -> ModelText:
         # Of a model with other senses, the part that reads and writes text.
         text = cast(JsonObject, config.get("text_config") or config)
         generation = folder / "generation_config.json"
-        found = [_read_object(generation)] if generation.is_file() else []
+        generation_configs = [_read_object(generation)] if generation.is_file() else []
         ends: list[Any] = []
-        for source in (*found, text):
+        for source in (*generation_configs, text):
             value = source.get("eos_token_id")
             ends += value if isinstance(value, list) else [value]
         return make_text(

@@ -269,7 +269,7 @@ class Row:
         )
 
     def end(self, reason: FinishReason) -> Delta:
-        """End it here, since whoever samples it does; returns the text that was held back."""
+        """End it here, as the server that samples it does; returns the text that was held back."""
         self.finish_reason = reason
         adapter, version = self._adapter_version
         text = self._stream.finish()

@@ -67,13 +67,13 @@ class Answering:
             self._show(row.end(piece.finish), row)
 
     def _show(self, delta: Delta, row: Row) -> None:
-        seen, place = self.shown[row.index], len(row.output_ids) - 1
-        if delta.ids and place < len(seen):
-            if seen[place] != delta.ids[0]:
+        shown_ids, place = self.shown[row.index], len(row.output_ids) - 1
+        if delta.ids and place < len(shown_ids):
+            if shown_ids[place] != delta.ids[0]:
                 raise self._other_text_error()
             return
         if self.job.request.stream and (delta.ids or delta.text):
-            seen.extend(delta.ids)
+            shown_ids.extend(delta.ids)
             self.job.events.put_nowait(delta)
 
     def _other_text_error(self) -> CannotContinue:

@@ -145,13 +145,13 @@ def _plain_logprobs(folder: Path, settings: ModelSettings, ids: Sequence[int]) -
     from loopline.workers.engines.local.sampling import raw_logprobs
     from loopline.workers.engines.torch.loading import load_model
 
-    own = settings.model_copy(
+    plain_settings = settings.model_copy(
         update={
             "engine": "torch", "model": str(folder), "dtype": "float32", "device": "cpu",
             "quantization": "none",
         }
     )  # fmt: skip
-    model = load_model(own).model
+    model = load_model(plain_settings).model
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, :-1]
         return raw_logprobs(logits, ids[1:])
@@ -161,8 +161,8 @@ async def _difference(
     server: Server, prompt: Sequence[int], plain: Sequence[float], settings: ModelSettings
 ) -> float:
     raw = await server.complete(score_body(server.model, prompt), "check")
-    theirs = read_scores(raw, prompt, server.name)
-    differences = [abs(a - b) for a, b in zip(theirs, plain, strict=True)]
+    scores = read_scores(raw, prompt, server.name)
+    differences = [abs(a - b) for a, b in zip(scores, plain, strict=True)]
     if sum(differences) / len(differences) > OTHER_MODEL:
         raise EngineError(
             f"{server.name} serves other weights than {settings.model}: log-probabilities of the "

@@ -238,15 +238,15 @@ class VllmEngine:
         if self._adapters.version(name) == version:
             return
         fleet = self._require_fleet()
-        served = await asyncio.to_thread(
+        target = await asyncio.to_thread(
             read_adapter, name, version, path, self._base_sha256, self.base
         )
         await asyncio.gather(*(server.greet() for server in fleet.servers if not server.is_up))
         up = [server for server in fleet.servers if server.is_up]
         if not up:
             raise EngineError("no server answers", kind="unavailable", retryable=True)
-        await asyncio.gather(*(server.ensure(served.name, served.path) for server in up))
-        self._adapters.put(AdapterVersion(name, version, served))
+        await asyncio.gather(*(server.ensure(target.name, target.path) for server in up))
+        self._adapters.put(AdapterVersion(name, version, target))
 
     def _base_sha256(self) -> str | None:
         return None if self._weights is None else self._weights.sha256
@@ -262,16 +262,16 @@ class VllmEngine:
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
-    async def _unload(self, fleet: Fleet, served: ServedAdapter) -> None:
+    async def _unload(self, fleet: Fleet, target: ServedAdapter) -> None:
         names = {version.weights.name for version in self._adapters.serving()}
-        if served.name in names:  # it came back meanwhile
+        if target.name in names:  # it came back meanwhile
             return
         for server in fleet.servers:
             if server.is_up:
                 try:
-                    await server.unload(served.name)
+                    await server.unload(target.name)
                 except EngineError as error:  # it takes room there, and nothing else
-                    log.warning("an adapter stays loaded", adapter=served.name, why=str(error))
+                    log.warning("an adapter stays loaded", adapter=target.name, why=str(error))
 
     async def in_work(self) -> dict[str, int]:
         """See `LocalEngine.in_work`."""
@@ -302,7 +302,7 @@ class VllmEngine:
         job.matcher = None if structured is None else ServerGrammar()
         await asyncio.to_thread(job.prepare, text)
         answering = Answering(job, text.vocabulary, self._checked.processed)
-        served: ServedAdapter | None = None if job.adapter is None else job.adapter.weights
+        target: ServedAdapter | None = None if job.adapter is None else job.adapter.weights
 
         async def attempt(server: Server, model: str) -> None:
             if any(row.output_ids for row in job.rows):
@@ -312,17 +312,17 @@ class VllmEngine:
                 request, model, row.prompt.ids,
                 limit=row.limit, seed=job.seed % 2**_SEED_BITS, structured=structured,
             )  # fmt: skip
-            with server.working(len(job.rows), row.prompt.ids, _prefixes_of(served)):
+            with server.working(len(job.rows), row.prompt.ids, _prefixes_of(target)):
                 await self._exchange(server, model, body, answering)
 
         prompt = job.rows[0].prompt.ids
         try:
-            await self._with_server(prompt, served, attempt)
+            await self._with_server(prompt, target, attempt)
         except Refused as error:
             raise _of_constraint(error, request) if structured is not None else error from error
         if self._settings.plain_logprobs:
             for row in job.rows:
-                scores = await self._score([*prompt, *row.output_ids], served)
+                scores = await self._score([*prompt, *row.output_ids], target)
                 row.take_logprobs(scores[len(prompt) - 1 :])
         completions = answering.completions()
         self._calls += 1
@@ -356,21 +356,21 @@ class VllmEngine:
             )
         return constraint(key, self._special)
 
-    async def _score(self, ids: Sequence[int], served: ServedAdapter | None) -> list[float]:
+    async def _score(self, ids: Sequence[int], target: ServedAdapter | None) -> list[float]:
         if len(ids) < 2:
             return []
 
         async def attempt(server: Server, model: str) -> list[float]:
-            with server.working(1, ids, _prefixes_of(served)):
+            with server.working(1, ids, _prefixes_of(target)):
                 raw = await server.complete(score_body(model, ids), "score")
             return read_scores(raw, ids, server.name)
 
-        return await self._with_server(ids, served, attempt)
+        return await self._with_server(ids, target, attempt)
 
     async def _with_server(
         self,
         prompt: Sequence[int],
-        served: ServedAdapter | None,
+        target: ServedAdapter | None,
         attempt: Callable[[Server, str], Awaitable[T]],
     ) -> T:
         """What `attempt` gives of a server, called with it and the model's name there. Tries again
@@ -381,10 +381,10 @@ class VllmEngine:
             server: Server | None = None
             try:
                 async with asyncio.timeout(self._settings.timeout_seconds):
-                    server = await fleet.choose(prompt, _prefixes_of(served))
-                    if served is not None:
-                        await server.ensure(served.name, served.path)
-                    model = server.model if served is None else served.name
+                    server = await fleet.choose(prompt, _prefixes_of(target))
+                    if target is not None:
+                        await server.ensure(target.name, target.path)
+                    model = server.model if target is None else target.name
                     return await attempt(server, model)
             except NoServer:
                 # A server that is started again takes its time, and no attempt.
@@ -405,7 +405,7 @@ class VllmEngine:
                 server = None
             if not failure.retryable:
                 raise failure
-            if server is not None and not _server_answered(failure, served):
+            if server is not None and not _server_answered(failure, target):
                 fleet.lost(server, str(failure))
                 if self._process is not None:
                     self._process.suspect()
@@ -441,15 +441,15 @@ class VllmEngine:
         return self._fleet
 
 
-def _prefixes_of(served: ServedAdapter | None) -> str:
+def _prefixes_of(target: ServedAdapter | None) -> str:
     """Beginnings of prompts that were read with other weights are others."""
-    return "" if served is None else served.name
+    return "" if target is None else target.name
 
 
-def _server_answered(failure: EngineError, served: ServedAdapter | None) -> bool:
+def _server_answered(failure: EngineError, target: ServedAdapter | None) -> bool:
     """Whether a failure says that the server is there, and as it was when it was greeted."""
     if isinstance(failure, AdapterForgotten):
-        return served is not None
+        return target is not None
     return isinstance(failure, Refused) or failure.kind not in ("unavailable", "timeout")
 
 

@@ -157,8 +157,8 @@ class ManagedServer:
             why = f"it ended with exit code {code} after {time.monotonic() - started:.0f} s"
             log.error("the vLLM server is gone", model=self._text.base, why=why)
             if failures >= MOST_STARTS or (failures and self._broken is None and code == 127):
-                said = " | ".join(self._lines)[-2000:]
-                self._broken = EngineBroken(f"`vllm serve` does not start: {why}: {said}")
+                last_words = " | ".join(self._lines)[-2000:]
+                self._broken = EngineBroken(f"`vllm serve` does not start: {why}: {last_words}")
                 return
             await asyncio.sleep(min(5.0, failures))
             await self._spawn()

@@ -64,8 +64,8 @@ class Server:
         """Raises EngineError for a proxy of the environment that cannot be used."""
         self._address = _Completions.of(url)
         self.name = f"vLLM at {self._address.name}"
-        own = settings.model_copy(update={"base_url": url})
-        self._connection = Connection(own, self._address, self.name, key)
+        own_settings = settings.model_copy(update={"base_url": url})
+        self._connection = Connection(own_settings, self._address, self.name, key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._admin = httpx2.AsyncClient(headers=headers, trust_env=False, timeout=_ADMIN_SECONDS)
         self.model = ""

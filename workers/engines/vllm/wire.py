@@ -193,8 +193,10 @@ def _read(raw: bytes | str, server: str) -> _Answer:
 
 def _piece(choice: _Choice, server: str) -> Piece:
     ids = tuple(choice.token_ids or ())
-    found = choice.logprobs
-    logprobs = tuple(v for v in (found.token_logprobs if found else ()) if v is not None)
+    choice_logprobs = choice.logprobs
+    logprobs = tuple(
+        v for v in (choice_logprobs.token_logprobs if choice_logprobs else ()) if v is not None
+    )
     if len(logprobs) != len(ids):
         raise garbage_error(
             server, f"{len(ids)} token ids (return_token_ids) and {len(logprobs)} log-probabilities"
@@ -210,7 +212,11 @@ def _piece(choice: _Choice, server: str) -> Piece:
                 kind="unavailable",
                 retryable=True,
             )
-    tops = found.top_logprobs if found is not None and found.top_logprobs else [None] * len(ids)
+    tops = (
+        choice_logprobs.top_logprobs
+        if choice_logprobs is not None and choice_logprobs.top_logprobs
+        else [None] * len(ids)
+    )
     return Piece(
         choice.index, ids, logprobs, tuple(_likeliest(top, server) for top in tops), finish
     )
