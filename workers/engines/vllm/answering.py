@@ -25,13 +25,13 @@ class Answering:
     job: Job
     vocabulary: int
     processed: bool
-    shown: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    shown_ids: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Ids of each completion that somebody has seen."""
 
     def __post_init__(self) -> None:
         request = self.job.request
-        self.shown = {index: [] for index in range(request.sampling.n)}
-        self.shown[0].extend(request.resume_ids)
+        self.shown_ids = {index: [] for index in range(request.sampling.n)}
+        self.shown_ids[0].extend(request.resume_ids)
 
     @property
     def rows(self) -> list[Row]:
@@ -67,7 +67,7 @@ class Answering:
             self._show(row.end(piece.finish), row)
 
     def _show(self, delta: Delta, row: Row) -> None:
-        shown_ids, place = self.shown[row.index], len(row.output_ids) - 1
+        shown_ids, place = self.shown_ids[row.index], len(row.output_ids) - 1
         if delta.ids and place < len(shown_ids):
             if shown_ids[place] != delta.ids[0]:
                 raise self._other_text_error()
@@ -90,7 +90,7 @@ class Answering:
     def completions(self) -> list[Completion]:
         """Of rows that have ended. Raises CannotContinue for one that ended before what was shown
         of it."""
-        if any(len(row.output_ids) < len(self.shown[row.index]) for row in self.rows):
+        if any(len(row.output_ids) < len(self.shown_ids[row.index]) for row in self.rows):
             raise self._other_text_error()
         return [self._completion(row) for row in self.rows]
 
