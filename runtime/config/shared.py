@@ -39,7 +39,7 @@ _SECTIONS = (
     "app",
 )  # fmt: skip
 _OF_ONE_MACHINE = {
-    "models": frozenset({"threads", "device", "max_concurrency", "max_tokens_in_flight"}),
+    "models": frozenset({"threads", "device", "max_concurrency", "max_tokens_in_flight", "vllm"}),
     "workers": frozenset({"count", "concurrency"}),
     "prompts": frozenset({"path"}),
 }
@@ -70,11 +70,12 @@ def shared_configuration(settings: Settings, profile: str) -> SharedConfiguratio
         name: value for name, value in settings.model_dump(mode="json").items() if name in _SECTIONS
     }
     for model in values["models"].values():
-        if model["engine"] in ("torch", "llama_cpp"):
+        if model["engine"] in ("torch", "llama_cpp", "vllm"):
             model["model"] = _absolute_path(model["model"])
         model["adapters"] = {name: _absolute_path(path) for name, path in model["adapters"].items()}
         if model["base_url"]:
             model["base_url"] = _without_password(model["base_url"])
+        model["vllm"]["servers"] = [_without_password(url) for url in model["vllm"]["servers"]]
     for tool in values["tools"].values():
         if tool["openapi"]:
             tool["openapi"] = _absolute_path(tool["openapi"])

@@ -36,6 +36,7 @@ ENV_OUTSIDE_CONFIG = frozenset(
     {
         "LOOPLINE_STATE",
         "LOOPLINE_DATA",
+        "LOOPLINE_VLLM_PYTHON",
         "LOOPLINE_PROFILE",
         "LOOPLINE_REDIS_PASSWORD",
         PARENT_VARIABLE,

@@ -26,6 +26,7 @@ from loopline.runtime.config.state import MAX_SOCKET_PATH, StateDirectory
 from loopline.runtime.errors import UserError
 from loopline.runtime.observe.check_results import Finding, Level
 from loopline.runtime.observe.doctor_cost import estimates
+from loopline.runtime.observe.doctor_engines import advice
 from loopline.runtime.observe.doctor_tools import tool_findings
 from loopline.runtime.observe.doctor_tracing import tracing_findings
 from loopline.runtime.redis import binary as redis_binary
@@ -57,6 +58,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *tool_findings(settings, online=online),
         *tracing_findings(settings, online=online),
         *_gpu(settings),
+        *_engines(settings),
         *_sandbox(settings),
         *_cost(settings),
     ]
@@ -159,6 +161,8 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
             yield Finding("ok", subject, "scripted: no model")
         elif model.engine == "openai":
             yield _endpoint(subject, pool, model, online=online)
+        elif model.engine == "vllm":
+            yield from _vllm(subject, pool, model, online=online)
         elif model.engine == "torch":
             yield _weights(subject, pool, model)
         elif model.engine == "llama_cpp":
@@ -274,6 +278,39 @@ def _model_names(body: bytes) -> list[str]:
         return [model.id for model in _Listed.model_validate_json(body).data]
     except ValidationError:
         return []
+
+
+def _vllm(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
+    if not model.managed:
+        for url in (model.base_url, *model.vllm.servers):
+            yield _endpoint(
+                subject, pool, model.model_copy(update={"base_url": url}), online=online
+            )
+        return
+    from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
+
+    python = find_python(model)
+    if python.is_file():
+        yield Finding("ok", subject, f"{model.model} by a vLLM server of the gpu worker, {python}")
+    else:
+        yield Finding(
+            "missing",
+            subject,
+            f"there is no vLLM at {python}",
+            f"`make vllm`, or set models.{pool}.vllm.python or {PYTHON_VARIABLE}.",
+        )
+
+
+def _engines(settings: Settings) -> Iterator[Finding]:
+    """Which engine serves each model best here, where its files are at hand."""
+    gpu: str | None = None
+    for pool, model in settings.models.items():
+        folder = _folder_of(model.model) if model.engine in ("torch", "vllm") else None
+        if folder is None or importlib.util.find_spec("torch") is None:
+            continue
+        gpu = _cuda() if gpu is None else gpu
+        for line in advice(model, folder, gpu):
+            yield Finding("ok", f"engine {pool}", line)
 
 
 def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:

@@ -47,4 +47,5 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     pools = gateway_pools(settings) if kind == GATEWAY else configured.models if configured else ()
     models = [settings.models[pool] for pool in pools]
     keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
+    keys |= {model.api_key_env for model in models if model.engine == "vllm" and model.api_key_env}
     return keys | set(HUB_TOKENS) if models else set()

@@ -23,6 +23,7 @@ from loopline.trainers.core.network import base_folder
 from loopline.trainers.errors import TrainingError
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import (
+    NO_WHOLE_MODEL,
     holds_whole_model,
     require_same_tokenizer,
     weights_sha256,
@@ -100,7 +101,12 @@ def require_base(
     if pool not in pools:
         raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
     pool_settings = pools[pool]
-    if pool_settings.engine != "torch":
+    if pool_settings.engine == "vllm" and holds_whole_model(str(publication.folder)):
+        raise TrainingError(
+            f"{option}: the pool {pool} is served by vllm, and {publication.folder} is a whole "
+            f"model: {NO_WHOLE_MODEL}"
+        )
+    if pool_settings.engine not in ("torch", "vllm"):
         raise TrainingError(
             f"{option}: the pool {pool} is served by {pool_settings.engine}, which reads neither "
             "PEFT "

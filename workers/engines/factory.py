@@ -18,6 +18,7 @@ ENTRY_POINT_GROUP = "loopline.engines"
 BUILT_IN: dict[str, str] = {
     "torch": "loopline.workers.engines.torch.engine",
     "llama_cpp": "loopline.workers.engines.llama_cpp.engine",
+    "vllm": "loopline.workers.engines.vllm.engine",
     "openai": "loopline.workers.engines.openai.engine",
     "scripted": "loopline.workers.engines.scripted.engine",
 }
@@ -34,7 +35,7 @@ def build_engine(settings: ModelSettings) -> Engine:
     try:
         make = _find(name)
     except ImportError as error:
-        extra = {"llama_cpp": "gguf"}.get(name, name)
+        extra = {"llama_cpp": "gguf", "vllm": "torch"}.get(name, name)
         raise EngineError(
             f"engine {name!r} needs a package that is not installed ({error}); "
             f"{install_hint(extra)}",

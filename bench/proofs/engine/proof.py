@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from loopline.bench.errors import UsageError
 from loopline.bench.proofs.engine import batched
 from loopline.bench.proofs.engine.models import Weights, prepare, require
 from loopline.bench.proofs.engine.workload import Measured, Peer, asks
 from loopline.bench.proofs.harness import (
-    Engines,
     FullOptions,
     Progress,
     Proof,
@@ -28,12 +28,16 @@ from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Plot, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
 
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"
+VLLM = "a vLLM server (the engine vllm)"
 SERVER = "llama-cpp-python's server"
 GENERATE = "generate"
 CONTINUOUS = "continuous batching"
+_ENGINES = frozenset({"llama_cpp", "torch", "vllm"})
 
 
 class EngineOptions(FullOptions):
@@ -49,8 +53,9 @@ class EngineOptions(FullOptions):
     safetensors."""
     precision: str = "bf16"
     """Precision of the GGUF file: f32, f16, bf16, q8_0 or q4_k_m."""
-    only: Engines = "both"
-    """Engine of ours to measure."""
+    only: str = "both"
+    """Engines to measure, comma-separated: llama_cpp, torch, vllm; both is the first two. With vllm
+    a server of it is started for each measurement, and transformers' peers are left out."""
     concurrency: str = "16"
     """Requests in flight, comma-separated."""
     repeats: int = Field(default=3, ge=1, le=100)
@@ -59,6 +64,16 @@ class EngineOptions(FullOptions):
     """CPU threads of each engine."""
     batched_bench: Path | None = None
     """llama.cpp's own llama-batched-bench, to compare with."""
+
+    @property
+    def engines(self) -> frozenset[str]:
+        """Raises `UsageError`."""
+        names = "llama_cpp,torch" if self.only == "both" else self.only
+        engines = frozenset(name.strip() for name in names.split(","))
+        if not engines <= _ENGINES:
+            wrong = ", ".join(sorted(engines - _ENGINES))
+            raise UsageError(f"--only {wrong}: there are {', '.join(sorted(_ENGINES))}, and both")
+        return engines
 
     @property
     def places(self) -> list[int]:
@@ -90,6 +105,7 @@ class Runs:
             if places in (16, 64, most):
                 figures += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
                 figures += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
+            figures += _ratio(f"torch_vs_vllm_{places}", peers, OURS_TORCH, VLLM)
         if self.batched:
             bench_seconds, engine_seconds = zip(*self.batched, strict=True)
             figures += [
@@ -176,7 +192,12 @@ def _ratio(
 
 def check(options: EngineOptions) -> None:
     """Raises `UsageError` for what can't be measured here."""
-    require_engines(options.only)
+    if "llama_cpp" in options.engines:
+        require_engines("llama_cpp")
+    if "vllm" in options.engines:
+        python = find_python(ModelSettings(engine="vllm", model=options.model))
+        if not python.is_file():
+            raise UsageError(f"there is no vLLM at {python}; `make vllm`, or set {PYTHON_VARIABLE}")
     _ = options.places
     require(options.model, options.precision)
 
@@ -202,7 +223,7 @@ def run(options: EngineOptions, progress: Progress) -> Outcome:
         # What one leaves behind costs the next up to a third of its speed.
         isolated_worker() as alone,
     ):
-        with_gguf = options.only != "torch"
+        with_gguf = "llama_cpp" in options.engines
         making = alone.submit(
             prepare, options.model, options.precision, Path(scratch), with_gguf=with_gguf
         )
@@ -262,12 +283,17 @@ def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, C
             OurEngine, "llama_cpp", str(weights.gguf), threads=options.threads, places=places
         )
         peers[SERVER] = partial(PackagedServer, weights.gguf, context=1024, threads=options.threads)
-    if options.only != "llama_cpp":
-        from loopline.bench.proofs.engine.transformers_peers import ContinuousBatch, StaticBatch
-
+    if "torch" in options.engines:
         peers[OURS_TORCH] = partial(
             OurEngine, "torch", str(weights.folder), threads=options.threads, places=places
         )
+    if "vllm" in options.engines:
+        peers[VLLM] = partial(
+            OurEngine, "vllm", str(weights.folder), threads=options.threads, places=places
+        )
+    elif "torch" in options.engines:
+        from loopline.bench.proofs.engine.transformers_peers import ContinuousBatch, StaticBatch
+
         peers[GENERATE] = partial(StaticBatch, weights.folder, threads=options.threads)
         peers[CONTINUOUS] = partial(
             ContinuousBatch, weights.folder, threads=options.threads, places=places
@@ -279,7 +305,8 @@ def _minutes(options: EngineOptions) -> float:
     """A start of each of five peers for every repeat, then its tokens: a model of 100 million
     parameters takes twelve times as long for them as a micro model."""
     scale = 12.0 if options.model == "random-100m" else 1.0
-    parts = {"both": 1.0, "torch": 0.65, "llama_cpp": 0.35}[options.only]
+    engines = options.engines
+    parts = 0.65 * ("torch" in engines) + 0.35 * ("llama_cpp" in engines) + ("vllm" in engines)
     seconds = sum(80.0 + scale * 1.2 * places for places in options.places)
     return options.repeats * parts * seconds / 60
 

@@ -81,7 +81,15 @@ def write_lora(model: Path, folder: Path, seed: int) -> Path:
     folder.mkdir(parents=True)
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(
-        json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": RANK, "bias": "none"})
+        json.dumps(
+            {
+                "peft_type": "LORA",
+                "r": RANK,
+                "lora_alpha": RANK,
+                "bias": "none",
+                "target_modules": sorted(layer.rpartition(".")[2] for layer in LAYERS),
+            }
+        )
     )
     return folder
 

@@ -17,6 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
+
 START_SECONDS = 400.0
 """LiteLLM's proxy needs 18 s of CPU, which is minutes on a busy machine."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"
@@ -99,4 +102,29 @@ def scripted_command(port: int) -> list[str]:
     return [
         sys.executable, "-m", "loopline.workers.scripted_api", "--port", str(port),
         "--max-context", "2048",
+    ]  # fmt: skip
+
+
+VLLM_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}  # fmt: skip
+
+
+def vllm_python() -> str:
+    """The interpreter of an environment with vLLM; skips the test where there is none."""
+    python = find_python(ModelSettings(engine="vllm", model="any"))
+    if not python.is_file():
+        pytest.skip(f"no vLLM on this machine: make vllm, or set {PYTHON_VARIABLE}")
+    return str(python)
+
+
+def vllm_command(model: Path, port: int) -> list[str]:
+    return [
+        vllm_python(), "-m", "vllm.entrypoints.cli.main", "serve", str(model),
+        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager",
+        "--enable-lora", "--max-loras", "4", "--max-lora-rank", "8",
+        "--logprobs-mode", "processed_logprobs", "--enable-prompt-tokens-details",
+        "--structured-outputs-config", '{"backend":"guidance","disable_any_whitespace":true}',
     ]  # fmt: skip

@@ -33,6 +33,14 @@ def make_tiny_lora(model: Path, folder: Path, seed: int) -> Path:
             tensors[f"{path}.lora_B.weight"] = torch.randn(height, RANK, generator=rng) * 0.2
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(
-        json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none"})
+        json.dumps(
+            {
+                "peft_type": "LORA",
+                "r": RANK,
+                "lora_alpha": ALPHA,
+                "bias": "none",
+                "target_modules": sorted(name.rpartition(".")[2] for name in shapes),
+            }
+        )
     )
     return folder

@@ -43,8 +43,8 @@ THINKING_TEMPLATE = f"""\
 CONTEXT = 512
 
 
-def make_tiny_model(folder: Path) -> Path:
-    """Train and save; returns the folder."""
+def make_tiny_model(folder: Path, heads: int = 4) -> Path:
+    """Train and save; returns the folder. Each of the attention's heads has 64 / `heads` places."""
     samples = [_sample(False, ANSWER), _sample(True, TOOL_CALL), _after_tool()]
     tokenizer = _tokenizer([before + after for before, after in samples])
     config = Qwen2Config(
@@ -52,8 +52,8 @@ def make_tiny_model(folder: Path) -> Path:
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2,
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),

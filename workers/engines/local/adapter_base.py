@@ -37,6 +37,11 @@ WEIGHTS_KEY = "loopline.weights_sha256"
 BASE_KEY = "loopline.base_sha256"
 """In the header of a GGUF adapter: of those that it was trained on."""
 
+NO_WHOLE_MODEL = (
+    "a whole model cannot take the place of another one in a vLLM server that runs: publish an "
+    "adapter, or start the server with this model"
+)
+
 _SHOWN = 12
 """Digits of a hash that tell two models apart for a reader."""
 
@@ -134,6 +139,13 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
         if folder.is_dir() and holds_whole_model(path):
             require_same_tokenizer(path, folder, settings.model)
         elif folder.is_dir():
+            weights = BaseWeights(folder)
+            require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
+    elif settings.engine == "vllm":
+        folder = local_folder(settings.model)
+        if holds_whole_model(path):
+            raise unusable_error(path, NO_WHOLE_MODEL)
+        if any(folder.glob("*.safetensors")):
             weights = BaseWeights(folder)
             require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
     elif settings.engine == "llama_cpp":

@@ -40,6 +40,10 @@ class Adapters:
         current = self._current.get(name)
         return None if current is None else current.version
 
+    def serving(self) -> tuple[AdapterVersion, ...]:
+        """What new requests can get."""
+        return tuple(self._current.values())
+
     def put(self, new: AdapterVersion) -> None:
         """Let new requests have this version."""
         old = self._current.pop(new.name, None)

@@ -30,7 +30,8 @@ MICRO_MODELS = Path(__file__).parents[2] / "micro_models"
 _MICRO = "micro:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-_WANTED_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "tokenizer.model"]
+_TEXT_FROM_HUB = ["*.json", "*.jinja", "merges.txt", "tokenizer.model"]
+_WANTED_FROM_HUB = ["*.safetensors", *_TEXT_FROM_HUB]
 
 
 def model_name(model: str) -> str:
@@ -42,6 +43,15 @@ def model_name(model: str) -> str:
 def find_folder(settings: ModelSettings) -> Path:
     """The folder with the model's config.json, fetched from the hub if need be. Raises
     EngineError."""
+    return _find_folder(settings, _WANTED_FROM_HUB)
+
+
+def find_text_folder(settings: ModelSettings) -> Path:
+    """As `find_folder`, where somebody else reads the weights: they are not fetched."""
+    return _find_folder(settings, _TEXT_FROM_HUB)
+
+
+def _find_folder(settings: ModelSettings, wanted: list[str]) -> Path:
     model = settings.model
     path = local_folder(model)
     if path.is_dir():
@@ -50,7 +60,7 @@ def find_folder(settings: ModelSettings) -> Path:
         raise unusable_error(model, "it is a file; name the folder that holds config.json")
     if not _HUB_ID.fullmatch(model):
         raise unusable_error(model, "there is no such folder")
-    return _download(model, settings.revision, _WANTED_FROM_HUB)
+    return _download(model, settings.revision, wanted)
 
 
 def is_on_hub(settings: ModelSettings) -> bool:

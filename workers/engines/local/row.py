@@ -153,6 +153,8 @@ class Row:
     )
     """Where they are asked for: the likeliest tokens at the place of each of its own."""
     finish_reason: FinishReason | None = None
+    rescored: bool = False
+    """Its raw log-probabilities are of a pass of their own over prompt and output."""
 
     # On its way through memory. Invariant while in work: ids[:fed] have keys and values, and
     # ids == [*prompt.ids, *output_ids, *the `unchecked` last of the ids to continue from].
@@ -266,11 +268,19 @@ class Row:
             index=self.index, text=text, ids=(token,), adapter=adapter, adapter_version=version
         )
 
+    def end(self, reason: FinishReason) -> Delta:
+        """End it here, as the server that samples it does; returns the text that was held back."""
+        self.finish_reason = reason
+        adapter, version = self._adapter_version
+        text = self._stream.finish()
+        return Delta(index=self.index, text=text, adapter=adapter, adapter_version=version)
+
     def take_logprobs(self, raw: list[float]) -> None:
         """These are the log-probabilities of the output under the model's own distribution."""
         if self.matcher is None and not self.sampling.shapes:
             self.logprobs = raw
         self.raw_logprobs = raw
+        self.rescored = True
 
     def completion(self) -> Completion:
         """The finished row."""

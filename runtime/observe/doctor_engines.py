@@ -1,0 +1,127 @@
+"""Which engine serves a pool's model best on this machine, and what it is computed to do there.
+
+A step of decoding reads all weights once, and the keys and values of each row: the bandwidth of the
+memory bounds it. What an engine itself adds to a step decides for small models: `torch` is eager
+(some dozens of kernels a layer are started one by one), vLLM replays a captured graph, and has a
+scheduler in another process. On a CPU these costs are what `bench engine --only torch,vllm` leaves
+for a step of a micro model with 64 rows; those on a GPU are computed, not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from loopline.workers.engines.settings import ModelSettings
+
+ROWS = 64
+"""Completions decoded together."""
+CONTEXT = 1024
+"""Tokens of each: prompt and answer so far."""
+GPU_BANDWIDTH = {
+    "H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12, "L40": 0.86e12, "A10": 0.6e12, "L4": 0.3e12,
+    "4090": 1.0e12, "3090": 0.94e12, "T4": 0.32e12,
+}  # fmt: skip
+"""Bytes per second, from the makers' data sheets; by a part of the card's name."""
+_SHARE = 0.65
+"""Of the bound, that real kernels come to."""
+_TORCH_LAYER_GPU = 1.2e-3
+"""Seconds that `torch` adds per layer and step on a GPU: starting about 64 kernels."""
+_VLLM_STEP_GPU = 1.0e-3
+_TORCH_LAYER_CPU = 8e-3
+_VLLM_STEP_CPU = 80e-3
+"""Seconds per step: messages between its processes, and sampling."""
+_COPIED_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a model, what its speed depends on."""
+
+    parameters: float
+    layers: int
+    kv_bytes: float
+    """Of one token, in 16 bits."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of one engine with `ROWS` rows of `CONTEXT` tokens."""
+
+    engine: str
+    tokens_per_second: float
+    memory: float
+    """Bytes: weights, keys and values."""
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.tokens_per_second:,.0f} tokens/s, {self.memory / 1e9:.1f} GB"
+
+
+def shape_of(folder: Path) -> Shape | None:
+    """By the files of a model; None where they are not those of a decoder that we know."""
+    try:
+        config: Any = json.loads((folder / "config.json").read_text())
+        config = cast(dict[str, Any], config.get("text_config") or config)
+        hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
+        heads = int(config["num_attention_heads"])
+        width = int(config.get("head_dim") or hidden // heads)
+        kv_width = width * int(config.get("num_key_value_heads") or heads)
+        inner, vocabulary = int(config["intermediate_size"]), int(config["vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+        return None
+    embeddings = 1 if config.get("tie_word_embeddings") else 2
+    layer = 2 * hidden * width * heads + 2 * hidden * kv_width + 3 * hidden * inner
+    return Shape(layers * layer + embeddings * vocabulary * hidden, layers, 4.0 * layers * kv_width)
+
+
+def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
+    """Best first. `gpu` is empty on a machine without one; `bandwidth` in bytes per second."""
+    width = 2 if gpu else 4  # bfloat16 on a GPU, float32 on a CPU
+    kv = ROWS * CONTEXT * shape.kv_bytes * width / 2
+    weights = shape.parameters * width
+    seconds = (weights + kv) / (bandwidth * _SHARE)
+    if not gpu:
+        # Arithmetic bounds a batch on a CPU: two operations for each weight and row.
+        seconds = max(seconds, 2 * shape.parameters * ROWS / (bandwidth * _SHARE * 4))
+    torch_step = seconds + shape.layers * (_TORCH_LAYER_GPU if gpu else _TORCH_LAYER_CPU)
+    vllm_step = seconds + (_VLLM_STEP_GPU if gpu else _VLLM_STEP_CPU)
+    ranking = [
+        Estimate("torch", ROWS / torch_step, weights + kv),
+        Estimate("vllm", ROWS / vllm_step, weights + kv),
+    ]
+    return sorted(ranking, key=lambda estimate: -estimate.tokens_per_second)
+
+
+def memory_bandwidth() -> float:
+    """Bytes per second that one core copies: what is read and what is written."""
+    source = bytearray(_COPIED_BYTES)
+    bytes(source)  # pages are there from now on
+    began = time.perf_counter()
+    bytes(source)
+    return 2 * _COPIED_BYTES / (time.perf_counter() - began)
+
+
+def gpu_bandwidth(name: str) -> float | None:
+    """Of a card; None for one that we do not know."""
+    return next((value for part, value in GPU_BANDWIDTH.items() if part in name), None)
+
+
+def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
+    """A sentence, where the files say what is needed. `gpu` is the card's name or empty."""
+    shape = shape_of(folder)
+    bandwidth = gpu_bandwidth(gpu) if gpu else memory_bandwidth()
+    if shape is None or bandwidth is None:
+        return
+    ranked = estimates(shape, gpu, bandwidth)
+    best = ranked[0]
+    cause = "its captured graphs" if best.engine == "vllm" else "the least to do beside arithmetic"
+    where = gpu or "this CPU"
+    yield (
+        f"{shape.parameters / 1e6:,.0f} million parameters on {where}: {best.engine} serves it "
+        f"best ({cause}); computed for {ROWS} rows of {CONTEXT} tokens: "
+        f"{'; '.join(map(str, ranked))}. The pool has {model.engine}"
+    )

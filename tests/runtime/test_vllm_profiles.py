@@ -1,0 +1,23 @@
+"""The shipped profiles on vLLM servers: one setting changes the engine of a pool."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.runtime.config import settings as config
+
+
+@pytest.mark.parametrize(
+    ("profile", "pool"),
+    [
+        ("delegate", "slm"),
+        ("micro", "llm"),
+        ("umi", "umi"),
+        ("umi_micro", "umi"),
+        ("petting", "pair"),
+    ],
+)
+def test_a_pool_of_a_profile_is_served_by_vllm_by_one_setting(profile: str, pool: str) -> None:
+    settings = config.load(profile, environ={}, overrides=[f"models.{pool}.engine=vllm"])
+    model = settings.models[pool]
+    assert (model.engine, model.managed) == ("vllm", True)

@@ -1,0 +1,120 @@
+"""A vLLM server that the engine starts itself: the double, as a program of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loopline.testing.vllm_double import write_program
+from loopline.workers.engines.protocol import EngineBroken, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.engine import VllmEngine
+from tests.bus.serving import until
+from tests.workers.engines.asking import ask
+from tests.workers.engines.tiny_model import ANSWER
+
+
+def managed(model: Path, python: Path, **vllm: object) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {
+            "engine": "vllm", "model": str(model),
+            "vllm": {"python": str(python), "plain_check": False, **vllm},
+        }
+    )  # fmt: skip
+
+
+def server_of(engine: VllmEngine) -> psutil.Process:
+    """Its first process, behind the guardian."""
+    process = engine._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    assert process.pid is not None
+    (server,) = psutil.Process(process.pid).children()
+    return server
+
+
+@pytest.mark.slow
+class TestManaged:
+    @pytest.fixture
+    async def engine(self, tiny_model: Path, tmp_path: Path) -> AsyncIterator[VllmEngine]:
+        engine = VllmEngine(managed(tiny_model, write_program(tmp_path)))
+        await engine.start()
+        yield engine
+        await engine.close()
+
+    async def test_a_server_that_is_killed_is_started_again_and_no_request_is_lost(
+        self, engine: VllmEngine, tiny_loras: list[Path]
+    ) -> None:
+        await engine.load_adapter("red", str(tiny_loras[0]), 2)
+        red = await ask(engine, adapter="red")
+        asking = [asyncio.create_task(ask(engine, adapter=a)) for a in ("red", None) * 8]
+        await asyncio.sleep(0)
+        os.kill(server_of(engine).pid, signal.SIGKILL)
+        answers = await asyncio.gather(*asking)
+        assert [answer.output_ids for answer in answers[::2]] == [red.output_ids] * 8
+        assert [answer.text for answer in answers[1::2]] == [ANSWER] * 8
+        assert (await ask(engine, adapter="red")).output_ids == red.output_ids
+
+    async def test_nothing_of_it_is_left_when_the_engine_is_closed(
+        self, engine: VllmEngine
+    ) -> None:
+        server = server_of(engine)
+        family = [server, *server.children(recursive=True)]
+        await engine.close()
+        await until(lambda: not any(p.is_running() for p in family), "the server is gone")
+
+
+async def test_a_server_that_does_not_start_says_its_last_words(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'no kernel image is available' >&2\nexit 3\n")
+    program.chmod(0o755)
+    engine = VllmEngine(managed(tiny_model, program))
+    with pytest.raises(EngineBroken, match=r"exit code 3.*no kernel image is available"):
+        await engine.start()
+
+
+async def test_an_interpreter_that_is_not_there_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    engine = VllmEngine(managed(tiny_model, tmp_path / "none"))
+    with pytest.raises(EngineError, match=r"there is no .*/none"):
+        await engine.start()
+
+
+async def test_its_options_are_those_of_the_pool_and_of_the_table(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\nprintf "<%s> " "$@"\nexit 127\n')
+    program.chmod(0o755)
+    args = {"gpu_memory_utilization": 0.5, "enforce-eager": True, "async-scheduling": False,
+            "hf-overrides": {"a": 1}}  # fmt: skip
+    settings = managed(tiny_model, program, args=args, max_rank=32)
+    engine = VllmEngine(settings.model_copy(update={"dtype": "bfloat16", "max_context": 100}))
+    with pytest.raises(EngineError) as caught:
+        await engine.start()
+    message = str(caught.value)
+    for words in (
+        f"<serve> <{tiny_model}>", "<--dtype> <bfloat16>", "<--max-model-len> <100>",
+        "<--max-lora-rank> <32>", "<--gpu-memory-utilization> <0.5>", "<--enforce-eager>",
+        '<--hf-overrides> <{"a": 1}>', "<--logprobs-mode> <processed_logprobs>",
+    ):  # fmt: skip
+        assert words in message
+    assert "async-scheduling" not in message
+
+
+def test_a_pool_has_an_address_or_a_server_of_its_own() -> None:
+    assert ModelSettings(engine="vllm", model="m").managed
+    for wrong in (
+        {"engine": "vllm", "base_url": "http://a/v1", "managed": True},
+        {"engine": "torch", "managed": True},
+        {"engine": "vllm", "managed": False},
+        {"engine": "vllm", "vllm": {"servers": ["http://b/v1"]}},
+    ):
+        with pytest.raises(ValueError, match=r"managed|servers"):
+            ModelSettings.model_validate({"model": "m", **wrong})

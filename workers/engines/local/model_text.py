@@ -1,0 +1,177 @@
+"""What a model's files say of its text: tokenizer, chat template, the ids that end a turn, and how
+long a context is. No weights are read for it, so an engine whose model is in another process makes
+its prompts by it, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import jinja2
+import transformers
+
+from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.workers.engines.local.model_files import (
+    model_name,
+    refuse_unreadable,
+    unusable_error,
+    usable_context,
+)
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from loopline.workers.engines.text.template_habits import (
+    EVERYTHING,
+    TemplateHabits,
+    TemplateRefuses,
+    adapt_messages,
+    habits_of,
+)
+from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.tokenizer_codec import make_codec
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelText:
+    """See `loopline.workers.engines.local.backend.Loaded`."""
+
+    base: str
+    tokenizer: Any
+    codec: TextCodec
+    end_ids: frozenset[int]
+    max_context: int
+    vocabulary: int
+    control_tokens: tuple[str, ...]
+    """The tokenizer's special tokens, longest first."""
+    template_options: dict[str, TemplateValue] = field(default_factory=dict[str, TemplateValue])
+    habits: TemplateHabits = EVERYTHING
+    """What its chat template takes."""
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+        """See `Loaded.render`."""
+        try:
+            rendered: Any = self.tokenizer.apply_chat_template(
+                template_messages(adapt_messages(messages, self.habits), self.control_tokens),
+                tools=template_tools(tools, self.control_tokens),
+                add_generation_prompt=True,
+                tokenize=False,
+                **self.template_options,
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(str(error)) from error
+        return str(rendered)
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """See `Loaded.grammar_tokenizer`."""
+        from llguidance.hf import from_tokenizer
+
+        return from_tokenizer(
+            self.tokenizer,
+            # The logits may be wider than the tokenizer's count, or less wide.
+            n_vocab=max(self.vocabulary, len(self.tokenizer)),
+            eos_token=sorted(self.end_ids) or None,
+        )
+
+    def with_habits(self, model: str) -> Self:
+        """With what its template takes, tried. Raises EngineError for a template that takes no
+        conversation; `model` is what the user calls it."""
+        try:
+            return replace(self, habits=habits_of(self.render))
+        except TemplateRefuses as error:
+            raise unusable_error(model, str(error)) from error
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """tokenizer.json is taken as it is. AutoTokenizer would pick a class by the model's type, which
+    puts its own pre-tokenizer in the place of the one that the model was trained with."""
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+
+
+def make_text(
+    settings: ModelSettings, tokenizer: Any, *, vocabulary: int, context: int, ends: Iterable[Any]
+) -> ModelText:
+    """`vocabulary` is the width of the logits, `context` the model's own bound, `ends` what its
+    configuration says of tokens that end a turn. Raises EngineError for a tokenizer without a chat
+    template, of another model, or whose text would not be exact."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise unusable_error(
+            settings.model,
+            "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
+        )
+    _check_template_options(tokenizer.chat_template, settings)
+    _check_tokenizer(tokenizer.backend_tokenizer, vocabulary, settings.model)
+    return ModelText(
+        base=model_name(settings.model),
+        tokenizer=tokenizer,
+        codec=make_codec(tokenizer.backend_tokenizer, vocabulary, settings.model),
+        end_ids=frozenset(int(t) for t in [*ends, tokenizer.eos_token_id] if t is not None),
+        max_context=usable_context(context, settings),
+        vocabulary=vocabulary,
+        control_tokens=_control_tokens(tokenizer),
+        template_options=settings.template_options,
+    ).with_habits(settings.model)
+
+
+def read_text_files(folder: Path, settings: ModelSettings) -> ModelText:
+    """Of the configuration and the tokenizer alone; blocks for a second. Raises EngineError."""
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise unusable_error(settings.model, f"{name} is missing")
+    with refuse_unreadable(settings.model):
+        config = _read_object(folder / "config.json")
+        # Of a model with other senses, the part that reads and writes text.
+        text = cast(JsonObject, config.get("text_config") or config)
+        generation = folder / "generation_config.json"
+        generation_configs = [_read_object(generation)] if generation.is_file() else []
+        ends: list[Any] = []
+        for source in (*generation_configs, text):
+            value = source.get("eos_token_id")
+            ends += value if isinstance(value, list) else [value]
+        return make_text(
+            settings,
+            read_tokenizer(folder),
+            vocabulary=int(cast(int, text["vocab_size"])),
+            context=int(cast(int, text["max_position_embeddings"])),
+            ends=ends,
+        )
+
+
+def _read_object(file: Path) -> JsonObject:
+    value: object = json.loads(file.read_text())
+    if not isinstance(value, dict):
+        raise TypeError(f"{file.name} is no JSON object")
+    return cast(JsonObject, value)
+
+
+def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
+    added = {str(t.content) for t in tokenizer.added_tokens_decoder.values() if t.special}
+    names = added.union(map(str, tokenizer.all_special_tokens))
+    return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
+
+
+def _check_template_options(template: str | dict[str, str], settings: ModelSettings) -> None:
+    """Raises EngineError for one that the template, or none of several, reads."""
+    templates = [template] if isinstance(template, str) else template.values()
+    wrong = unread_option(settings.template_options, templates)
+    if wrong is not None:
+        raise unusable_error(settings.model, wrong)
+
+
+def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
+    """Raises EngineError for a tokenizer of another model: one that writes text in ids that the
+    model has no embedding for. Tokens that were added to it do not count: fine-tuned models often
+    have one for padding that no prompt holds."""
+    ids: dict[str, int] = backend.get_vocab(with_added_tokens=False)
+    added: dict[int, Any] = backend.get_added_tokens_decoder()
+    beyond = [token for token in ids.values() if token >= rows and token not in added]
+    if beyond:
+        raise unusable_error(
+            model,
+            f"its tokenizer writes text in ids up to {max(beyond)}, but its embedding has {rows} "
+            "rows (vocab_size in config.json); take the tokenizer.json that belongs to the weights",
+        )

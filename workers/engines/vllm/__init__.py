@@ -1,0 +1,1 @@
+"""Models in vLLM servers: prompts are made here and sent as token ids."""

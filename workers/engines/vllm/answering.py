@@ -1,0 +1,105 @@
+"""From the pieces of a server's answer to the events of a request.
+
+The rows of `loopline.workers.engines.local.row` make text, calls and records of the tokens, as for
+a model in this process. A stream that breaks off is asked for again from its start, with the same
+seed: what was shown already is compared, and only what comes behind it is shown. So is a stream
+that another worker began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from loopline.workers.engines.local.row import Job, Row
+from loopline.workers.engines.local.sampling import Sampled
+from loopline.workers.engines.protocol import CannotContinue, Completion, Delta
+from loopline.workers.engines.vllm.server import Server
+from loopline.workers.engines.vllm.wire import Part, Piece
+
+
+@dataclass
+class Answering:
+    """One request, over all its attempts. `processed`: the server's log-probabilities are of the
+    distribution that it sampled from, after temperature and filters; else of the model's own."""
+
+    job: Job
+    vocabulary: int
+    processed: bool
+    shown_ids: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """Ids of each completion that somebody has seen."""
+
+    def __post_init__(self) -> None:
+        request = self.job.request
+        self.shown_ids = {index: [] for index in range(request.sampling.n)}
+        self.shown_ids[0].extend(request.resume_ids)
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.job.rows
+
+    def take(self, part: Part, server: Server, model: str) -> None:
+        """A part of the answer that `model` gives. Raises EngineError: `garbage` for tokens or a
+        prompt that cannot be, CannotContinue where it is another text than what was shown."""
+        server.expect(condition=part.model in (None, model), what=f"an answer of {part.model!r}")
+        prompt = self.rows[0].prompt.ids
+        server.expect(
+            condition=part.prompt_ids is None or list(part.prompt_ids) == prompt,
+            what="other prompt_token_ids than it was asked with",
+        )
+        if part.cached is not None:
+            self.rows[0].cached = min(part.cached, len(prompt))
+        for piece in part.pieces:
+            server.expect(
+                condition=0 <= piece.index < len(self.rows), what=f"a completion {piece.index}"
+            )
+            self._take_piece(piece, self.rows[piece.index], server)
+
+    def _take_piece(self, piece: Piece, row: Row, server: Server) -> None:
+        count = self.job.request.top_logprobs
+        for place, (token, logprob) in enumerate(zip(piece.ids, piece.logprobs, strict=True)):
+            if row.finish_reason is not None:
+                break  # whatever a server adds to a text that has ended is none of it
+            server.expect(condition=0 <= token < self.vocabulary, what=f"the token id {token}")
+            if count:
+                row.alternatives.append(list(piece.likeliest[place][:count]))
+            self._show(row.push(Sampled(token, logprob, logprob)), row)
+        if piece.finish is not None and row.finish_reason is None:
+            self._show(row.end(piece.finish), row)
+
+    def _show(self, delta: Delta, row: Row) -> None:
+        shown_ids, place = self.shown_ids[row.index], len(row.output_ids) - 1
+        if delta.ids and place < len(shown_ids):
+            if shown_ids[place] != delta.ids[0]:
+                raise self._other_text_error()
+            return
+        if self.job.request.stream and (delta.ids or delta.text):
+            shown_ids.extend(delta.ids)
+            self.job.events.put_nowait(delta)
+
+    def _other_text_error(self) -> CannotContinue:
+        return CannotContinue(
+            f"request {self.job.request.id}: asked again from its start, the server gives another "
+            "text than the one that was shown; ask again"
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Every completion has ended."""
+        return all(row.finish_reason is not None for row in self.rows)
+
+    def completions(self) -> list[Completion]:
+        """Of rows that have ended. Raises CannotContinue for one that ended before what was shown
+        of it."""
+        if any(len(row.output_ids) < len(self.shown_ids[row.index]) for row in self.rows):
+            raise self._other_text_error()
+        return [self._completion(row) for row in self.rows]
+
+    def _completion(self, row: Row) -> Completion:
+        """With those log-probabilities alone that are what their fields say."""
+        completion = row.completion()
+        if not row.sampling.shapes and row.matcher is None:
+            return completion
+        if self.processed:
+            plain = completion.raw_logprobs if row.rescored else ()
+            return completion.model_copy(update={"raw_logprobs": plain})
+        return completion.model_copy(update={"logprobs": ()})

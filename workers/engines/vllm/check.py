@@ -1,0 +1,173 @@
+"""What the servers of a pool are good for, found out at the start.
+
+- Of which distribution their log-probabilities are: the one that they sample from
+  (`--logprobs-mode processed_logprobs`, which training wants), or the model's own (vLLM's default).
+- How far they are from a plain pass over the same tokens here, where the weights are at hand. The
+  weights of another model are refused.
+- Whether their structured outputs are llguidance's, which holds tool calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import structlog
+
+from loopline.agents.records import JsonObject, Message
+from loopline.workers.engines.local.model_text import ModelText
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.constraint import PROBE
+from loopline.workers.engines.vllm.fleet import Fleet
+from loopline.workers.engines.vllm.server import Server
+from loopline.workers.engines.vllm.wire import read_part, read_scores, score_body
+
+log = structlog.get_logger("loopline.workers.engines.vllm")
+
+MOST_BYTES = 4 * 10**9
+"""Of weights that are read into memory here for the sake of the check."""
+EXACT = 1e-3
+"""Nats per token: the same arithmetic in another order."""
+OTHER_MODEL = 1.0
+"""Nats per token on average: far above what rounding to 16 or 8 bits does."""
+_PROBE_TEMPERATURE = 0.5
+_MOST_TOKENS = 48
+
+
+@dataclass(frozen=True)
+class Checked:
+    """See the module."""
+
+    processed: bool = True
+    guidance: bool = True
+    difference: float | None = None
+    """The largest, in nats, over the tokens of a short text; None where there was no plain pass."""
+
+    @property
+    def verdict(self) -> str:
+        """What the log-probabilities are good for."""
+        kind = (
+            "of the distribution that is sampled from"
+            if self.processed
+            else "the model's own: a call at another temperature than 1 is not trainable "
+            "(start the server with --logprobs-mode processed_logprobs)"
+        )
+        if self.difference is None:
+            return f"{kind}; not compared with a plain pass"
+        far = f"{self.difference:.1e} from a plain pass at most"
+        if self.difference <= EXACT:
+            return f"{kind}; {far}: those of a trainer"
+        return f"{kind}; {far}: train with the trainer's own, corrected by their ratio"
+
+
+async def check_servers(
+    fleet: Fleet, text: ModelText, settings: ModelSettings, folder: Path
+) -> Checked:
+    """Ask every server that answers. Raises EngineError: `bad_request` for weights of another model
+    than the one in `folder`, or servers that do not agree with each other."""
+    servers = [server for server in fleet.servers if server.is_up]
+    prompt = _prompt(text)
+    modes = {await _is_processed(server, prompt) for server in servers}
+    if len(modes) > 1:
+        raise EngineError(
+            "some of the pool's vLLM servers give processed log-probabilities, and others the "
+            "model's own: start all of them with the same --logprobs-mode",
+            kind="bad_request",
+        )
+    guidance = all([await _has_guidance(server, prompt) for server in servers])
+    difference = None
+    if settings.vllm.plain_check and _can_compare(folder):
+        plain = await asyncio.to_thread(_plain_logprobs, folder, settings, prompt)
+        differences = [await _difference(server, prompt, plain, settings) for server in servers]
+        difference = max(differences)
+    checked = Checked(modes.pop(), guidance, difference)
+    log.info("log-probabilities", pool_model=settings.model, verdict=checked.verdict)
+    if not guidance and settings.constrain_tools:
+        log.warning(
+            "tool calls are not held to their schemas: a server's structured outputs are not "
+            'llguidance\'s; start it with --structured-outputs-config \'{"backend": "guidance", '
+            '"disable_any_whitespace": true}\'',
+            model=settings.model,
+        )
+    return checked
+
+
+def _prompt(text: ModelText) -> list[int]:
+    rendered = text.render([Message(role="user", content="What is 17 + 25? Explain it.")], [])
+    return text.codec.encode(rendered)[-_MOST_TOKENS:]
+
+
+async def _is_processed(server: Server, prompt: Sequence[int]) -> bool:
+    """By the distance of the two likeliest tokens, which a temperature of a half doubles."""
+    body: JsonObject = {
+        "model": server.model, "prompt": list(prompt), "max_tokens": 1, "logprobs": 2, "seed": 1,
+        "return_token_ids": True, "return_tokens_as_token_ids": True,
+    }  # fmt: skip
+    gaps: list[float] = []
+    for temperature in (1.0, _PROBE_TEMPERATURE):
+        raw = await server.complete({**body, "temperature": temperature}, "check")
+        part = read_part(raw, server.name)
+        places = [place for piece in part.pieces for place in piece.likeliest if len(place) > 1]
+        server.expect(condition=bool(places), what="no top_logprobs")
+        gaps.append(places[0][0][1] - places[0][1][1])
+    # Two tokens that are tied tell nothing.
+    return gaps[0] < 1e-6 or gaps[1] / gaps[0] > math.sqrt(1 / _PROBE_TEMPERATURE)
+
+
+async def _has_guidance(server: Server, prompt: Sequence[int]) -> bool:
+    """By a grammar that it alone reads. A server that is new chooses its backend by it."""
+    body: JsonObject = {
+        "model": server.model, "prompt": list(prompt), "max_tokens": 1,
+        "structured_outputs": {"grammar": PROBE},
+    }  # fmt: skip
+    try:
+        await server.complete(body, "check")
+    except EngineError as error:
+        log.debug("no llguidance", server=server.name, why=str(error))
+        return False
+    return True
+
+
+def _can_compare(folder: Path) -> bool:
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return 0 < size < MOST_BYTES and find_spec("torch") is not None
+
+
+def _plain_logprobs(folder: Path, settings: ModelSettings, ids: Sequence[int]) -> list[float]:
+    """Of `ids[1:]`, by one pass in float32 on the CPU; the model is let go again."""
+    import torch
+
+    from loopline.workers.engines.local.sampling import raw_logprobs
+    from loopline.workers.engines.torch.loading import load_model
+
+    plain_settings = settings.model_copy(
+        update={
+            "engine": "torch", "model": str(folder), "dtype": "float32", "device": "cpu",
+            "quantization": "none",
+        }
+    )  # fmt: skip
+    model = load_model(plain_settings).model
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, :-1]
+        return raw_logprobs(logits, ids[1:])
+
+
+async def _difference(
+    server: Server, prompt: Sequence[int], plain: Sequence[float], settings: ModelSettings
+) -> float:
+    raw = await server.complete(score_body(server.model, prompt), "check")
+    scores = read_scores(raw, prompt, server.name)
+    differences = [abs(a - b) for a, b in zip(scores, plain, strict=True)]
+    if sum(differences) / len(differences) > OTHER_MODEL:
+        raise EngineError(
+            f"{server.name} serves other weights than {settings.model}: log-probabilities of the "
+            f"same text differ by {sum(differences) / len(differences):.1f} on average; name the "
+            "model that the server was started with",
+            kind="bad_request",
+        )
+    return max(differences)

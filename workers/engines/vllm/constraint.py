@@ -1,0 +1,116 @@
+"""What completions are held to, in the words of a vLLM server (`structured_outputs`).
+
+A JSON schema goes as it is. Tools go as one grammar for llguidance: free text, and calls of the
+offered tools in it, in the markup of `loopline.workers.engines.grammar.tool_grammar`. The server
+needs llguidance for it (`--structured-outputs-config.backend guidance`); xgrammar reads the same
+grammar in another way, and lets a model that is lost fill its budget with blanks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from loopline.agents.records import JsonObject
+from loopline.workers.engines.grammar.compiler import FORMAT, Key
+from loopline.workers.engines.grammar.tool_grammar import MarkupTokens, ToolKey
+from loopline.workers.engines.text.tool_markup import CLOSE, OPEN
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+ANY_TEXT = r"/(.|\n)*/"
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Of a vocabulary: tokens that are no text for a grammar, whatever they look like."""
+
+    opens: tuple[int, ...]
+    """Those that stand for the opening tag."""
+    closes: tuple[int, ...]
+    others: tuple[int, ...]
+    """That a text may hold: all but the opening tag and the end of a turn."""
+
+    @classmethod
+    def of(cls, tokenizer: LLTokenizer, ends: Collection[int]) -> Self:
+        """Looks at every token once."""
+        markup = MarkupTokens(tokenizer)
+        tags = {*markup.special_open, *ends}
+        others = [
+            token
+            for token in range(tokenizer.vocab_size)
+            if tokenizer.is_special_token(token) and token not in tags
+        ]
+        return cls(tuple(markup.special_open), tuple(markup.special_close), tuple(others))
+
+
+class ServerGrammar:
+    """A `Matcher` of a row that is held to its grammar elsewhere: nothing is to be done here."""
+
+    allowed: bytes | None = None
+    complete = False
+
+    def consume(self, token: int) -> None:
+        """The server did."""
+
+    def copy(self) -> Self:
+        return self
+
+
+def constraint(key: Key, special: SpecialTokens | None) -> JsonObject:
+    """The field `structured_outputs`; tools need the special tokens of the vocabulary."""
+    if isinstance(key, str):
+        return {"json": json.loads(key), "disable_any_whitespace": True}
+    assert special is not None
+    return {"grammar": tool_lark(key, special)}
+
+
+def tool_lark(key: ToolKey, special: SpecialTokens) -> str:
+    """The text of a completion that may call these tools, or must, in llguidance's Lark.
+
+    `head` is lazy: text ends with the first opening tag in it, and what follows is a call. Special
+    tokens are no text, so they have branches of their own: the tag, if it is one, and all others,
+    which a model may write as it likes (α-UMi's write `</s>`).
+    """
+    free = "pre* TEXT?" if special.others else "TEXT?"
+    match key.required, key.single:
+        case True, True:
+            start = "whole"
+        case True, False:
+            start = f"whole part* {free}"
+        case False, True:
+            start = f"part | {free}"
+        case _:
+            start = f"part* {free}"
+    before = "pre* " if special.others else ""
+    heads = ["lazy_head", *(f"TEXT? <[{token}]>" for token in special.opens)]
+    lines = [
+        f"start: {start}",
+        f'part: {before}head "\\n" call "\\n" close',
+        'whole: open "\\n" call "\\n" close',
+        f"head: {' | '.join(heads)}",
+        f"lazy_head[lazy]: ANY {json.dumps(OPEN)}",
+        f"ANY: {ANY_TEXT}",
+        r"TEXT: /(.|\n)+/",
+    ]
+    if special.others:
+        lines.append(f"pre: TEXT? <[{','.join(map(str, special.others))}]>")
+    opens, closes = special.opens, special.closes
+    for rule, tag, tokens in (("open", OPEN, opens), ("close", CLOSE, closes)):
+        branches = [json.dumps(tag), *(f"<[{token}]>" for token in tokens)]
+        lines.append(f"{rule}: {' | '.join(branches)}")
+    calls: list[str] = []
+    for place, (name, parameters) in enumerate(key.parameters):
+        head = json.dumps(f'{{"name": {json.dumps(name)}, "arguments": ')
+        calls.append(f'{head} parameters_{place} "}}"')
+        schema = {**json.loads(parameters), "x-guidance": FORMAT}
+        lines.append(f"parameters_{place}: %json {json.dumps(schema)}")
+    lines.append(f"call: {' | '.join(calls)}")
+    return "\n".join(lines) + "\n"
+
+
+PROBE = f"start: probe\nprobe[lazy]: {ANY_TEXT}\n"
+"""A grammar that llguidance alone reads."""

@@ -1,0 +1,87 @@
+"""The servers of one pool: which of them answers a request, and what of those that are dead."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.vllm.server import Server, prompt_blocks
+
+log = structlog.get_logger("loopline.workers.engines.vllm")
+
+SLACK = 4
+"""Completions that a server may be at beyond the one that has least to do, and still be chosen for
+what it has read before: reading a prompt again costs about as much."""
+_POLL_SECONDS = 0.25
+
+
+class NoServer(EngineError):
+    """None of the pool's servers answers at this moment."""
+
+    kind = "unavailable"
+    retryable = True
+
+
+class Fleet:
+    """See the module."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.servers = list(servers)
+        self._greeting = asyncio.Lock()
+
+    async def wait_until_up(
+        self, seconds: float, process_died: asyncio.Event | None = None
+    ) -> None:
+        """Until one server answers. Raises EngineError `unavailable` (retryable) after so many
+        seconds."""
+        until = time.monotonic() + seconds
+        while not any(await asyncio.gather(*(server.greet() for server in self.servers))):
+            if time.monotonic() > until:
+                names = ", ".join(server.name for server in self.servers)
+                raise EngineError(
+                    f"no answer from {names}: is the address right and the server up?",
+                    kind="unavailable",
+                    retryable=True,
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def choose(self, prompt: Sequence[int], adapter: str) -> Server:
+        """The server for a prompt: of those with little to do, the one that has read most of it.
+        Raises `NoServer` while none answers."""
+        await self._greet_returned()
+        up = [server for server in self.servers if server.is_up]
+        if not up:
+            names = ", ".join(server.name for server in self.servers)
+            raise NoServer(f"no answer from {names}")
+        if len(up) == 1:
+            return up[0]
+        least = min(server.load for server in up)
+        blocks = prompt_blocks(prompt, adapter)
+        return max(
+            (server for server in up if server.load <= least + SLACK),
+            key=lambda server: (server.known_blocks(blocks), -server.load),
+        )
+
+    async def _greet_returned(self) -> None:
+        """Ask those whose time has come whether they are there again."""
+        async with self._greeting:
+            now = time.monotonic()
+            due = [s for s in self.servers if not s.model and now >= s.down_until]
+            for server, is_up in zip(
+                due, await asyncio.gather(*(server.greet() for server in due)), strict=True
+            ):
+                if is_up:
+                    log.info("the server is there again", server=server.name)
+
+    def lost(self, server: Server, why: str) -> None:
+        """A request met no answer there."""
+        if server.model:
+            log.warning("the server is lost", server=server.name, why=why)
+            server.lost()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(server.close() for server in self.servers))

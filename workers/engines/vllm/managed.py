@@ -1,0 +1,284 @@
+"""A `vllm serve` of one's own: started, watched, started again when it dies, ended with its worker.
+
+It runs in an environment of its own, behind `loopline.workers.guardian`: all its processes end when
+this one does, killed with -9 or not. What it writes goes into this process's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from pathlib import Path
+
+import httpx2
+import structlog
+
+from loopline.bus.tasks import end, finish
+from loopline.workers import guardian
+from loopline.workers.engines.local.model_text import ModelText
+from loopline.workers.engines.protocol import EngineBroken, EngineError
+from loopline.workers.engines.settings import Argument, ModelSettings
+
+log = structlog.get_logger("loopline.workers.engines.vllm")
+
+PYTHON_VARIABLE = "LOOPLINE_VLLM_PYTHON"
+"""An environment variable: the interpreter of the environment that vLLM is installed in."""
+OWN_PYTHON = Path(sys.prefix) / "vllm" / "bin" / "python"
+"""Of `make vllm`."""
+POLL_SECONDS = 0.2
+EXIT_SECONDS = 20.0
+"""For a server to end when it is told to, before it is killed."""
+MOST_STARTS = 3
+"""In a row that came to nothing: then this process ends, and its supervisor decides."""
+KEPT_LINES = 8
+"""Of its output, for an error."""
+_LONGEST_LINE = 1 << 16
+
+
+class ManagedServer:
+    """See the module."""
+
+    def __init__(self, settings: ModelSettings, folder: Path, text: ModelText) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._text = text
+        self._python = find_python(settings)
+        self._port = _free_port()
+        self._process: Process | None = None
+        self._watch_end: int | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._unsure = asyncio.Event()
+        """Somebody met no answer: it is to be looked at again."""
+        self._answered = False
+        """In this life of it."""
+        self._broken: EngineError | None = None
+        self._lines: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the guardian before the server."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start it, and a task that watches it. Raises EngineError `bad_request` for an interpreter
+        that is not there."""
+        if not self._python.is_file():
+            raise EngineError(
+                f"vllm.python: there is no {self._python}; name the interpreter of an environment "
+                f"that vLLM is installed in, there or in {PYTHON_VARIABLE}",
+                kind="bad_request",
+            )
+        await self._spawn()
+        self._watching = asyncio.create_task(self._watch(), name="vllm-server")
+
+    async def wait_ready(self) -> None:
+        """Until it answers. Raises EngineError for one that does not start, EngineBroken for one
+        that cannot be started again."""
+        waiting = asyncio.ensure_future(self._ready.wait())
+        assert self._watching is not None
+        try:
+            await asyncio.wait({waiting, self._watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end([waiting])
+        if self._broken is not None:
+            raise self._broken
+
+    def suspect(self) -> None:
+        """Somebody met no answer."""
+        self._ready.clear()
+        self._unsure.set()
+
+    async def stop(self) -> None:
+        """End it and all its processes."""
+        if self._watching is not None:
+            await finish(self._stop(self._watching))
+
+    async def _stop(self, watching: asyncio.Task[None]) -> None:
+        await end([watching])
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), EXIT_SECONDS)
+            except TimeoutError:
+                log.warning("the server does not end and is killed", pid=process.pid)
+        self._let_go()
+        if process is not None:
+            await process.wait()
+
+    async def _spawn(self) -> None:
+        watched, write_end = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", guardian.__file__, str(watched), *self.command(),
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT,
+                limit=_LONGEST_LINE,
+                env={**os.environ, **self._environment()},
+                start_new_session=True,
+                pass_fds=(watched,),
+            )  # fmt: skip
+        except BaseException:
+            os.close(write_end)
+            raise
+        finally:
+            os.close(watched)
+        self._watch_end = write_end
+        log.info("starts a vLLM server", model=self._text.base, pid=self._process.pid)
+
+    def _let_go(self) -> None:
+        """At this pipe's end the guardian kills what is left of the server."""
+        if self._watch_end is not None:
+            os.close(self._watch_end)
+            self._watch_end = None
+
+    async def _watch(self) -> None:
+        """Until it can't be started any more."""
+        failures = 0
+        while True:
+            started = time.monotonic()
+            assert self._process is not None
+            code = await self._run_once(self._process)
+            self._let_go()
+            self._ready.clear()
+            failures = 0 if self._answered else failures + 1
+            self._answered = False
+            why = f"it ended with exit code {code} after {time.monotonic() - started:.0f} s"
+            log.error("the vLLM server is gone", model=self._text.base, why=why)
+            if failures >= MOST_STARTS or (failures and self._broken is None and code == 127):
+                last_words = " | ".join(self._lines)[-2000:]
+                self._broken = EngineBroken(f"`vllm serve` does not start: {why}: {last_words}")
+                return
+            await asyncio.sleep(min(5.0, failures))
+            await self._spawn()
+
+    async def _run_once(self, process: Process) -> int:
+        """Its exit code; meanwhile its lines are logged, and `ready` is set once it answers."""
+        tasks = [
+            asyncio.create_task(self._log_lines(process), name="vllm-output"),
+            asyncio.create_task(self._await_answer(process), name="vllm-ready"),
+        ]
+        try:
+            return await process.wait()
+        finally:
+            await end(tasks)
+
+    async def _log_lines(self, process: Process) -> None:
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # longer than any line of use
+                continue
+            if not line:
+                return
+            text = line.decode("utf-8", "replace").rstrip()
+            self._lines = [*self._lines[-KEPT_LINES + 1 :], text]
+            log.info("vllm", line=text)
+
+    async def _await_answer(self, process: Process) -> None:
+        """Set `ready` when it answers, again and again; end it where it never does."""
+        until = time.monotonic() + self._settings.vllm.start_seconds
+        async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
+            while self._answered or time.monotonic() < until:
+                self._unsure.clear()
+                if await self._is_healthy(client):
+                    if not self._answered:
+                        log.info("the vLLM server answers", model=self._text.base, url=self.url)
+                    self._answered = True
+                    self._ready.set()
+                    await self._unsure.wait()
+                await asyncio.sleep(POLL_SECONDS)
+        log.error("the vLLM server does not answer in time", model=self._text.base)
+        process.terminate()
+
+    async def _is_healthy(self, client: httpx2.AsyncClient) -> bool:
+        try:
+            answer = await client.get(f"http://127.0.0.1:{self._port}/health")
+        except (httpx2.HTTPError, OSError, RuntimeError):
+            return False
+        return answer.status_code == 200
+
+    def command(self) -> list[str]:
+        """`vllm serve …`; what `vllm.args` says comes last and wins."""
+        settings, options = self._settings, self._settings.vllm
+        model = settings.model if not self._has_weights() else str(self._folder.resolve())
+        structured: dict[str, Argument] = {"backend": "guidance", "disable_any_whitespace": True}
+        values: dict[str, Argument | list[Argument] | dict[str, Argument]] = {
+            "host": "127.0.0.1",
+            "port": self._port,
+            "served-model-name": self._text.base,
+            "dtype": settings.dtype,
+            "max-model-len": self._text.max_context,
+            "max-num-seqs": settings.max_concurrency,
+            "logprobs-mode": "processed_logprobs",
+            "enable-prompt-tokens-details": True,
+            "structured-outputs-config": structured,
+        }
+        if settings.max_context is None:
+            del values["max-model-len"]
+        if settings.revision is not None and not self._has_weights():
+            values["revision"] = settings.revision
+        if options.max_adapters:
+            values |= {
+                "enable-lora": True,
+                "max-loras": options.max_adapters,
+                "max-lora-rank": options.max_rank,
+            }
+        values |= {name.replace("_", "-"): value for name, value in options.args.items()}
+        command = [str(self._python), "-m", "vllm.entrypoints.cli.main", "serve", model]
+        for name, value in values.items():
+            command += _flag(name, value)
+        return command
+
+    def _has_weights(self) -> bool:
+        return any(self._folder.glob("*.safetensors"))
+
+    def _environment(self) -> dict[str, str]:
+        environment = {
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_NO_USAGE_STATS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self._has_weights():
+            environment["HF_HUB_OFFLINE"] = "1"
+        # The paths of this environment are none of the other's.
+        environment |= {"PYTHONPATH": "", "VIRTUAL_ENV": ""}
+        return environment | self._settings.vllm.environment
+
+
+def find_python(settings: ModelSettings) -> Path:
+    """The interpreter that vLLM is run by, whether it is there or not."""
+    named = settings.vllm.python or os.environ.get(PYTHON_VARIABLE)
+    return Path(named).expanduser() if named else OWN_PYTHON
+
+
+def _flag(name: str, value: Argument | list[Argument] | dict[str, Argument]) -> list[str]:
+    match value:
+        case False:
+            return []
+        case True:
+            return [f"--{name}"]
+        case list():
+            return [f"--{name}", *map(str, value)]
+        case dict():
+            return [f"--{name}", json.dumps(value)]
+        case _:
+            return [f"--{name}", str(value)]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
