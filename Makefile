@@ -125,15 +125,18 @@ compose-check:
 
 test: lint types floors docs compose-check suite
 
+# In the order of tests/conftest.py, which xdist would else change.
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
 # Its tests wait for processes more than they compute: more of them than cores are faster.
 suite: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --durations 40 $(PYTEST)
+	$(BIN)/pytest $(PARALLEL) --durations 40 $(PYTEST)
 
 # Not part of `make test`: counting lines takes 80 % more CPU time (tests of agents: 56 s, 100 s).
 coverage: install
-	$(BIN)/pytest --numprocesses 4 --dist loadfile -m 'not slow' --cov --cov-report= $(PYTEST)
+	$(BIN)/pytest $(PARALLEL) -m 'not slow' --cov --cov-report= $(PYTEST)
 	$(BIN)/coverage report --format=total | sed 's/^/coverage: /; s/$$/ % of lines/'
 	$(BIN)/coverage xml --quiet -o coverage.xml
 

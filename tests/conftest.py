@@ -19,6 +19,7 @@ from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
+TESTS = Path(__file__).parent
 
 # Torch's threads wait for each other by spinning. Where tests run side by side, on no more cores
 # than there are tests, that takes as much time again as what they compute.
@@ -45,11 +46,29 @@ SLOW_SECONDS = 900
 machine, what takes a minute takes several."""
 
 
+DEPLOYMENTS = "runtime"
+BEFORE_OTHERS = (DEPLOYMENTS, "trainers", "bench", "workers", "bus")
+"""Folders of tests that take long, in the order in which they are begun."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests the time that they need."""
+    """Give slow tests the time that they need, and begin with them.
+
+    Test processes take one module after another: with the short ones at the end they all end at
+    the same time. Modules of one folder stay together: several use one deployment, which ends
+    when a process comes to another folder.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.relative_to(TESTS).parts[0]
+        rank = BEFORE_OTHERS.index(folder) if folder in BEFORE_OTHERS else len(BEFORE_OTHERS)
+        return folder == DEPLOYMENTS or item.path not in slow, rank
+
+    items.sort(key=place)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
