@@ -19,7 +19,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from loopline.agents.errors import AgentError
 from loopline.agents.prompts import parse_replacement_prompt
 from loopline.agents.records import JsonObject
-from loopline.agents.workflows import workflows
 from loopline.bus.policies import pool_of
 from loopline.bus.settings import BusSettings
 from loopline.runtime.config.key_value_options import option_value
@@ -160,6 +159,9 @@ class Settings(BaseSettings):
                     f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
+        if self.options:
+            # They import every role and environment, for which most processes have no use.
+            from loopline.agents.workflows import workflows
         for workflow, options in self.options.items():
             try:
                 workflows.get(workflow).check_options(options)
