@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import pydantic
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from loopline.agents.errors import AgentError
@@ -52,6 +52,8 @@ from loopline.workers.tool_sources.settings import SourceName, ToolSourceSetting
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
 """Worker kinds that need neither roles nor models."""
+_CHECKED = {"options": "checked"}
+"""Context of settings whose options a supervisor has checked."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
@@ -131,7 +133,7 @@ class Settings(BaseSettings):
         }
 
     @model_validator(mode="after")
-    def _check_references(self) -> Self:
+    def _check_references(self, info: ValidationInfo) -> Self:
         for kind, worker in self.workers.items():
             if not worker.roles and not worker.models and kind not in SINGLE_KINDS:
                 others = sorted({*self.workers, *SINGLE_KINDS} - {kind})
@@ -159,14 +161,8 @@ class Settings(BaseSettings):
                     f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
-        if self.options:
-            # They import every role and environment, for which most processes have no use.
-            from loopline.agents.workflows import workflows
-        for workflow, options in self.options.items():
-            try:
-                workflows.get(workflow).check_options(options)
-            except AgentError as error:
-                raise ValueError(f"options.{workflow}: {error}") from error
+        if self.options and info.context is not _CHECKED:
+            _check_options(self.options)
         for name, file in self.prompts.items():
             try:
                 shipped_prompt(name)
@@ -206,6 +202,18 @@ class Settings(BaseSettings):
     def to_json(self) -> str:
         """Everything, secrets included: only ever written to files of mode 0600."""
         return self.model_dump_json(exclude_unset=False)
+
+
+def _check_options(options: Mapping[str, JsonObject]) -> None:
+    """Raises ValueError for a workflow or an option that there isn't."""
+    # Every role and environment, for which most processes have no use.
+    from loopline.agents.workflows import workflows
+
+    for workflow, its_options in options.items():
+        try:
+            workflows.get(workflow).check_options(its_options)
+        except AgentError as error:
+            raise ValueError(f"options.{workflow}: {error}") from error
 
 
 def chosen_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> str:
@@ -328,7 +336,7 @@ def _resolve_layers(layers: list[Layer]) -> Settings:
 def parse(text: str) -> Settings:
     """Settings from the JSON that `Settings.to_json` wrote."""
     try:
-        return Settings.model_validate_json(text)
+        return Settings.model_validate_json(text, context=_CHECKED)
     except pydantic.ValidationError as error:
         raise ConfigError(
             "the resolved configuration was written by another version: "

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from loopline.agents.environments import blind, plan_path
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
@@ -62,10 +63,12 @@ def _one_search() -> Iterator[None]:
     """Blind players are searched for once for each set of training puzzles: with every dataset,
     that takes seconds."""
     search = cache(blind.best_blind_player)
+
+    def best(training: Sequence[blind.Instance], agent: Agent) -> blind.BlindPlayer:
+        return search(tuple(training), agent)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            blind, "best_blind_player", lambda training, agent: search(tuple(training), agent)
-        )
+        patch.setattr(blind, "best_blind_player", best)
         yield
 
 
