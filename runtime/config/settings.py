@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Self
 
 import pydantic
-from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from loopline.agents.errors import AgentError
@@ -52,8 +53,9 @@ from loopline.workers.tool_sources.settings import SourceName, ToolSourceSetting
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
 """Worker kinds that need neither roles nor models."""
-_CHECKED = {"options": "checked"}
-"""Context of settings whose options a supervisor has checked."""
+_checked: ContextVar[bool] = ContextVar("checked", default=False)
+"""Whether a supervisor has checked the options. `BaseSettings` passes no context of a validation
+on."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
@@ -133,7 +135,7 @@ class Settings(BaseSettings):
         }
 
     @model_validator(mode="after")
-    def _check_references(self, info: ValidationInfo) -> Self:
+    def _check_references(self) -> Self:
         for kind, worker in self.workers.items():
             if not worker.roles and not worker.models and kind not in SINGLE_KINDS:
                 others = sorted({*self.workers, *SINGLE_KINDS} - {kind})
@@ -161,7 +163,7 @@ class Settings(BaseSettings):
                     f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
-        if self.options and info.context is not _CHECKED:
+        if self.options and not _checked.get():
             _check_options(self.options)
         for name, file in self.prompts.items():
             try:
@@ -335,14 +337,17 @@ def _resolve_layers(layers: list[Layer]) -> Settings:
 
 def parse(text: str) -> Settings:
     """Settings from the JSON that `Settings.to_json` wrote."""
+    before = _checked.set(True)
     try:
-        return Settings.model_validate_json(text, context=_CHECKED)
+        return Settings.model_validate_json(text)
     except pydantic.ValidationError as error:
         raise ConfigError(
             "the resolved configuration was written by another version: "
             f"{_explain_error(error, [])}",
             hint="stop the deployment with the version that started it, then start it again.",
         ) from None
+    finally:
+        _checked.reset(before)
 
 
 def load_resolved_file(path: Path) -> Settings:
