@@ -5,7 +5,7 @@ not: what it starts runs on the Valkey of the package. A test that is marked `sy
 where such a thing is missing, sees all that is there. So the others do the same on every machine,
 and `.ci/run`, whose second run hides these things, repeats only those that are marked.
 
-    python -m tests.bare FOLDER    fills FOLDER with links to all other programs on PATH
+    python -m tests.bare FOLDER    prints a PATH without them, whose links lie in FOLDER
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -36,21 +37,32 @@ REASONS = {
 _BARE = "TESTS_BARE_PATH"
 
 
-def link_programs(folder: Path, path: str) -> None:
-    """Fill a folder with links to the programs in the folders of `path`, except PROGRAMS."""
-    for source in filter(os.path.isdir, path.split(os.pathsep)):
-        for entry in os.scandir(source):
-            link = folder / entry.name
-            hidden = any(fnmatch(entry.name, pattern) for pattern in PROGRAMS)
-            program = entry.is_file() and os.access(entry.path, os.X_OK)
-            if program and not hidden and not os.path.lexists(link):
-                link.symlink_to(os.path.abspath(entry.path))
+def bare_path(folder: Path, path: str) -> str:
+    """`path`, where a folder that holds some of PROGRAMS is replaced by one of links to all its
+    other programs, made within `folder`."""
+    return os.pathsep.join(
+        _links(folder, source) if any(map(_is_hidden, os.listdir(source))) else source
+        for source in path.split(os.pathsep)
+        if os.path.isdir(source)
+    )
+
+
+def _is_hidden(program: str) -> bool:
+    return any(fnmatch(program, pattern) for pattern in PROGRAMS)
+
+
+def _links(folder: Path, source: str) -> str:
+    links = tempfile.mkdtemp(dir=folder)
+    os.chmod(links, 0o755)  # for processes of other users, too
+    for entry in os.scandir(source):
+        if entry.is_file() and os.access(entry.path, os.X_OK) and not _is_hidden(entry.name):
+            os.symlink(os.path.abspath(entry.path), os.path.join(links, entry.name))
+    return links
 
 
 def make_bare_path(folder: Path) -> None:
     """Once for all test processes, which take it over from the one that began them."""
-    link_programs(folder, FULL["PATH"] or os.defpath)
-    os.environ[_BARE] = str(folder)
+    os.environ[_BARE] = bare_path(folder, FULL["PATH"] or os.defpath)
 
 
 def is_system(item: pytest.Item) -> bool:
@@ -90,4 +102,4 @@ def _set(values: dict[str, str | None]) -> None:
 
 
 if __name__ == "__main__":
-    link_programs(Path(sys.argv[1]), os.environ["PATH"])
+    print(bare_path(Path(sys.argv[1]), os.environ["PATH"]))

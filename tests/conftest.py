@@ -81,6 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="sw-bare-")
+        os.chmod(folder, 0o755)
         config.add_cleanup(lambda: shutil.rmtree(folder))
         bare.make_bare_path(Path(folder))
 

@@ -45,16 +45,15 @@ def test_what_is_named_as_missing_though_it_is_here_is_found(
     assert bare.hidden_by_us("Skipped: needs a CUDA GPU") == ""
 
 
-def test_every_program_but_those_is_linked(tmp_path: Path) -> None:
-    for folder, names in {
-        "a": ("sh", "redis-cli", "apt-get"),
-        "b": ("sh", "make", "notes"),
-    }.items():
+def test_a_folder_with_such_programs_is_replaced_by_one_with_all_others(tmp_path: Path) -> None:
+    programs = {"a": ("sh", "redis-cli", "apt-get", "notes"), "b": ("sh", "make")}
+    for folder, names in programs.items():
         (tmp_path / folder).mkdir()
         for name in names:
             (tmp_path / folder / name).write_text(folder)
             (tmp_path / folder / name).chmod(0o644 if name == "notes" else 0o755)
-    links = tmp_path / "links"
-    links.mkdir()
-    bare.link_programs(links, f"{tmp_path / 'a'}:{tmp_path / 'missing'}:{tmp_path / 'b'}")
-    assert {link.name: link.read_text() for link in links.iterdir()} == {"sh": "a", "make": "b"}
+    (tmp_path / "links").mkdir()
+    paths = [str(tmp_path / name) for name in ("a", "missing", "b")]
+    links, kept = bare.bare_path(tmp_path / "links", os.pathsep.join(paths)).split(os.pathsep)
+    assert {link.name: link.read_text() for link in Path(links).iterdir()} == {"sh": "a"}
+    assert kept == paths[2]
