@@ -54,6 +54,6 @@ def test_a_folder_with_such_programs_is_replaced_by_one_with_all_others(tmp_path
             (tmp_path / folder / name).chmod(0o644 if name == "notes" else 0o755)
     (tmp_path / "links").mkdir()
     paths = [str(tmp_path / name) for name in ("a", "missing", "b")]
-    links, kept = bare.bare_path(tmp_path / "links", os.pathsep.join(paths)).split(os.pathsep)
+    links, unchanged = bare.bare_path(tmp_path / "links", os.pathsep.join(paths)).split(os.pathsep)
     assert {link.name: link.read_text() for link in Path(links).iterdir()} == {"sh": "a"}
-    assert kept == paths[2]
+    assert unchanged == paths[2]

@@ -29,7 +29,7 @@ SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 def test_the_torch_engine_is_measured_beside_what_transformers_offers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A process for all: each would import torch anew, and nothing is compared here.
+    # A process for all: each would import torch again, and nothing is compared here.
     monkeypatch.setattr(proof, "isolated_worker", lambda: isolated_worker(None))
     page = tmp_path / "deep" / "engine.html"
     arguments = (

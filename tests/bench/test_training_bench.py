@@ -96,7 +96,7 @@ def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("trl", reason="needs make test, which installs it")
-    # A process for all: each would import trl anew, and no memory is measured here.
+    # A process for all: each would import trl again, and no memory is measured here.
     monkeypatch.setattr(proof, "isolated_worker", lambda: isolated_worker(None))
     options = OPTIONS.model_copy(update={"samples": 24, "steps": 2, "only": "both"})
     outcome = proof.run(options, Progress())
