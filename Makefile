@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,store,otel,dev
 
 .PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
-.PHONY: clean clients vllm
+.PHONY: clean clients vllm environment
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
@@ -142,17 +142,25 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: lint types floors docs compose-check suite
+# Types are checked by one core, beside the tests: everything is installed before, for both read it.
+test: lint floors docs compose-check environment
+	@$(MAKE) --no-print-directory --jobs 2 types suite
 
-# Its tests wait for processes more than they compute: more of them than cores are faster.
-suite: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
+# What tests use, except what `make clients` installs.
+environment: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --durations 40 $(PYTEST)
+
+# In the order of tests/conftest.py, which xdist would else change.
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# Its tests wait for processes more than they compute: more of them than cores are faster.
+suite: environment
+	$(BIN)/pytest $(PARALLEL) --durations 40 $(PYTEST)
 
 # Not part of `make test`: counting lines takes 80 % more CPU time (tests of agents: 56 s, 100 s).
 coverage: install
-	$(BIN)/pytest --numprocesses 4 --dist loadfile -m 'not slow' --cov --cov-report= $(PYTEST)
+	$(BIN)/pytest $(PARALLEL) -m 'not slow' --cov --cov-report= $(PYTEST)
 	$(BIN)/coverage report --format=total | sed 's/^/coverage: /; s/$$/ % of lines/'
 	$(BIN)/coverage xml --quiet -o coverage.xml
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -16,9 +17,13 @@ import structlog
 
 from loopline.bus import Bus, BusSettings
 from loopline.testing import RedisProcess, installed_servers, running_redis
+from tests import bare
 from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
+SERVERS = installed_servers()
+"""Of this machine, also for tests that see none of it."""
+TESTS = Path(__file__).parent
 
 # Torch's threads wait for each other by spinning. Where tests run side by side, on no more cores
 # than there are tests, that takes as much time again as what they compute.
@@ -45,11 +50,67 @@ SLOW_SECONDS = 900
 machine, what takes a minute takes several."""
 
 
+DEPLOYMENTS = "runtime"
+BEFORE_OTHERS = (DEPLOYMENTS, "trainers", "bench", "workers", "bus")
+"""Folders of tests that take long, in the order in which they are begun."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests the time that they need."""
+    """Give slow tests the time that they need, and begin with them.
+
+    Test processes take one module after another: with the short ones at the end they all end at
+    the same time. Modules of one folder stay together: several use one deployment, which ends
+    when a process comes to another folder.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+        if bare.is_system(item):
+            item.add_marker(pytest.mark.system)
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.relative_to(TESTS).parts[0]
+        rank = BEFORE_OTHERS.index(folder) if folder in BEFORE_OTHERS else len(BEFORE_OTHERS)
+        return folder == DEPLOYMENTS or item.path not in slow, rank
+
+    items.sort(key=place)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="sw-bare-")
+        os.chmod(folder, 0o755)
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        bare.make_bare_path(Path(folder))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    with bare.shown(bare.is_system(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    """What all tests use sees what most of them see."""
+    if fixturedef.scope not in ("session", "package"):
+        return (yield)
+    with bare.shown(False):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that was skipped for want of what is here has failed."""
+    report = yield
+    if report.skipped and not bare.is_system(item) and (name := bare.hidden_by_us(_reason(report))):
+        report.outcome = "failed"
+        report.longrepr = f"{name} is here; mark the test `system`, or it never runs"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -82,7 +143,7 @@ def _shared_servers() -> Iterator[dict[str, RedisProcess]]:
     """One server per flavour for the whole session; tests keep apart by key prefix."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         started: dict[str, RedisProcess] = {}
-        for flavour, binary in installed_servers().items():
+        for flavour, binary in SERVERS.items():
             process = RedisProcess(Path(folder) / flavour, binary=binary)
             process.start()
             started[flavour] = process
@@ -103,19 +164,19 @@ def shared_server(
 
 @pytest.fixture
 def any_server(_shared_servers: dict[str, RedisProcess]) -> RedisProcess:
-    """One running server, for tests that do not depend on its flavour."""
-    return next(iter(_shared_servers.values()))
+    """One running server, for tests that do not depend on its flavour: the package's, where it has
+    one."""
+    return _shared_servers.get("valkey") or next(iter(_shared_servers.values()))
 
 
 @pytest.fixture(params=FLAVOURS)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
     """A server of this test's own, to kill, pause and flush."""
-    servers = installed_servers()
-    if request.param not in servers:
+    if request.param not in SERVERS:
         pytest.skip(f"no {request.param} server on this machine (install redis-server)")
     with (
         tempfile.TemporaryDirectory(prefix="sw-") as folder,
-        running_redis(Path(folder), binary=servers[request.param]) as process,
+        running_redis(Path(folder), binary=SERVERS[request.param]) as process,
     ):
         yield process
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from loopline.agents.errors import InvalidPrompt, UnknownName
 from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, parse_replacement_prompt
-from loopline.agents.roles import all_prompts
 from loopline.runtime.config.key_value_options import key_value_texts
 from loopline.runtime.errors import InputError
 from loopline.workers.bounded_file import FileTooLarge, read_bounded_file
@@ -41,6 +40,9 @@ def prompt_content(path: Path) -> str:
 
 def shipped_prompt(name: str) -> Prompt:
     """Raises `UnknownName` with the nearest name."""
+    # Every role, which few processes have a use for.
+    from loopline.agents.roles import all_prompts
+
     prompts_by_name = {prompt.name: prompt for prompt in all_prompts().values()}
     if name not in prompts_by_name:
         raise UnknownName("prompt", name, prompts_by_name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +20,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from loopline.agents.errors import AgentError
 from loopline.agents.prompts import parse_replacement_prompt
 from loopline.agents.records import JsonObject
-from loopline.agents.workflows import workflows
 from loopline.bus.policies import pool_of
 from loopline.bus.settings import BusSettings
 from loopline.runtime.config.key_value_options import option_value
@@ -53,6 +53,9 @@ from loopline.workers.tool_sources.settings import SourceName, ToolSourceSetting
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
 """Worker kinds that need neither roles nor models."""
+_checked: ContextVar[bool] = ContextVar("checked", default=False)
+"""Whether a supervisor has checked the options. `BaseSettings` passes no context of a validation
+on."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
@@ -167,11 +170,8 @@ class Settings(BaseSettings):
                     f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
-        for workflow, options in self.options.items():
-            try:
-                workflows.get(workflow).check_options(options)
-            except AgentError as error:
-                raise ValueError(f"options.{workflow}: {error}") from error
+        if self.options and not _checked.get():
+            _check_options(self.options)
         for name, file in self.prompts.items():
             try:
                 shipped_prompt(name)
@@ -217,6 +217,18 @@ class Settings(BaseSettings):
     def to_json(self) -> str:
         """Everything, secrets included: only ever written to files of mode 0600."""
         return self.model_dump_json(exclude_unset=False)
+
+
+def _check_options(options: Mapping[str, JsonObject]) -> None:
+    """Raises ValueError for a workflow or an option that there isn't."""
+    # Every role and environment, for which most processes have no use.
+    from loopline.agents.workflows import workflows
+
+    for workflow, its_options in options.items():
+        try:
+            workflows.get(workflow).check_options(its_options)
+        except AgentError as error:
+            raise ValueError(f"options.{workflow}: {error}") from error
 
 
 def chosen_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> str:
@@ -338,6 +350,7 @@ def _resolve_layers(layers: list[Layer]) -> Settings:
 
 def parse(text: str) -> Settings:
     """Settings from the JSON that `Settings.to_json` wrote."""
+    before = _checked.set(True)
     try:
         return Settings.model_validate_json(text)
     except pydantic.ValidationError as error:
@@ -346,6 +359,8 @@ def parse(text: str) -> Settings:
             f"{_explain_error(error, [])}",
             hint="stop the deployment with the version that started it, then start it again.",
         ) from None
+    finally:
+        _checked.reset(before)
 
 
 def load_resolved_file(path: Path) -> Settings:

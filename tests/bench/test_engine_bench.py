@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,28 +10,33 @@ import pytest
 from rich.console import Console
 
 from loopline import workers
+from loopline.bench.proofs.engine import proof
 from loopline.bench.proofs.engine.proof import Runs
 from loopline.bench.proofs.engine.transformers_peers import StaticBatch
 from loopline.bench.proofs.engine.workload import Measured, Timing, asks
 from loopline.bench.proofs.harness import show
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Outcome
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow
 
 LATENCIES = ("first token p50", "first token p99", "per token p50", "per token p99", "request p99")
-COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "engine")
 SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 
 
 @pytest.mark.timeout(400)
-def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: Path) -> None:
+def test_the_torch_engine_is_measured_beside_what_transformers_offers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A process for all: each would import torch again, and nothing is compared here.
+    monkeypatch.setattr(proof, "isolated_worker", lambda: isolated_worker(None))
     page = tmp_path / "deep" / "engine.html"
     arguments = (
         "--model", "micro:slm", "--only", "torch", "--concurrency", "2", "--repeats", "1",
         "--threads", "1", "--output", str(page), "--json",
     )  # fmt: skip
-    process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=350)
+    process = bench("engine", *arguments)
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout.splitlines()[-1])["measurements"]
     assert result["torch_vs_generate_2"]["value"] > 0

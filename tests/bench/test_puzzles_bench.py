@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from loopline.agents.environments import plan_path
+from loopline.agents.environments import blind, plan_path
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
@@ -54,6 +56,20 @@ BOXOBAN = """; 7
 ##  .#####
 ##########
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_search() -> Iterator[None]:
+    """Blind players are searched for once for each set of training puzzles: with every dataset,
+    that takes seconds."""
+    search = cache(blind.best_blind_player)
+
+    def best(training: Sequence[blind.Instance], agent: Agent) -> blind.BlindPlayer:
+        return search(tuple(training), agent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blind, "best_blind_player", best)
+        yield
 
 
 def wanted(

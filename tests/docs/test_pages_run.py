@@ -108,6 +108,7 @@ class Reader:
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("page", [page for page in documents() if runnable(page)])
 def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
     with endpoint() as url:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -282,3 +284,14 @@ def test_any_key_with_one_letter_left_out_is_refused_with_a_suggestion(
         return
     message = error_of("micro", f"{dotted}=1")
     assert repr(dotted) in message
+
+
+def test_a_worker_that_plays_no_role_imports_none(tmp_path: Path) -> None:
+    (tmp_path / "resolved.json").write_text(load("scripted").to_json())
+    code = (
+        "import pathlib, sys; import loopline.runtime.supervise.worker_process;"
+        "from loopline.runtime.config.settings import load_resolved_file;"
+        f"load_resolved_file(pathlib.Path({str(tmp_path / 'resolved.json')!r}));"
+        "sys.exit('loopline.agents.roles' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -18,6 +18,8 @@ from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.redis.server import RedisServer
 from tests.runtime.conftest import LIMIT, Deployment, until
 
+pytestmark = pytest.mark.system
+
 KEYS = 4_096
 """A server that reads looks at what it is asked each 1,024 keys."""
 

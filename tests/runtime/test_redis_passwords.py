@@ -15,6 +15,8 @@ from loopline.runtime.jobs import queue as jobs
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 
+pytestmark = pytest.mark.system
+
 PASSWORD = "s3/cr#3t?pw@+%x"
 
 

@@ -8,6 +8,8 @@ import redis.exceptions
 from loopline.runtime.errors import EXIT_UNREACHABLE
 from loopline.runtime.program import explain_error
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.parametrize(
     ("error", "says"),

@@ -23,6 +23,8 @@ from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.redis.server import RedisServer
 from tests.runtime.conftest import LIMIT, until
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def state() -> Iterator[StateDirectory]:

@@ -23,6 +23,8 @@ from loopline.runtime.redis.binary import RedisBinary
 from loopline.testing import installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 
+pytestmark = pytest.mark.system
+
 
 class Certificate(NamedTuple):
     """Files in PEM."""

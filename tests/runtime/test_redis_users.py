@@ -19,6 +19,8 @@ from loopline.runtime.redis.users import KINDS, UserKind, rules, url_as, user_na
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 
+pytestmark = pytest.mark.system
+
 PREFIX = "sw.a"
 SHARD = Keys(PREFIX, 2).shard(1)
 KEYS = {

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from tokenizers import Tokenizer
+
 from loopline.trainers.sft.recipes import Recipe
+from loopline.trainers.sft.training import learn_tokenizer
 
 TINY = Recipe(
     name="tiny",
@@ -19,3 +24,9 @@ TINY = Recipe(
     learning_rate=1e-2,
     mix={"sub_task": 0.5, "planner": 0.5},
 )
+
+
+@cache
+def tiny_tokenizer() -> Tokenizer:
+    """Its tokenizer, learned once."""
+    return learn_tokenizer(TINY)

@@ -23,7 +23,7 @@ def _refusal() -> str:
 
 
 REFUSAL = _refusal()
-needs_bubblewrap = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL)
+needs_bubblewrap = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL or "needs bwrap")
 
 
 @pytest.fixture
