@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,7 +150,7 @@ async def _all_calls(bus: Bus) -> list[_Listed]:
     return sorted(listed, key=lambda call: call.note.began)
 
 
-def _resolving(key: str, reply: bytes | None) -> Callable[[Bus], object]:
+def _resolving(key: str, reply: bytes | None) -> Callable[[Bus], Awaitable[Resolution]]:
     async def resolve(bus: Bus) -> Resolution:
         from loopline.bus import effects
         from loopline.bus.effects import Resolution

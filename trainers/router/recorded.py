@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.trainers.data.rewards import Feedback, own_targets, read_rewards
-
 from loopline.agents.records import Call, Outcome, Step, Trajectory
 from loopline.agents.rewards import Reward
 from loopline.agents.router.evidence import AnswerEvidence
@@ -30,6 +28,7 @@ from loopline.trainers.data.json_files import Skipped, summarize_skipped
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.router.labelled import Labelled
 from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
+from loopline.workers.store.rewards import Feedback, own_targets, read_rewards
 
 WORKFLOWS = ("cascade", "solo")
 RIGHT_FROM = 0.5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.runtime.gateway.conftest import RunningGateway, asked
+from tests.runtime.gateway.conftest import asked
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -19,7 +20,7 @@ CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     ],
 )
 async def test_the_context_of_a_request_is_the_runs_and_a_wrong_one_is_nobodys(
-    gateway: RunningGateway, http: httpx.AsyncClient, path: str, body: dict[str, object]
+    gateway: ScriptedGateway, http: httpx.AsyncClient, path: str, body: dict[str, object]
 ) -> None:
     for header, tag in ((CONTEXT, CONTEXT), ("00-xyz", None)):
         response = await http.post(
@@ -33,7 +34,7 @@ async def test_the_context_of_a_request_is_the_runs_and_a_wrong_one_is_nobodys(
 
 
 async def test_the_tag_can_only_be_set_by_the_header(
-    gateway: RunningGateway, http: httpx.AsyncClient
+    gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     body = {"workflow": "solo", "prompt": "Hi", "tags": {"traceparent": CONTEXT}}
     response = await http.post(f"{gateway.root}/v1/runs", json=body)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loopline.testing.vllm_double import VllmDouble
+from loopline.workers.engines.protocol import Engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.engine import VllmEngine
 from tests.workers.engines.adapter_conformance import AdapterConformance
@@ -30,7 +31,9 @@ class VllmConformance(EngineConformance, AdapterConformance):
 
     schema_answer = None
 
-    async def test_a_load_that_nobody_waits_for_gives_its_memory_back(self) -> None:
+    async def test_a_load_that_nobody_waits_for_gives_its_memory_back(
+        self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pytest.skip("a server's memory is its own: what is not asked for makes room there")
 
     async def test_the_answer_is_what_the_model_was_trained_on(self, engine: VllmEngine) -> None:

@@ -334,11 +334,12 @@ class VllmEngine:
         self, server: Server, model: str, body: JsonObject, answering: Answering
     ) -> None:
         request_id = answering.job.request.id
+        traceparent = answering.job.request.traceparent
         if not answering.job.request.stream:
-            raw = await server.complete(body, request_id)
+            raw = await server.complete(body, request_id, traceparent)
             answering.take(read_part(raw, server.name), server, model)
         else:
-            async with aclosing(server.stream(body, request_id)) as events:
+            async with aclosing(server.stream(body, request_id, traceparent)) as events:
                 async for data in events:
                     answering.take(read_part(data, server.name), server, model)
         if not answering.is_whole:

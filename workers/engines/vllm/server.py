@@ -19,6 +19,7 @@ from loopline.workers.engines.openai.complaints import complaint_in
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused
 from loopline.workers.engines.openai.sse import DONE, drain_payloads, sse_events
+from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.wire import garbage_error
@@ -142,18 +143,20 @@ class Server:
                 return count
         return len(blocks)
 
-    async def complete(self, body: dict[str, Any], request_id: str) -> bytes:
+    async def complete(self, body: dict[str, Any], request_id: str, traceparent: str = "") -> bytes:
         """The whole answer. Raises EngineError; `AdapterForgotten` for a model that it has not."""
-        response = await self._post(body, request_id)
+        response = await self._post(body, request_id, traceparent)
         try:
             return b"".join([part async for part in self._connection.parts(response)])
         finally:
             await response.aclose()
 
-    async def stream(self, body: dict[str, Any], request_id: str) -> AsyncGenerator[str]:
+    async def stream(
+        self, body: dict[str, Any], request_id: str, traceparent: str = ""
+    ) -> AsyncGenerator[str]:
         """The data of each event. Raises as `complete` does, and EngineError for a stream that ends
         before its end is marked. Closing it ends the work at the server."""
-        response = await self._post(body, request_id)
+        response = await self._post(body, request_id, traceparent)
         try:
             events = sse_events(self._connection.parts(response))
             async for event in events:
@@ -167,9 +170,11 @@ class Server:
         finally:
             await response.aclose()
 
-    async def _post(self, body: dict[str, Any], request_id: str) -> Any:
+    async def _post(self, body: dict[str, Any], request_id: str, traceparent: str) -> Answer:
         try:
-            return await self._connection.post(body, request_id)
+            return await self._connection.post(
+                orjson.dumps(body), request_id, traceparent=traceparent
+            )
         except Refused as error:
             if error.status == 404 and body["model"] in error.complaint.message:
                 self._adapters.discard(body["model"])
