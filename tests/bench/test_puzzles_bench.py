@@ -60,8 +60,7 @@ BOXOBAN = """; 7
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_search() -> Iterator[None]:
-    """Blind players are searched for once for each set of training puzzles: with every dataset,
-    that takes seconds."""
+    """Blind players are searched for once for each set of training puzzles: that takes seconds."""
     search = cache(blind.best_blind_player)
 
     def best(training: Sequence[blind.Instance], agent: Agent) -> blind.BlindPlayer:
@@ -77,9 +76,6 @@ def wanted(
 ) -> Request:
     all_choices: JsonObject = {"game": game, **choices}
     return Request(split, samples, seed=7, data=data, choices=all_choices)
-
-
-# ---- the whole bench ----
 
 
 @pytest.mark.parametrize("game", GAMES)

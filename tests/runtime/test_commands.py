@@ -319,18 +319,6 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
     assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
 
 
-def test_no_unknown_effect_is_said_and_a_call_that_is_not_listed_is_an_error(
-    shared: Deployment,
-) -> None:
-    assert "no call has an unknown outcome" in shared.ok("effects", "ls")
-    assert shared.ok("effects", "ls", "--json") == "[]\n"
-    process = shared.run("effects", "resolve", "k", "--again")
-    assert process.returncode == EXIT_USAGE
-    assert "no call 'k' has an unknown outcome" in one_error(process)
-    assert "say one of" in one_error(shared.run("effects", "resolve", "k"))
-    assert "JSON" in one_error(shared.run("effects", "resolve", "k", "--result", "paid"))
-
-
 @pytest.mark.parametrize(("body", "expected_envelope"), [
     (b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1}),
     (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),

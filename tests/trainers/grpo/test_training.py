@@ -1,5 +1,4 @@
-"""Offline training: it learns, it is the in-process loop, it survives being killed, and what can't
-be trained on is refused."""
+"""Offline training: it learns, is the in-process loop, survives a kill, and refuses bad data."""
 
 from __future__ import annotations
 
@@ -38,7 +37,6 @@ from .tiny_grpo import (
 )
 
 pytestmark = pytest.mark.slow
-
 STEPS = 20
 
 
@@ -486,8 +484,7 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
     for how in ("mask", "keep"):
         settings: GrpoSettings = settings_of(truncated=how)
         learner = Learner(initial_policies(settings, ["shared"], load(base)))
-        (batch,) = step_batches(cut, settings)
-        step = learner.step(batch)["shared"]
+        step = learner.step(step_batches(cut, settings)[0])["shared"]
         assert step.truncated == 0.25
         token_counts[how] = step.learned
     assert token_counts["mask"] * 4 == token_counts["keep"] * 3
@@ -495,11 +492,9 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
 
 def test_each_policy_is_a_run_of_each_tracker(base: Path, store: Path, tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="needs make test, which installs it")
-    settings = settings_of(policies="per-role", steps=2)
-    data = data_of(store, base)
-    train(settings, data, load(base), tmp_path / "out", trackers=("tensorboard", "mlflow"))
+    settings, trackers = settings_of(policies="per-role", steps=2), ("tensorboard", "mlflow")
+    train(settings, data_of(store, base), load(base), tmp_path, trackers=trackers)
     for policy in ("coder", "tester"):
-        folder = tmp_path / "out" / "curves" / policy
-        (metric,) = (folder / "mlflow").glob("*/*/metrics/loss")
+        assert list(tmp_path.glob(f"curves/{policy}/events.out.tfevents.*"))
+        [metric] = tmp_path.glob(f"curves/{policy}/mlflow/*/*/metrics/loss")
         assert [line.split()[2] for line in metric.read_text().splitlines()] == ["1", "2"]
-        assert list(folder.glob("events.out.tfevents.*"))
