@@ -51,7 +51,7 @@ class UnfinishedCall:
     shard: Shard
     request: str
     """Key of its request."""
-    held: bool
+    in_hand: bool
     """A worker is at it."""
     note: bytes
     """What `begin` or `finish` wrote down."""
@@ -91,10 +91,15 @@ async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Star
             )
 
 
-async def finish(delivery: Delivery, reply: bytes | None, note: bytes) -> bool:
-    """Write down what became of a call that began, before `Delivery.reply`. Without
-    a `reply` nobody knows, and the call stays listed with this note. False if another delivery has
-    the call, or gave its reply: where there was none yet, this is the outcome all the same."""
+async def finish(
+    delivery: Delivery, reply: bytes | None, note: bytes, *, tells: bool = False
+) -> bool | bytes:
+    """Write down what became of a call that began, before `Delivery.reply`. Without a `reply`
+    nobody knows, and the call stays listed with this note; `tells`: so its caller is told now.
+
+    False if another delivery has the call, and this outcome comes too late to be its reply; bytes,
+    the reply to give, if nobody was to know and another delivery has written an outcome down.
+    """
     lease = delivery.lease
     keys = [lease.stream, _request(delivery), delivery.shard.effects]
     args: list[scripts.Value] = [
@@ -105,11 +110,12 @@ async def finish(delivery: Delivery, reply: bytes | None, note: bytes) -> bool:
         reply or b"",
         note,
         DEAD_LIFE_MS,
+        int(tells),
     ]
     answer = await retry_during_outage(
         "end effect", lambda: scripts.call(delivery.bus.redis, "end_effect", keys, args)
     )
-    return answer == b"ok"
+    return bytes(answer[1]) if answer[0] == b"resolved" else answer[0] == b"ok"
 
 
 async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
@@ -138,8 +144,10 @@ async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
                 give_up_after=bus.patience,
                 where=f"at {bus.settings.safe_url}",
             )
-            for request, held, note in zip(answer[1::3], answer[2::3], answer[3::3], strict=True):
-                yield UnfinishedCall(shard, request.decode(), bool(held), bytes(note))
+            for request, in_hand, note in zip(
+                answer[1::3], answer[2::3], answer[3::3], strict=True
+            ):
+                yield UnfinishedCall(shard, request.decode(), bool(in_hand), bytes(note))
             cursor = answer[0].decode()
             if cursor == "0":
                 break

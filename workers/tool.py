@@ -156,7 +156,9 @@ class _Once:
     async def _unknown(self, answer: ToolAnswer) -> bytes:
         person = self._callee.on_unknown == "person"
         note = self._note.model_copy(update={"why": answer.unknown, "waits_for_person": person})
-        await effects.finish(self._delivery, None, _line(note))
+        outcome = await effects.finish(self._delivery, None, _line(note), tells=not person)
+        if isinstance(outcome, bytes):  # its first worker was paused, and has answered meanwhile
+            return outcome
         call = {"tool": self._payload.name, "call": self._context.key, "why": answer.unknown}
         if person:
             raise Retry(

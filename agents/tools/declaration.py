@@ -40,7 +40,6 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -207,7 +206,7 @@ class Tool(ToolDeclaration[A]):
             return await function(parsed, context)
         if self.quick:
             return function(parsed, context)
-        value = await run_in_own_thread(partial(function, parsed), context)
+        value = await run_in_own_thread(function, parsed, context)
         return await value if isinstance(value, Awaitable) else value
 
 

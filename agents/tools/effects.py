@@ -4,8 +4,8 @@ A worker that dies between a call and its reply leaves the call to another. What
 the tool's `Effect`:
 
 - `none`: the call changes nothing, so it is made again.
-- `keyed`: the call is made again with the same `ToolContext.key`, by which whoever carries it out
-  recognises it.
+- `keyed`: the call is made again with the same `ToolContext.key`, by which the service that
+  carries it out recognises it.
 - `once`: the call is not made again. Its outcome is unknown until the tool's `reconcile` function
   or a person says what it was.
 """
@@ -46,7 +46,7 @@ class OutcomeUnknown(ToolFailed):
 
 class NotCarriedOut(Exception):
     """Raised by a `reconcile` function: the call has not taken effect and never will, so it is made
-    again. Whoever made it first may be paused, not dead: raise this only where a late effect is
+    again. The worker that made it first may be paused, not dead: raise this only where a late effect is
     impossible, or recognised by its key."""
 
 

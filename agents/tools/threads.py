@@ -7,9 +7,9 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
-A = TypeVar("A")
+Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 MAX_LEFT_BEHIND = 32
@@ -22,7 +22,7 @@ class TooManyLeftBehind(Exception):
     """Calls of a function never came back, so many that no more are begun."""
 
 
-async def run_in_own_thread(function: Callable[[A], T], argument: A) -> T:
+async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
     """What `asyncio.to_thread` does, without its pool.
 
     A function that never returns keeps its thread for ever. In the shared pool of a few threads
@@ -52,7 +52,7 @@ async def run_in_own_thread(function: Callable[[A], T], argument: A) -> T:
 
     def work() -> None:
         try:
-            result = context.run(function, argument)
+            result = context.run(function, *arguments)
         except BaseException as error:  # noqa: BLE001 - handed to anyone who waits
             is_plain_error = isinstance(error, Exception) and not isinstance(error, StopIteration)
             # sys.exit() ends the tool alone; a future takes no StopIteration.

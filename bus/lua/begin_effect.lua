@@ -7,8 +7,8 @@
 -- Returns {'ok'}: make the call; {'interrupted'}: another delivery began it, and nobody knows what
 --       became of it; {'resolved', reply}: somebody does; {'lost'}: another worker has the request;
 --       {'over'}: its step is committed or its run is over: nothing may be done.
--- Race closed: a worker dies, or is paused, between the call and its reply. Whoever takes the request
--- over finds that it began. Repeated by the same delivery, after a lost connection, it is 'ok' again.
+-- Race closed: a worker dies, or is paused, between the call and its reply. The next holder of the
+-- request finds that it began. Repeated by the same delivery, after a lost connection, it is 'ok' again.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return {'lost'} end
 local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
 if known[1] ~= 'active' or known[2] then return {'over'} end

@@ -2,25 +2,30 @@
 -- What became of a call that begin_effect.lua wrote down, before its reply is given.
 -- KEYS: work stream, request, effects
 -- ARGV: group, entry id, consumer, delivery count, the reply ('' if nobody knows the outcome), what
---       is written down of the call from now on, life of that in ms
--- Returns 'ok'; or 'late': another delivery has the call now, or its request was answered.
--- Race closed: a worker dies between this and its reply: whoever takes the request over gives the
--- same one. A worker that was paused says what became of its call though it has lost the lease: where
--- its request has no reply yet, that is the reply; where it has, the call stays listed with it.
+--       is written down of the call from now on, life of that in ms, whether the reply will be that
+--       nobody knows (0/1)
+-- Returns {'ok'}; {'resolved', reply}, where nobody was to know, and another delivery has written an
+--       outcome down; or {'late'}: another delivery has the call now, or its request was answered.
+-- Race closed: a worker dies between this and its reply: the next holder of the request gives the same
+-- one. A worker that was paused says what became of its call though it has lost the lease: while its
+-- caller is not told that nobody knows, that is the reply; from then on the call stays listed with it.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
-local before = redis.call('HMGET', KEYS[2], 'effect', 'reply', 'outcome')
-if before[3] and before[3] == ARGV[5] then return 'ok' end
-local mine = before[1] and (before[1] == token or holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]))
-if mine and not before[2] and not before[3] then
+local before = redis.call('HMGET', KEYS[2], 'effect', 'reply', 'outcome', 'unknown')
+if before[3] and before[3] == ARGV[5] then return {'ok'} end
+if before[3] and ARGV[5] == '' and not before[2] then return {'resolved', before[3]} end
+local holder = holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+local entitled = holder or (before[1] == token and not before[4])
+if before[1] and entitled and not before[2] and not before[3] then
   if ARGV[5] ~= '' then
     redis.call('HSET', KEYS[2], 'outcome', ARGV[5])
     redis.call('HDEL', KEYS[3], KEYS[2])
   else
     note_effect(KEYS[3], KEYS[2], before[1], KEYS[1], ARGV[6], ARGV[7])
+    if ARGV[8] == '1' then redis.call('HSET', KEYS[2], 'unknown', '1') end
   end
-  return 'ok'
+  return {'ok'}
 end
 if redis.call('HEXISTS', KEYS[3], KEYS[2]) == 1 then
   note_effect(KEYS[3], KEYS[2], token, KEYS[1], ARGV[6], ARGV[7])
 end
-return 'late'
+return {'late'}

@@ -9,8 +9,8 @@ local line = redis.call('HGET', KEYS[1], KEYS[2])
 if not line then return 'missing' end
 if effect_is_held(line, ARGV[1]) then return 'busy' end
 redis.call('HDEL', KEYS[1], KEYS[2])
-local before = redis.call('HMGET', KEYS[2], 'effect', 'reply')
-if not before[1] or before[2] then return 'settled' end
+local before = redis.call('HMGET', KEYS[2], 'effect', 'reply', 'unknown')
+if not before[1] or before[2] or before[3] then return 'settled' end
 if ARGV[2] == '' then
   redis.call('HDEL', KEYS[2], 'effect')
 else

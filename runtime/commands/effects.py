@@ -24,7 +24,7 @@ class _Listed:
 
     @property
     def state(self) -> str:
-        if self.call.held and not self.note.why:
+        if self.call.in_hand and not self.note.why:
             return "running"
         if self.note.waits_for_person:
             return "unknown, its run waits"

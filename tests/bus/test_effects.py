@@ -61,6 +61,35 @@ async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_
     assert await unfinished(bus) == []
 
 
+async def test_who_was_about_to_say_that_nobody_knows_gives_what_a_paused_worker_wrote(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    paused = await take(bus, run_id, "paused")
+    await effects.begin(paused, NOTE)
+    second = await take(bus, run_id, "alive", paused)
+    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+    assert await effects.finish(paused, REPLY, NOTE) is True
+    assert await effects.finish(second, None, b"unknown", tells=True) == REPLY
+
+
+async def test_an_outcome_that_comes_once_the_caller_is_told_that_nobody_knows_stays_listed(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    paused = await take(bus, run_id, "paused")
+    await effects.begin(paused, NOTE)
+    second = await take(bus, run_id, "alive", paused)
+    await effects.begin(second, NOTE)
+    assert await effects.finish(second, None, b"unknown", tells=True) is True
+    assert await effects.finish(paused, REPLY, b"late") is False
+    [call] = await unfinished(bus)
+    assert call.note == b"late"
+    assert await effects.resolve(bus, call, REPLY) is Resolution.SETTLED
+
+
 async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> None:
     run_id = await admit(bus)
     await ask(bus, run_id)
@@ -68,7 +97,7 @@ async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> N
     await effects.begin(paused, NOTE)
     second = await take(bus, run_id, "alive", paused)
     await effects.begin(second, NOTE)
-    await effects.finish(second, None, b"unknown")
+    await effects.finish(second, None, b"unknown", tells=True)
     await second.reply(b'{"error": "unknown"}', store=True)
     assert not await effects.finish(paused, REPLY, b"late")
     [call] = await unfinished(bus)
@@ -85,16 +114,16 @@ async def test_a_call_that_a_worker_is_at_is_listed_as_held_and_cannot_be_resolv
     first = await take(bus, run_id, "worker/with a slash")
     await effects.begin(first, NOTE)
     [call] = await unfinished(bus)
-    assert (call.held, call.note) == (True, NOTE)
+    assert (call.in_hand, call.note) == (True, NOTE)
     assert await effects.resolve(bus, call, REPLY) is Resolution.BUSY
     await take(bus, run_id, "alive", first)
     [call] = await unfinished(bus)
-    assert not call.held
+    assert not call.in_hand
 
 
-@pytest.mark.parametrize(("reply", "found"), [(REPLY, REPLY), (None, Start.FIRST)])
+@pytest.mark.parametrize(("reply", "start"), [(REPLY, REPLY), (None, Start.FIRST)])
 async def test_a_resolved_call_has_that_outcome_or_is_made_again(
-    bus: Bus, reply: bytes | None, found: Start | bytes
+    bus: Bus, reply: bytes | None, start: Start | bytes
 ) -> None:
     run_id = await admit(bus)
     await ask(bus, run_id)
@@ -104,7 +133,7 @@ async def test_a_resolved_call_has_that_outcome_or_is_made_again(
     [call] = await unfinished(bus)
     assert await effects.resolve(bus, call, reply) is Resolution.WAITING
     assert await effects.resolve(bus, call, reply) is Resolution.MISSING
-    assert await effects.begin(second, NOTE) == found
+    assert await effects.begin(second, NOTE) == start
 
 
 async def test_nothing_is_begun_without_the_lease_or_for_a_run_that_is_over(bus: Bus) -> None:
@@ -128,4 +157,4 @@ async def test_a_call_whose_run_ended_without_its_outcome_stays_listed(bus: Bus)
     await bus.cancel(run_id)
     await (await take(bus, run_id, "alive", first)).drop()
     [call] = await unfinished(bus)
-    assert not call.held
+    assert not call.in_hand

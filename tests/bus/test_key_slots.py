@@ -26,6 +26,7 @@ from loopline.bus import (
     StepCommit,
     TokenWriter,
     dead_letters,
+    effects,
     policies,
     publish_reward,
     run_ends,
@@ -78,6 +79,8 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
         if delivery.stream == "infer":
             await TokenWriter(delivery, "slm").append("4", [52])
             await delivery.mark(1, b"{}")
+            await effects.begin(delivery, b"{}")
+            await effects.finish(delivery, None, b"{}")
             await delivery.reply(b'"42"', store=True, usage=[(b"{}", b"{}")])
         elif turn == 0 and envelope.attempt == 0:
             await release.wait()  # until every lease was renewed
@@ -131,6 +134,8 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             assert await publish_reward(bus, doomed, "thumb", b"{}")
             assert await advance_thread(bus, "thread", None, claim(doomed, ""))
             assert await run_ends.claim(bus, seconds=1, count=1) == []
+            async for call in effects.unfinished(bus):
+                assert await effects.resolve(bus, call, None) is effects.Resolution.SETTLED
             await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")
             assert await replace(bus.redis, bus.keys, bus.agreement.epoch, bus.agreement.shared)
         for reader in readers:

@@ -77,7 +77,7 @@ def bank(monkeypatch: pytest.MonkeyPatch) -> Bank:
         """Break."""
         raise ConnectionResetError("gone")
 
-    made: Sequence[Tool[Any]] = (
+    bank_tools: Sequence[Tool[Any]] = (
         tool(name="pay_none", quick=True, effect="none")(pay),
         tool(name="pay_keyed", quick=True, effect="keyed")(pay),
         tool(name="pay_once", quick=True)(pay),
@@ -89,7 +89,7 @@ def bank(monkeypatch: pytest.MonkeyPatch) -> Bank:
         refuses,
         breaks,
     )
-    items = {**vars(tools)["_items"], **{entry.name: entry for entry in made}}
+    items = {**vars(tools)["_items"], **{entry.name: entry for entry in bank_tools}}
     monkeypatch.setattr(tools, "_items", items)
     return bank
 
@@ -219,7 +219,7 @@ async def test_a_run_waits_for_the_person_who_says_what_became_of_its_call(
     async with deployment.worker():
         while True:
             listed = await deployment.listed()
-            if listed[0][1].waits_for_person and not listed[0][0].held:
+            if listed[0][1].waits_for_person and not listed[0][0].in_hand:
                 break
             await asyncio.sleep(0.02)
         assert not calling.done()

@@ -48,8 +48,8 @@ def serve(folder: Path, calls: int, watch: LineWatch) -> None:
     builder.add_edge("act", END)
     graph = builder.compile(checkpointer=SqliteSaver(connection))
     # A caller that has its answer does not ask again.
-    answered = read_effects(folder / "answered").times
-    waiting = [call for call in range(calls) if call not in answered]
+    finished = read_effects(folder / "answered").times
+    waiting = [call for call in range(calls) if call not in finished]
     watch.install()
     for call in waiting:
         config: Any = {"configurable": {"thread_id": str(call)}}

@@ -484,7 +484,7 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
     for how in ("mask", "keep"):
         settings: GrpoSettings = settings_of(truncated=how)
         learner = Learner(initial_policies(settings, ["shared"], load(base)))
-        step = learner.step(step_batches(cut, settings)[0])["shared"]
+        step = learner.step(next(iter(step_batches(cut, settings))))["shared"]
         assert step.truncated == 0.25
         token_counts[how] = step.learned
     assert token_counts["mask"] * 4 == token_counts["keep"] * 3
