@@ -46,7 +46,7 @@ class OutcomeUnknown(ToolFailed):
 
 class NotCarriedOut(Exception):
     """Raised by a `reconcile` function: the call has not taken effect and never will, so it is made
-    again. The worker that made it first may be paused, not dead: raise this only where a late effect
+    again. Its first worker may be paused, not dead: raise this only where a late effect
     is impossible, or recognised by its key."""
 
 
