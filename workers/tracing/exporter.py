@@ -21,7 +21,7 @@ from redis.exceptions import ResponseError
 
 from loopline.agents.errors import AgentError
 from loopline.agents.records import UsageEntry
-from loopline.bus import Bus, LogConsumer, Shard
+from loopline.bus import Bus, LogConsumer, Shard, retry_during_outage
 from loopline.workers.installation import install_hint
 from loopline.workers.recorder import Entry, ended_run
 from loopline.workers.settings import RecorderSettings, TracingSettings
@@ -233,11 +233,14 @@ async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[
 
 
 async def _has_group(bus: Bus, shard: Shard) -> bool:
-    try:
-        groups = await bus.redis.xinfo_groups(shard.trajectories)
-    except ResponseError:  # there is no stream yet
-        return False
-    return any(group["name"] == GROUP.encode() for group in groups)
+    async def look() -> bool:
+        try:
+            groups = await bus.redis.xinfo_groups(shard.trajectories)
+        except ResponseError:  # there is no stream yet
+            return False
+        return any(group["name"] == GROUP.encode() for group in groups)
+
+    return await retry_during_outage("look for the tracer's group", look)
 
 
 def _forgetting(bus: Bus, shard: Shard) -> LogConsumer:

@@ -11,9 +11,11 @@ from structlog.testing import capture_logs
 pytest.importorskip("opentelemetry.proto", reason="needs make install")
 
 from loopline.bus import Bus, LogConsumer
+from loopline.testing import RedisProcess
 from loopline.workers.settings import RecorderSettings, TracingSettings
 from loopline.workers.tracing.exporter import TraceExporter, trace_readers
 from tests.bus.serving import until
+from tests.conftest import quick_settings
 from tests.workers.tracing.collector import collecting
 from tests.workers.tracing.recorded import RUN_ID, run, step, trajectory
 
@@ -145,3 +147,19 @@ async def test_a_header_of_the_environment_goes_to_the_collector(
             await publish(bus)
             await until(lambda: bool(collector.spans), "spans")
     assert collector.headers[0]["authorization"] == "Basic abc"
+
+
+async def test_a_recorder_that_starts_while_redis_restarts_waits_for_it(
+    own_server: RedisProcess,
+) -> None:
+    async with Bus(quick_settings(own_server.url)) as bus:
+        await publish(bus)
+        own_server.kill()
+        running = Running(bus, None)
+        with capture_logs() as logs:
+            starting = asyncio.create_task(running.__aenter__())
+            await until(lambda: any(line["event"] == "redis away" for line in logs), "an outage")
+        own_server.start()
+        async with asyncio.timeout(20):
+            await starting
+        await running.__aexit__()
