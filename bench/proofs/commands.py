@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 PROOFS: dict[str, Entry] = {
     "bus": Entry("Measure the bus against its peers, on a Redis of its own.", 6),
-    "effects": Entry("Kill workers in tool calls, and count the effects.", 5),
+    "effects": Entry("Kill workers in tool calls, and count the effects.", 7),
     "engine": Entry("Measure the engines' tokens/s and latency against peers.", 5, "about an hour"),
     "failover": Entry("Kill a gpu worker amid 16 streams, and time the failover.", 3),
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),

@@ -138,6 +138,6 @@ PROOF = Proof(
     name="effects",
     title="what a tool does to the world, while workers die and pause",
     options=EffectsOptions,
-    minutes=lambda options: options.calls / 3_000 + (1.5 if options.peer_calls else 0),
+    minutes=lambda options: options.calls / 1_800 + (1.5 if options.peer_calls else 0),
     run=run,
 )
