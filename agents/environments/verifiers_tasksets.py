@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -48,8 +49,8 @@ class TasksetPuzzle(Conversation):
     solved_from: float = 1.0
     """Least reward of a task that counts as solved."""
 
-    def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str: ...
 
     def judge(self, agent: Agent, text: str, actions: Sequence[ActionRecord]) -> Judged:
         reward = self.reward(text)
@@ -61,9 +62,10 @@ class TasksetPuzzle(Conversation):
         reward = self.reward(actions[-1].text)
         return "" if reward >= self.solved_from else f"the reward is {reward:g}"
 
+    @abstractmethod
     def reward(self, text: str) -> float:
         """What the task's own rewards give for an answer, with their weights."""
-        raise NotImplementedError
+        ...
 
 
 class TasksetLevel(TurnLevel):

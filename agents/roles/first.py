@@ -7,17 +7,14 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from loopline.agents.cascade_options import CascadeOptions
-from loopline.agents.errors import UnexpectedPayload
-from loopline.agents.payloads import QuestionPayload, has_calculator
-from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
+from loopline.agents.prompts import Prompt, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Candidate, Decision, JsonObject
-from loopline.agents.roles.conversation import Conversation, FinalText, conversation_of
-from loopline.agents.roles.final_text import boxed_result, text_result
+from loopline.agents.roles.conversation import FinalText
 from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.solo import question_conversation
 from loopline.agents.roles.subtask import ABOUT_THE_PROBLEM
 from loopline.agents.router.rungs import AgreementRung, LogprobRung, ScoreRung
-from loopline.agents.tools.calculator import calculate
 from loopline.agents.verification import LADDER, Evidence, Rung, check_rungs
 
 _REASON_CHARS = 1_000
@@ -36,17 +33,11 @@ class First:
         return (prompt_in("general", "solo"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        if not isinstance(context.payload, QuestionPayload):
-            raise UnexpectedPayload(
-                f"role first takes no {context.payload.type_name!r}, only the question"
-            )
+        messages, conversation, result_of = question_conversation(self.name, context, host)
         run, prompts = context.run, prompt_set_of(context.run)
         options = CascadeOptions.model_validate(run.options)
-        messages = conversation_of(run.task, prompt_for(run, prompt_in(prompts, "solo")))
-        tools = (calculate,) if has_calculator(run) else ()
-        conversation = Conversation(host, messages, tools=tools)
         ending = await conversation.run()
-        result = (boxed_result if prompts == "mathematics" else text_result)(conversation, ending)
+        result = result_of(conversation, ending)
         decision = result.decision
         if decision.kind == "failed" and decision.data.get("failure") not in ABOUT_THE_PROBLEM:
             return result

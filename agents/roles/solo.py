@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import QuestionPayload, has_calculator
 from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
-from loopline.agents.roles.conversation import Conversation, conversation_of
+from loopline.agents.records import Message
+from loopline.agents.roles.conversation import Conversation, Ending, conversation_of
 from loopline.agents.roles.final_text import boxed_result, text_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
+
+
+def question_conversation(
+    role: str, context: StepContext, host: Host
+) -> tuple[Sequence[Message], Conversation, Callable[[Conversation, Ending], StepResult]]:
+    """The run's question under the prompts of `solo`, a conversation that begins with it, and what
+    makes a result of its ending. Raises `UnexpectedPayload`."""
+    if not isinstance(context.payload, QuestionPayload):
+        raise UnexpectedPayload(
+            f"role {role} takes no {context.payload.type_name!r}, only the question"
+        )
+    run, prompts = context.run, prompt_set_of(context.run)
+    messages = conversation_of(run.task, prompt_for(run, prompt_in(prompts, "solo")))
+    tools = (calculate,) if has_calculator(run) else ()
+    result_of = boxed_result if prompts == "mathematics" else text_result
+    return messages, Conversation(host, messages, tools=tools), result_of
 
 
 class Solo:
@@ -24,13 +43,5 @@ class Solo:
         return (prompt_in("general", "solo"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        if not isinstance(context.payload, QuestionPayload):
-            raise UnexpectedPayload(
-                f"role solo takes no {context.payload.type_name!r}, only the question"
-            )
-        run, prompts = context.run, prompt_set_of(context.run)
-        messages = conversation_of(run.task, prompt_for(run, prompt_in(prompts, "solo")))
-        tools = (calculate,) if has_calculator(run) else ()
-        conversation = Conversation(host, messages, tools=tools)
-        result = boxed_result if prompts == "mathematics" else text_result
-        return result(conversation, await conversation.run())
+        _, conversation, result_of = question_conversation(self.name, context, host)
+        return result_of(conversation, await conversation.run())

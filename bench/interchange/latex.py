@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
+from loopline.bench.report.markdown import main_rows
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -28,23 +29,8 @@ _ESCAPES = {
 
 def accuracy_table(facts: Facts) -> str:
     """A row for each arm: right answers, accuracy with its interval, tokens, cost, latency."""
-    rows: list[list[str]] = []
-    for name, arm in facts.results["arms"].items():
-        score = arm["accuracy"][facts.primary]
-        money = arm["micro_dollars_per_question"]
-        rows.append(
-            [
-                name,
-                f"{score['right']}/{arm['n']}",
-                say.share(score["estimate"]),
-                say.span(score["low"], score["high"]),
-                say.count(arm["tokens_per_question"], 1),
-                say.dollars(None if money is None else money / 1000),
-                say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
-            ]
-        )
     head = ["arm", "right", "accuracy", "95 %", "tokens", "$/1,000", "median latency"]
-    return _table(head, rows, f"{facts.benchmark.title}: {facts.manifest.source}.")
+    return _table(head, main_rows(facts), f"{facts.benchmark.title}: {facts.manifest.source}.")
 
 
 def differences_table(facts: Facts) -> str:

@@ -50,6 +50,13 @@ def render(facts: Facts) -> str:
 
 def main_table(facts: Facts) -> list[str]:
     """One row per arm: accuracy, cost, tokens, latency."""
+    head = ["arm", "right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"]
+    return table(head, main_rows(facts))
+
+
+def main_rows(facts: Facts) -> list[list[str]]:
+    """For each arm: its name, right answers, accuracy with its interval, tokens a question, dollars
+    for 1,000 questions, median latency."""
     rows: list[list[str]] = []
     for name, arm in facts.results["arms"].items():
         score = arm["accuracy"][facts.primary]
@@ -65,8 +72,7 @@ def main_table(facts: Facts) -> list[str]:
                 say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
             ]
         )
-    head = ["arm", "right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"]
-    return table(head, rows)
+    return rows
 
 
 def table(head: list[str], rows: list[list[str]], left: int = 1) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopline.bus import Bus, LeaseLost, RunEnded, effects
+from loopline.bus import Bus, Delivery, LeaseLost, RunEnded, effects
 from loopline.bus.effects import Resolution, Start, UnfinishedCall
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
@@ -13,32 +13,40 @@ NOTE = b'{"tool": "pay"}'
 REPLY = b'{"result": "paid"}'
 
 
+async def begun(bus: Bus) -> tuple[str, Delivery]:
+    """A run, and the delivery of its request under which the call began."""
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    delivery = await take(bus, run_id, "first")
+    assert await effects.begin(delivery, NOTE) is Start.FIRST
+    return run_id, delivery
+
+
+async def taken_over(bus: Bus) -> tuple[str, Delivery, Delivery]:
+    """The same, and the delivery to the worker that has taken the request over."""
+    run_id, paused = await begun(bus)
+    second = await take(bus, run_id, "second", paused)
+    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+    return run_id, paused, second
+
+
 async def unfinished(bus: Bus) -> list[UnfinishedCall]:
     return [call async for call in effects.unfinished(bus)]
 
 
 async def test_a_call_that_another_worker_began_is_not_made_again(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    first = await take(bus, run_id, "dead")
-    assert await effects.begin(first, NOTE) is Start.FIRST
+    run_id, first = await begun(bus)
     second = await take(bus, run_id, "alive", first)
     assert await effects.begin(second, NOTE) is Start.INTERRUPTED
 
 
 async def test_a_worker_that_asks_again_after_a_lost_connection_may_make_its_call(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    delivery = await take(bus, run_id, "alive")
-    assert await effects.begin(delivery, NOTE) is Start.FIRST
+    _, delivery = await begun(bus)
     assert await effects.begin(delivery, NOTE) is Start.FIRST
 
 
 async def test_who_takes_a_call_over_after_its_outcome_was_written_gives_that(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    first = await take(bus, run_id, "dead")
-    await effects.begin(first, NOTE)
+    run_id, first = await begun(bus)
     assert await effects.finish(first, REPLY, NOTE)
     assert await unfinished(bus) == []
     second = await take(bus, run_id, "alive", first)
@@ -48,12 +56,7 @@ async def test_who_takes_a_call_over_after_its_outcome_was_written_gives_that(bu
 async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_reply(
     bus: Bus,
 ) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    paused = await take(bus, run_id, "paused")
-    await effects.begin(paused, NOTE)
-    second = await take(bus, run_id, "alive", paused)
-    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+    run_id, paused, second = await taken_over(bus)
     await effects.finish(second, None, b"waits")
     assert await effects.finish(paused, REPLY, NOTE)
     third = await take(bus, run_id, "alive", second)
@@ -64,12 +67,7 @@ async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_
 async def test_who_was_about_to_say_that_nobody_knows_gives_what_a_paused_worker_wrote(
     bus: Bus,
 ) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    paused = await take(bus, run_id, "paused")
-    await effects.begin(paused, NOTE)
-    second = await take(bus, run_id, "alive", paused)
-    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+    _, paused, second = await taken_over(bus)
     assert await effects.finish(paused, REPLY, NOTE) is True
     assert await effects.finish(second, None, b"unknown", tells=True) == REPLY
 
@@ -77,12 +75,7 @@ async def test_who_was_about_to_say_that_nobody_knows_gives_what_a_paused_worker
 async def test_an_outcome_that_comes_once_the_caller_is_told_that_nobody_knows_stays_listed(
     bus: Bus,
 ) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    paused = await take(bus, run_id, "paused")
-    await effects.begin(paused, NOTE)
-    second = await take(bus, run_id, "alive", paused)
-    await effects.begin(second, NOTE)
+    _, paused, second = await taken_over(bus)
     assert await effects.finish(second, None, b"unknown", tells=True) is True
     assert await effects.finish(paused, REPLY, b"late") is False
     [call] = await unfinished(bus)
@@ -91,12 +84,7 @@ async def test_an_outcome_that_comes_once_the_caller_is_told_that_nobody_knows_s
 
 
 async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    paused = await take(bus, run_id, "paused")
-    await effects.begin(paused, NOTE)
-    second = await take(bus, run_id, "alive", paused)
-    await effects.begin(second, NOTE)
+    _, paused, second = await taken_over(bus)
     await effects.finish(second, None, b"unknown", tells=True)
     await second.reply(b'{"error": "unknown"}', store=True)
     assert not await effects.finish(paused, REPLY, b"late")
@@ -125,10 +113,7 @@ async def test_a_call_that_a_worker_is_at_is_listed_as_held_and_cannot_be_resolv
 async def test_a_resolved_call_has_that_outcome_or_is_made_again(
     bus: Bus, reply: bytes | None, start: Start | bytes
 ) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    first = await take(bus, run_id, "dead")
-    await effects.begin(first, NOTE)
+    run_id, first = await begun(bus)
     second = await take(bus, run_id, "alive", first)
     [call] = await unfinished(bus)
     assert await effects.resolve(bus, call, reply) is Resolution.WAITING
@@ -150,10 +135,7 @@ async def test_nothing_is_begun_without_the_lease_or_for_a_run_that_is_over(bus:
 
 
 async def test_a_call_whose_run_ended_without_its_outcome_stays_listed(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    first = await take(bus, run_id, "dead")
-    await effects.begin(first, NOTE)
+    run_id, first = await begun(bus)
     await bus.cancel(run_id)
     await (await take(bus, run_id, "alive", first)).drop()
     [call] = await unfinished(bus)
