@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +20,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from loopline.bus.tasks import end, finish
+from loopline.workers.guarded_process import start_guarded
 from loopline.workers.tool_sources.mcp_dialects import messages_of
 
 log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
-GUARDIAN = str(Path(__file__).parents[1] / "guardian.py")
 BASE_ENVIRONMENT = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ"),
     "USER",
@@ -76,25 +75,16 @@ class ProcessTransport:
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         """Raises `OSError` if no process can be started. A program that is not there says so on
         its standard error."""
-        watched, write_end = os.pipe()
-        try:
-            self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", GUARDIAN, str(watched), *self._command,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                limit=self._max_message_bytes,
-                env={**_base_environment(), **self._environment},
-                cwd=self._cwd,
-                start_new_session=True,
-                pass_fds=(watched,),
-            )  # fmt: skip
-        except BaseException:
-            os.close(write_end)
-            raise
-        finally:
-            os.close(watched)
-        self._held = write_end
+        process, self._held = await start_guarded(
+            self._command,
+            environment={**_base_environment(), **self._environment},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=self._max_message_bytes,
+            cwd=self._cwd,
+        )
+        self._process = process
         to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         self._tasks = [

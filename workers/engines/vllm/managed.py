@@ -19,10 +19,10 @@ import httpx2
 import structlog
 
 from loopline.bus.tasks import end, finish
-from loopline.workers import guardian
 from loopline.workers.engines.local.model_text import ModelText
 from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import Argument, ModelSettings
+from loopline.workers.guarded_process import start_guarded
 
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
@@ -117,24 +117,14 @@ class ManagedServer:
             await process.wait()
 
     async def _spawn(self) -> None:
-        watched, write_end = os.pipe()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", guardian.__file__, str(watched), *self.command(),
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=STDOUT,
-                limit=_LONGEST_LINE,
-                env={**os.environ, **self._environment()},
-                start_new_session=True,
-                pass_fds=(watched,),
-            )  # fmt: skip
-        except BaseException:
-            os.close(write_end)
-            raise
-        finally:
-            os.close(watched)
-        self._watch_end = write_end
+        self._process, self._watch_end = await start_guarded(
+            self.command(),
+            environment={**os.environ, **self._environment()},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=STDOUT,
+            limit=_LONGEST_LINE,
+        )
         log.info("starts a vLLM server", model=self._text.base, pid=self._process.pid)
 
     def _let_go(self) -> None:
