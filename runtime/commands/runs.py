@@ -34,15 +34,14 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from loopline.runtime.observe.run_index import RunLine, RunQuery, find_runs
+        from loopline.runtime.observe.run_index import RunLine, RunQuery, list_runs
         from loopline.runtime.terminal.dialogue import milliseconds
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
 
         async def newest(client: Client, _: Deployment) -> tuple[Sequence[RunLine], float]:
             query = RunQuery(state="active" if active else "")
-            page = await find_runs(client.bus, query, limit)
-            return page.lines, client.bus.clock.now()
+            return await list_runs(client.bus, query, limit), client.bus.clock.now()
 
         lines, now = _run_on_bus(redis_url, newest)
         if as_json:

@@ -3,6 +3,7 @@ words of the question."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ BATCH = 200
 """Runs that are read in one round trip."""
 MAX_LOOKED = 20_000
 """Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
+MAX_LOOK_SECONDS = 1.0
+"""And so long, on a machine that is busy: a page that matches nothing must not hold its reader."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended")
 
 
@@ -107,6 +110,7 @@ async def find_runs(
 ) -> RunsOfPage:
     """The newest runs on the bus that match, from the place `after` on."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
+    until = time.monotonic() + MAX_LOOK_SECONDS
     place = after
     async for batch in _newest_first(bus, query, after):
         for place, line in await _read(bus, batch):
@@ -115,9 +119,19 @@ async def find_runs(
                 lines.append(line)
             if len(lines) == count:
                 return RunsOfPage(lines, place)
-        if looked >= MAX_LOOKED:
+        if looked >= MAX_LOOKED or time.monotonic() > until:
             return RunsOfPage(lines, place)
     return RunsOfPage(lines, None)
+
+
+async def list_runs(bus: Bus, query: RunQuery, count: int) -> list[RunLine]:
+    """The newest runs on the bus that match, however many have to be looked at."""
+    page = await find_runs(bus, query, count)
+    lines = list(page.lines)
+    while len(lines) < count and page.next_page is not None:
+        page = await find_runs(bus, query, count - len(lines), page.next_page)
+        lines += page.lines
+    return lines
 
 
 async def _newest_first(

@@ -9,7 +9,7 @@ import pytest
 from loopline.bus import Admission, Bus, BusSettings, Outgoing
 from loopline.runtime.errors import InputError
 from loopline.runtime.observe import run_index
-from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, find_runs
+from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, find_runs, list_runs
 from tests.bus.payloads import new_run_id, note
 
 
@@ -95,11 +95,12 @@ async def test_a_filter_leaves_what_matches_it(bus: Bus) -> None:
     assert await listed(bus, RunQuery(until=time.time() - 3600)) == []
 
 
-async def test_a_page_ends_where_it_has_looked_at_enough_and_the_next_goes_on(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "value"), [("MAX_LOOKED", 4), ("MAX_LOOK_SECONDS", 0.0)])
+async def test_a_page_ends_where_it_has_looked_for_enough_and_the_next_goes_on(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     monkeypatch.setattr(run_index, "BATCH", 2)
-    monkeypatch.setattr(run_index, "MAX_LOOKED", 4)
+    monkeypatch.setattr(run_index, limit, value)
     wanted = await admit(bus, workflow="agent")
     for _ in range(9):
         await admit(bus)
@@ -108,6 +109,7 @@ async def test_a_page_ends_where_it_has_looked_at_enough_and_the_next_goes_on(
     assert page.lines == []
     assert page.next_page is not None
     assert await listed(bus, query) == [wanted]
+    assert [line.id for line in await list_runs(bus, query, 2)] == [wanted]
 
 
 async def test_a_run_whose_record_has_expired_or_cannot_be_read_is_left_out(bus: Bus) -> None:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import count
 
 from loopline.agents.records import Message, SamplingParams
+from loopline.bench.proofs.engine.vllm_servers import vllm_settings
 from loopline.bench.proofs.engine.workload import Ask, Measured, Timing, closed_loop
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Completion, Delta, GenerateRequest
-from loopline.workers.engines.settings import ModelSettings, VllmSettings
+from loopline.workers.engines.settings import ModelSettings
 
 
 class OurEngine:
@@ -18,19 +19,13 @@ class OurEngine:
     def __init__(self, engine: str, model: str, *, threads: int, places: int) -> None:
         self.name = f"ours ({engine})"
         self.about = f"the {engine} engine of this project, up to {places} rows"
-        settings = ModelSettings(
-            engine=engine, model=model, threads=threads, max_concurrency=places
-        )
         if engine == "vllm":
             self.about = "`vllm serve` in float32, through the engine vllm of this project"
-            server = VllmSettings(
-                args={"enforce-eager": True},
-                # Gigabytes for the cache. By itself a server on a CPU takes half of the memory.
-                environment={"VLLM_CPU_KVCACHE_SPACE": "2", "OMP_NUM_THREADS": str(threads)},
-                max_adapters=0,
-                plain_check=False,
+            settings = vllm_settings(model, threads=threads, places=places)
+        else:
+            settings = ModelSettings(
+                engine=engine, model=model, threads=threads, max_concurrency=places
             )
-            settings = settings.model_copy(update={"dtype": "float32", "vllm": server})
         self._engine = build_engine(settings)
         self._ids = count()
 

@@ -34,6 +34,8 @@ from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"
 VLLM = "a vLLM server (the engine vllm)"
+VLLM_DIRECT = "a vLLM server, asked directly"
+VLLM_WORKER = "a vLLM server, through the gpu worker"
 SERVER = "llama-cpp-python's server"
 GENERATE = "generate"
 CONTINUOUS = "continuous batching"
@@ -106,6 +108,7 @@ class Runs:
                 figures += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
                 figures += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
             figures += _ratio(f"torch_vs_vllm_{places}", peers, OURS_TORCH, VLLM)
+            figures += _ratio(f"worker_vs_vllm_{places}", peers, VLLM_WORKER, VLLM_DIRECT)
         if self.batched:
             bench_seconds, engine_seconds = zip(*self.batched, strict=True)
             figures += [
@@ -274,6 +277,7 @@ def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measur
 def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, Callable[[], Peer]]:
     """What makes each peer, by its name."""
     from loopline.bench.proofs.engine.ours import OurEngine
+    from loopline.bench.proofs.engine.vllm_servers import BareServer, WorkerOnServer
 
     peers: dict[str, Callable[[], Peer]] = {}
     if weights.gguf is not None:
@@ -291,6 +295,10 @@ def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, C
         peers[VLLM] = partial(
             OurEngine, "vllm", str(weights.folder), threads=options.threads, places=places
         )
+        for name, server in ((VLLM_DIRECT, BareServer), (VLLM_WORKER, WorkerOnServer)):
+            peers[name] = partial(
+                server, str(weights.folder), threads=options.threads, places=places
+            )
     elif "torch" in options.engines:
         from loopline.bench.proofs.engine.transformers_peers import ContinuousBatch, StaticBatch
 
@@ -306,7 +314,7 @@ def _minutes(options: EngineOptions) -> float:
     parameters takes twelve times as long for them as a micro model."""
     scale = 12.0 if options.model == "random-100m" else 1.0
     engines = options.engines
-    parts = 0.65 * ("torch" in engines) + 0.35 * ("llama_cpp" in engines) + ("vllm" in engines)
+    parts = 0.65 * ("torch" in engines) + 0.35 * ("llama_cpp" in engines) + 3 * ("vllm" in engines)
     seconds = sum(80.0 + scale * 1.2 * places for places in options.places)
     return options.repeats * parts * seconds / 60
 

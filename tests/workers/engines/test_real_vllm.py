@@ -20,7 +20,8 @@ from tests.workers.engines.test_vllm_engine import VllmConformance, settings
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.engines.tiny_model import make_tiny_model
 
-pytestmark = pytest.mark.slow
+# A server for CPUs compiles as it begins, for which it runs openssl.
+pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 
 @pytest.fixture(scope="module")
