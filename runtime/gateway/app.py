@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -32,7 +32,7 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
-from loopline.runtime.gateway.event_stream import event, event_stream
+from loopline.runtime.gateway.event_stream import event, event_stream, start_stream
 from loopline.runtime.gateway.http import (
     Http,
     header,
@@ -234,29 +234,15 @@ class Gateway:
 
     async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
         chunks = self._service.stream(admitted, shape, after)
-        first = asyncio.ensure_future(anext(chunks, None))
-        try:
-            await asyncio.wait({first}, timeout=HEADERS_SECONDS)
-            if first.done():
-                first.result()
-        except BaseException:
-            await chunks.aclose()
-            raise
-        return event_stream(_events(first, chunks), _error_event, run_headers(admitted))
+        started = await start_stream(chunks, HEADERS_SECONDS)
+        return event_stream(_events(started), _error_event, run_headers(admitted))
 
 
-async def _events(
-    first: asyncio.Future[Chunk | None], chunks: AsyncGenerator[Chunk]
-) -> AsyncGenerator[bytes]:
-    try:
-        chunk = await first
-        while chunk is not None:
+async def _events(chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
             data = b"[DONE]" if chunk.data is None else orjson.dumps(chunk.data)
             yield event(data, id=chunk.id)
-            chunk = await anext(chunks, None)
-    finally:
-        first.cancel()
-        await chunks.aclose()
 
 
 def _error_event(error: ApiError) -> bytes:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from typing import TypeVar
 
 from sse_starlette import EventSourceResponse
 
 from loopline.agents.errors import AgentError
 from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
+from loopline.bus.tasks import end
 from loopline.runtime.errors import UserError
 from loopline.runtime.gateway.errors import ApiError, translated, unavailable
 
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
+
+
+T = TypeVar("T")
 
 
 def event(data: bytes, *, id: str = "", name: str = "") -> bytes:
@@ -35,6 +41,41 @@ def event_stream(
     return EventSourceResponse(
         _until_end(events, last_words), ping=PING_SECONDS, sep="\n", headers=headers
     )
+
+
+async def start_stream(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T]:
+    """All items, of which the first is awaited here for so long: what it raises is raised here."""
+    first = asyncio.create_task(_first(items))
+    try:
+        await asyncio.wait({first}, timeout=seconds)
+        if first.done():
+            first.result()
+    except BaseException:
+        await _close(first, items)
+        raise
+    return _from_first(first, items)
+
+
+async def _first(items: AsyncGenerator[T]) -> list[T]:
+    async for item in items:
+        return [item]
+    return []
+
+
+async def _from_first(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    try:
+        for item in await first:
+            yield item
+        async for item in items:
+            yield item
+    finally:
+        await _close(first, items)
+
+
+async def _close(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) -> None:
+    """While its first item is awaited a generator is running, and one that runs can't be closed."""
+    await end([first])
+    await items.aclose()
 
 
 async def _until_end(
