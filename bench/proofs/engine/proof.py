@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import structlog
 from pydantic import Field
 
 from loopline.bench.errors import UsageError
@@ -261,6 +264,12 @@ def _measure(
 
 def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measured]:
     """Start one peer, warm it up, let it answer; what it is and how it did."""
+
+    # A server that dies says its last lines in its error; what else it logs is not of the result.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
     async def run() -> tuple[str, Measured]:
         peer = make()
