@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Generator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
+
+import structlog
 
 
 @contextmanager
@@ -21,3 +25,11 @@ def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
             for process in active_children():
                 process.kill()
             raise
+
+
+def redirect_logs() -> None:
+    """Standard output speaks to the parent; warnings go to standard error."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -9,18 +9,17 @@ collector that looks rarely.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import psutil
-import structlog
 import uvloop
 from pydantic import BaseModel
 
 from loopline.bench.proofs.bus.peers import producer_of, receiver_of, stamp
+from loopline.bench.proofs.isolated_process import redirect_logs
 from loopline.workers.gc_tuning import collect_rarely
 
 
@@ -108,14 +107,6 @@ async def _send_at_rate(job: Job, send_one: Callable[[], Awaitable[None]]) -> No
         if wait > 0:
             await asyncio.sleep(wait)
         await send_one()
-
-
-def redirect_logs() -> None:
-    """Standard output speaks to the parent; the bus's warnings go to standard error."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def main() -> None:

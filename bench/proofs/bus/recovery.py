@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import uvloop
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.bus.child import redirect_logs
 from loopline.bench.proofs.bus.peers import STREAM, stamp
 from loopline.bench.proofs.bus.peers.loopline import TYPE, Message, admission
+from loopline.bench.proofs.isolated_process import redirect_logs
 from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
 from loopline.testing import RedisProcess
 from loopline.workers.isolated_python import OWN_PYTHON

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -13,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import structlog
 from pydantic import Field
 
 from loopline.bench.errors import UsageError
@@ -27,7 +24,7 @@ from loopline.bench.proofs.harness import (
     numbers,
     require_engines,
 )
-from loopline.bench.proofs.isolated_process import isolated_worker
+from loopline.bench.proofs.isolated_process import isolated_worker, redirect_logs
 from loopline.bench.proofs.outcome import Measurement, Outcome, Plot, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
@@ -266,10 +263,7 @@ def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measur
     """Start one peer, warm it up, let it answer; what it is and how it did."""
 
     # A server that dies says its last lines in its error; what else it logs is not of the result.
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    redirect_logs()
 
     async def run() -> tuple[str, Measured]:
         peer = make()
