@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
-from loopline.agents.frontier import OpenJoin, frontier_of, handoff_of
+from loopline.agents.frontier import Frontier, OpenJoin, frontier_of, handoff_of
 from loopline.agents.prompts import prompt_set_of
 from loopline.agents.records import (
     Call,
@@ -176,6 +176,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
     host = RecordedHost(recorded)
     try:
         frontier = frontier_of(run, journal)
+        wake_recorded(frontier, (recorded,))
         expected = {
             (waiting_handoff.turn, waiting_handoff.branch): waiting_handoff
             for waiting_handoff in frontier.waiting
@@ -196,6 +197,14 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
         if getattr(step_result.step, field) != getattr(recorded, field):
             return f"{field} came out differently"
     return host.unused()
+
+
+def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
+    """End the waits after which these steps were taken, as they were ended then."""
+    places = {(wait.turn, wait.branch) for wait in frontier.waits}
+    for step in steps:
+        if (step.turn, step.branch) in places:
+            frontier.wake(handoff_of(step))
 
 
 def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
@@ -314,6 +323,10 @@ def fork(
         if step.turn < at_turn
     )
     frontier = frontier_of(run, journal)
+    wake_recorded(frontier, trajectory.steps)
+    if frontier.waits:
+        signals = ", ".join(wait.signal for wait in frontier.waits)
+        raise ForkImpossible(f"run {parent.id} never got behind its wait for {signals}")
     if frontier.finish is not None or not frontier.waiting:
         raise ForkImpossible(f"run {parent.id} has nothing left to do at turn {at_turn}")
     return Fork(run, journal, frontier.waiting, frontier.joins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -16,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from loopline.bus import scripts, tasks
 from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
 from loopline.bus.clock import LOOK_SECONDS, Clock
-from loopline.bus.commit import Committer, Join, Outgoing
+from loopline.bus.commit import Committer, Join, Outgoing, check_wait_seconds
 from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
 from loopline.bus.errors import (
     BusUnavailable,
@@ -66,6 +67,8 @@ class Admission:
     """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
     """Joins that those steps left open; `branches` are the ones still to come."""
+    delay: float = 0.0
+    """Seconds until its messages are published; its time begins then."""
 
 
 class Spent(NamedTuple):
@@ -286,6 +289,7 @@ class Bus:
             self.agreement.epoch,
             admission.account,
             int(admission.announce),
+            math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
         ]
@@ -327,7 +331,7 @@ class Bus:
                 where=self._where,
             )
 
-        if len(bodies) == 1 and not admission.journal and not admission.joins:
+        if len(bodies) == 1 and not (admission.journal or admission.joins or admission.delay):
             with self.local.starting_run(
                 shard,
                 state,
