@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from loopline.agents.approvals import digest_of
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
 from loopline.agents.frontier import Frontier, OpenJoin, frontier_of, handoff_of
 from loopline.agents.prompts import prompt_set_of
 from loopline.agents.records import (
+    Approval,
     Call,
     GenerationOptions,
     JsonObject,
@@ -49,6 +51,7 @@ class RecordedHost:
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
         self._calls = list(step.calls)
         self._outputs = list(recorded_tools(step))
+        self._approvals = step.approvals
         failure = step.observation.get("failure")
         self._failure = failure if isinstance(failure, dict) else None
 
@@ -83,6 +86,14 @@ class RecordedHost:
                 f"{recorded}({recorded_arguments})"
             )
         return output
+
+    async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
+        """What was decided of the answer then."""
+        digest = digest_of("answer", agent, answer)
+        for approval in self._approvals:
+            if approval.digest == digest:
+                return approval
+        raise ReplayDiverged(f"{self._where}: {agent} writes an answer that nobody decided of")
 
     def unused(self) -> str | None:
         """What was recorded but never asked for, or `None`."""

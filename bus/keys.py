@@ -13,7 +13,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:log:<id>` | stream: token deltas and events for followers | deadline + retention |
 | `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
 | `{p:s}:active` | sorted set: runs in flight by deadline, without those that wait | stream life |
-| `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | last expiry + stream life |
+| `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + stream life |
 | `{p:s}:signals:<id>` | list: signals that a run has not waited for yet | deadline + retention |
 | `{p:s}:schedules` | hash: name → a schedule, JSON | until it is removed, or a year unused |
 | `{p:s}:schedule-times` | sorted set: names of schedules by next tick | as the schedules |

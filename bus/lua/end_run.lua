@@ -252,6 +252,17 @@ local function keep_run(run, life)
   end
 end
 
+-- What a run waits for, for lists: lines of kind, name and expiry.
+local function note_waits(run)
+  local lines = {}
+  for _, guard in ipairs(open_waits(run)) do
+    local wait = read_wait(run, guard)
+    lines[#lines + 1] = wait.kind .. ' ' .. wait.expires .. ' ' .. wait.name
+  end
+  if #lines == 0 then return redis.call('HDEL', run, 'waits') end
+  redis.call('HSET', run, 'waits', table.concat(lines, '\n'))
+end
+
 -- Stop the time of a run that has waits, and set their timers.
 local function pause_run(k, run_id, retention)
   local now, timers, latest = now_ms(), of_shard('waits'), 0
@@ -267,6 +278,7 @@ local function pause_run(k, run_id, retention)
   redis.call('HSET', k.run, 'left', left, 'deadline', latest + left)
   redis.call('ZREM', k.active, run_id)
   keep_run(k.run, latest + left - now + retention)
+  note_waits(k.run)
 end
 
 local function open_wait(k, run_id, guard, wait, retention)
@@ -280,6 +292,7 @@ end
 local function end_wait(run, run_id, guard)
   redis.call('HDEL', run, 'wait:' .. guard)
   redis.call('ZREM', of_shard('waits'), run_id .. '/' .. guard)
+  note_waits(run)
 end
 
 -- Go on behind a wait; once a run has no other, its time goes on as well.
@@ -296,6 +309,12 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   redis.call('ZADD', k.active, deadline, run_id)
   redis.call('PEXPIRE', k.active, STREAM_LIFE)
   keep_run(k.run, left + retention)
+  -- It may have waited for longer than the list of runs goes back.
+  redis.call('ZADD', of_shard('runs'), 'NX', now_ms(), run_id)
+  local account = redis.call('HGET', k.run, 'account')
+  if account and account ~= '' then
+    redis.call('ZADD', of_shard('runs-of') .. ':' .. account, 'NX', now_ms(), run_id)
+  end
 end
 
 -- Signals that nobody has waited for yet: the lines name, id and what woke, in their order.
@@ -349,7 +368,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
     -- A replay that wakes the run sets its timer again.
     if outcome ~= 'error' then redis.call('HDEL', k.run, 'wait:' .. guard) end
   end
-  redis.call('HDEL', k.run, 'left')
+  redis.call('HDEL', k.run, 'left', 'waits')
   for _, key in ipairs({k.run, k.journal, k.log, k.usage, beside(k.run, 'signals')}) do
     redis.call('PEXPIRE', key, opts.retention)
   end
