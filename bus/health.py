@@ -68,6 +68,7 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
         ("ZRANGE", key, 0, -1),
         ("ZREM", key, "a"),
         ("ZREMRANGEBYSCORE", key, 0, 1),
+        ("ZSCORE", key, "a"),
         ("XACK", key, "g", "1-1"),
         ("XADD", key, "NOMKSTREAM", "*", "a", "1"),
         ("XAUTOCLAIM", key, "g", "c", 1, "0-0"),
