@@ -10,11 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loopline.agents.errors import NoRoute
-from loopline.agents.payloads import parse_payload
+from loopline.agents.payloads import SignalPayload, parse_payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import route_step
 from loopline.agents.workflows import workflows
-from loopline.agents.workflows.routing import Arrive, Continue, Fanout, Finish, Handoff, Routing
+from loopline.agents.workflows.routing import (
+    Arrive,
+    Continue,
+    Fanout,
+    Finish,
+    Handoff,
+    Routing,
+    Wait,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Frontier:
         self.finish: Finish | None = None
         self._waiting: dict[tuple[int, int], Handoff] = {}
         self._joins: dict[str, OpenJoin] = {}
+        self._waits: dict[tuple[int, int], Wait] = {}
         self._publish(handoffs)
 
     @property
@@ -44,6 +53,23 @@ class Frontier:
     def joins(self) -> dict[str, OpenJoin]:
         """Open joins by id."""
         return dict(self._joins)
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Signals that the run waits for, the oldest first."""
+        return tuple(self._waits.values())
+
+    def wake(self, handoff: Handoff) -> None:
+        """A wait has ended. Raises `NoRoute` for a hand-over that nothing waits to make."""
+        wait = self._waits.pop((handoff.turn, handoff.branch), None)
+        payload = handoff.payload
+        if (
+            wait is None
+            or not isinstance(payload, SignalPayload)
+            or (payload.signal, handoff.role) != (wait.signal, wait.role)
+        ):
+            raise NoRoute(f"nothing waits to go on in turn {handoff.turn}, branch {handoff.branch}")
+        self._publish((handoff,))
 
     def commit(self, step: Step, routing: Routing) -> None:
         """A step was committed. Raises `NoRoute` if nothing was handed over to it."""
@@ -62,13 +88,15 @@ class Frontier:
                 self._publish(handoffs)
             case Arrive(join):
                 self._record_arrival(step, join)
+            case Wait(turn=turn, branch=branch):
+                self._waits[turn, branch] = routing
             case Finish():
                 self.finish = routing
 
     def _publish(self, handoffs: Iterable[Handoff]) -> None:
         for handoff in handoffs:
             key = (handoff.turn, handoff.branch)
-            if key in self._waiting:
+            if key in self._waiting or key in self._waits:
                 raise NoRoute(f"two hand-overs share turn {handoff.turn}, branch {handoff.branch}")
             self._waiting[key] = handoff
 
@@ -87,6 +115,8 @@ def frontier_of(run: Run, journal: Iterable[Step]) -> Frontier:
     frontier = Frontier(workflows.get(run.workflow).first(run))
     committed: tuple[Step, ...] = ()
     for step in journal:
+        if any((wait.turn, wait.branch) == (step.turn, step.branch) for wait in frontier.waits):
+            frontier.wake(handoff_of(step))
         frontier.commit(step, route_step(run, committed, step))
         committed = (*committed, step)
     return frontier

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from loopline.agents.errors import UnexpectedPayload, UnknownName
 from loopline.agents.records import JsonObject, Record, Run
@@ -166,6 +166,31 @@ class ResumePayload(Payload):
 
     asked_turn: int = Field(ge=0)
     branches: int = Field(ge=1, le=MAX_PARALLEL)
+
+
+class WakeUp(Record):
+    """What has ended a wait. In a hand-over that waits it is not known yet."""
+
+    kind: Literal["signalled", "expired"]
+    at: float
+    """Unix seconds."""
+    value: JsonValue = None
+    """What the signal's sender has to say."""
+    id: str = ""
+    """The signal's."""
+    by: str = ""
+    """Who sent it, where that is known."""
+
+
+@payload_type
+class SignalPayload(Payload):
+    """Go on: the wait for a signal is over."""
+
+    type_name: ClassVar[str] = "signal"
+
+    signal: str = Field(max_length=64)
+    woken: WakeUp | None
+    """None as long as the run waits."""
 
 
 def has_calculator(run: Run) -> bool:

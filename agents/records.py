@@ -345,6 +345,23 @@ class StepTimings(Record):
     """Empty where the models are in the same process."""
 
 
+class Approval(Record):
+    """What was decided of something that needed approval."""
+
+    request: str
+    """Names the call, or the answer, in its run."""
+    name: str
+    """The tool; of an answer, the agent."""
+    digest: str
+    """SHA-256 of exactly what was decided of (`loopline.agents.approvals.digest_of`)."""
+    decision: Literal["approved", "denied", "expired"]
+    """`expired`: nobody decided in time."""
+    at: float
+    """Unix seconds."""
+    by: str = ""
+    reason: str = ""
+
+
 class Step(Record):
     """One committed step of a run's journal."""
 
@@ -362,6 +379,7 @@ class Step(Record):
     """What came back from tools while the step was taken."""
     timings: StepTimings
     worker: str
+    approvals: tuple[Approval, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:

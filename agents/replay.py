@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from loopline.agents.approvals import digest_of
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
-from loopline.agents.frontier import OpenJoin, frontier_of, handoff_of
+from loopline.agents.frontier import Frontier, OpenJoin, frontier_of, handoff_of
 from loopline.agents.prompts import prompt_set_of
 from loopline.agents.records import (
+    Approval,
     Call,
     GenerationOptions,
     JsonObject,
@@ -49,6 +51,7 @@ class RecordedHost:
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
         self._calls = list(step.calls)
         self._outputs = list(recorded_tools(step))
+        self._approvals = step.approvals
         failure = step.observation.get("failure")
         self._failure = failure if isinstance(failure, dict) else None
 
@@ -83,6 +86,14 @@ class RecordedHost:
                 f"{recorded}({recorded_arguments})"
             )
         return output
+
+    async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
+        """What was decided of the answer then."""
+        digest = digest_of("answer", agent, answer)
+        for approval in self._approvals:
+            if approval.digest == digest:
+                return approval
+        raise ReplayDiverged(f"{self._where}: {agent} writes an answer that nobody decided of")
 
     def unused(self) -> str | None:
         """What was recorded but never asked for, or `None`."""
@@ -176,6 +187,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
     host = RecordedHost(recorded)
     try:
         frontier = frontier_of(run, journal)
+        wake_recorded(frontier, (recorded,))
         expected = {
             (waiting_handoff.turn, waiting_handoff.branch): waiting_handoff
             for waiting_handoff in frontier.waiting
@@ -196,6 +208,14 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
         if getattr(step_result.step, field) != getattr(recorded, field):
             return f"{field} came out differently"
     return host.unused()
+
+
+def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
+    """End the waits after which these steps were taken, as they were ended then."""
+    places = {(wait.turn, wait.branch) for wait in frontier.waits}
+    for step in steps:
+        if (step.turn, step.branch) in places:
+            frontier.wake(handoff_of(step))
 
 
 def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
@@ -314,6 +334,10 @@ def fork(
         if step.turn < at_turn
     )
     frontier = frontier_of(run, journal)
+    wake_recorded(frontier, trajectory.steps)
+    if frontier.waits:
+        signals = ", ".join(wait.signal for wait in frontier.waits)
+        raise ForkImpossible(f"run {parent.id} never got behind its wait for {signals}")
     if frontier.finish is not None or not frontier.waiting:
         raise ForkImpossible(f"run {parent.id} has nothing left to do at turn {at_turn}")
     return Fork(run, journal, frontier.waiting, frontier.joins)

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.payloads import MAX_PARALLEL
 from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Record, ToolSpec
@@ -47,6 +48,11 @@ class AgentBehaviour(Record):
     """How often its model is asked in one step: once, and once more after each round of calls."""
     generation: GenerationOptions | None = None
     """How its completions are sampled; the pool's own way where it says nothing."""
+    requires_approval: bool = False
+    """A person must approve its answer before anything comes of it. One that is refused is written
+    again."""
+    approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
+    """How long an answer waits for that."""
 
     @model_validator(mode="after")
     def _check_answer_and_generation(self) -> Self:

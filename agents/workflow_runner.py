@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import JsonValue
+
 from loopline.agents.errors import NoRoute, UnknownName
 from loopline.agents.frontier import Frontier, frontier_of
+from loopline.agents.payloads import WakeUp
 from loopline.agents.protocols import Host
 from loopline.agents.records import Run, Step, Trajectory
 from loopline.agents.stepping import take_step
@@ -32,17 +35,21 @@ async def run_locally(
     journal: Sequence[Step] = (),
     pick: Callable[[Sequence[Handoff]], int] | None = None,
     clock: Callable[[], float] | None = None,
+    signals: Mapping[str, JsonValue] | None = None,
 ) -> Trajectory:
     """Run to the end, from the beginning or from where `journal` leads to.
 
     `pick` chooses which of the waiting hand-overs is answered next (an index), to try other
-    orders of commits. Raises a retryable `RequestFailed` as the host does, and `NoRoute` for a
+    orders of commits. A wait ends at once: by the value in `signals`, or else as if its time were
+    over. Raises a retryable `RequestFailed` as the host does, and `NoRoute` for a
     workflow that comes to no end.
     """
     now = clock or (lambda: run.created)
     steps = tuple(journal)
     frontier = frontier_of(run, steps)
     while frontier.finish is None:
+        for wait in frontier.waits if not frontier.waiting else ():
+            frontier.wake(wait.handoff(_wake_up(wait.signal, signals or {}, now())))
         waiting = frontier.waiting
         if not waiting:
             raise NoRoute(
@@ -66,6 +73,12 @@ async def run_locally(
             ended=now(),
         )
     )
+
+
+def _wake_up(signal: str, signals: Mapping[str, JsonValue], at: float) -> WakeUp:
+    if signal in signals:
+        return WakeUp(kind="signalled", at=at, value=signals[signal])
+    return WakeUp(kind="expired", at=at)
 
 
 def _host(hosts: Hosts, handoff: Handoff) -> Host:

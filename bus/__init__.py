@@ -9,7 +9,7 @@ from loopline.bus import dead_letters, policies
 from loopline.bus.agreement import Agreement, read_agreement_at
 from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus, Spent
 from loopline.bus.capabilities import Server, probe
-from loopline.bus.commit import Finish, Join, Outgoing, StepCommit
+from loopline.bus.commit import Finish, Join, Outgoing, StepCommit, Wait
 from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
 from loopline.bus.dead_letters import DeadLetter
@@ -46,7 +46,7 @@ from loopline.bus.registry import Registry
 from loopline.bus.replies import error_reply
 from loopline.bus.requests import Inbox, RunEnd
 from loopline.bus.rewards import publish_reward
-from loopline.bus.run_state import RunState
+from loopline.bus.run_state import OpenWait, RunState
 from loopline.bus.settings import BusSettings
 from loopline.bus.threads import ThreadHead, advance_thread, claim, read_thread
 from loopline.bus.token_log import TokenWriter, Weights
@@ -91,6 +91,7 @@ __all__ = [
     "MalformedEnvelope",
     "MessageTooLarge",
     "Observer",
+    "OpenWait",
     "Outgoing",
     "Overloaded",
     "Policy",
@@ -112,6 +113,7 @@ __all__ = [
     "TraceContext",
     "UnknownPayload",
     "UserCancelled",
+    "Wait",
     "Weights",
     "WorkerPresence",
     "advance_thread",

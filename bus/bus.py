@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
@@ -14,9 +14,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from loopline.bus import scripts, tasks
+from loopline.bus.admission import Admission, Gate
 from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
 from loopline.bus.clock import LOOK_SECONDS, Clock
-from loopline.bus.commit import Committer, Join, Outgoing
+from loopline.bus.commit import Committer, check_wait_seconds
 from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
 from loopline.bus.errors import (
     BusUnavailable,
@@ -41,31 +42,6 @@ T = TypeVar("T")
 
 OVERDUE = ("deadline", "its deadline passed")
 """How a run ends that nobody ended in time: outcome and reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """A run that asks to be let in, with the messages that start it."""
-
-    run_id: str
-    run: bytes
-    """The run's record, JSON; opaque to the bus."""
-    deadline: float
-    """Unix seconds by the bus's clock, at most a day away."""
-    messages: tuple[Outgoing, ...]
-    tokens_limit: int = 0
-    """0 is not a limit."""
-    micro_dollars_limit: int = 0
-    notify: str = ""
-    """Inbox key that is told when the run ends."""
-    journal: tuple[bytes, ...] = ()
-    """Steps that a fork inherits, JSON each; nobody takes them again."""
-    account: str = ""
-    """Whose day the calls of this run count for."""
-    announce: bool = False
-    """Its end is to be announced (`loopline.bus.run_ends`)."""
-    joins: tuple[Join, ...] = ()
-    """Joins that those steps left open; `branches` are the ones still to come."""
 
 
 class Spent(NamedTuple):
@@ -241,8 +217,9 @@ class Bus:
             what, operation, give_up_after=self.patience, where=self._where
         )
 
-    async def admit(self, admission: Admission) -> bool:
-        """Let a run in. True if it is new, False if this very run was let in before.
+    async def admit(self, admission: Admission, gate: Gate | None = None) -> bool:
+        """Let a run in. True if it is new, False if this very run was let in before, or the gate is
+        closed.
 
         Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `MessageTooLarge`,
         `DeploymentChanged`, or `BusUnavailable`; after the first three, nothing was accepted.
@@ -286,10 +263,11 @@ class Bus:
             self.agreement.epoch,
             admission.account,
             int(admission.announce),
+            math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
         ]
-        result = await self._send_admission(shard, admission, keys, args, bodies)
+        result = await self._send_admission(shard, admission, keys, args, bodies, gate)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":
@@ -309,6 +287,7 @@ class Bus:
         keys: list[str],
         args: list[scripts.Value],
         bodies: Sequence[bytes],
+        gate: Gate | None,
     ) -> list[Any]:
         """What `admit.lua` answers; what this process has read of its own is begun with."""
         state = RunState(
@@ -327,7 +306,10 @@ class Bus:
                 where=self._where,
             )
 
-        if len(bodies) == 1 and not admission.journal and not admission.joins:
+        if gate is not None:
+            args += [value for body in bodies for value in (body, "")]
+            return await send(gate.script, [*gate.keys, *keys], [*gate.args, *args])
+        if len(bodies) == 1 and not (admission.journal or admission.joins or admission.delay):
             with self.local.starting_run(
                 shard,
                 state,

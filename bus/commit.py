@@ -8,6 +8,8 @@ delivery still has its own lease check and its own result.
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -24,7 +26,7 @@ from loopline.bus.errors import (
     RunEnded,
     run_ended,
 )
-from loopline.bus.keys import Shard
+from loopline.bus.keys import MAX_WAIT_SECONDS, SIGNAL_NAME, Shard
 from loopline.bus.lease import Lease
 from loopline.bus.settings import BusSettings
 
@@ -57,6 +59,26 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """The run waits: `continuation` is published once, as the signal comes or the time is over."""
+
+    signal: str
+    continuation: Outgoing
+    fills: str
+    """The field of the continuation's payload that says which of the two it was; `None` there."""
+    seconds: float
+    """How long at most."""
+
+    def envelope_parts(self) -> tuple[bytes, bytes]:
+        """The continuation's envelope as JSON, before and behind that field's value."""
+        envelope, mark = self.continuation.envelope, secrets.token_hex(16)
+        payload = {**envelope.payload, self.fills: mark}
+        body = envelope.model_copy(update={"payload": payload}).to_json()
+        head, _, tail = body.partition(f'"{mark}"'.encode())
+        return head, tail
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Ends the run."""
 
@@ -77,7 +99,25 @@ class StepCommit:
     join: Join | None = None
     arrive: str = ""
     """Id of the join that this branch arrives at."""
+    wait: Wait | None = None
     finish: Finish | None = None
+
+
+def check_signal_name(name: str) -> None:
+    """Raises ValueError."""
+    if not re.fullmatch(SIGNAL_NAME, name):
+        raise ValueError(
+            f"{name[:80]!r} is not the name of a signal: up to 64 letters, digits and _ . : -"
+        )
+
+
+def check_wait_seconds(seconds: float) -> float:
+    """Raises ValueError."""
+    if not 0 < seconds <= MAX_WAIT_SECONDS:
+        raise ValueError(
+            f"a run waits for up to {MAX_WAIT_SECONDS:,} s (a year), not {seconds:g} s"
+        )
+    return seconds
 
 
 def _check_numbers(commit: StepCommit) -> None:
@@ -87,10 +127,13 @@ def _check_numbers(commit: StepCommit) -> None:
             raise ValueError(f"{name} must be a whole number from 0 to 2**53, not {value!r}")
     if commit.join is not None and commit.join.branches < 1:
         raise ValueError(f"join {commit.join.id!r} waits for {commit.join.branches} branches")
+    if commit.wait is not None:
+        check_signal_name(commit.wait.signal)
+        check_wait_seconds(commit.wait.seconds)
     if commit.finish is not None:
         if not commit.finish.outcome:
             raise ValueError("a run ends with an outcome; it is empty")
-        if commit.publish or commit.join is not None or commit.arrive:
+        if commit.publish or commit.join is not None or commit.arrive or commit.wait is not None:
             raise ValueError("a step that ends its run can't hand over to another")
 
 
@@ -103,6 +146,8 @@ def _check_texts(commit: StepCommit) -> None:
             ("join.id", commit.join.id),
             ("join.continuation.stream", commit.join.continuation.stream),
         ]
+    if commit.wait is not None:
+        texts.append(("wait.continuation.stream", commit.wait.continuation.stream))
     if commit.finish is not None:
         texts += [
             ("finish.outcome", commit.finish.outcome),
@@ -264,6 +309,15 @@ class Committer:
                 self._check_size("envelope", after.envelope.to_json()),
             ]
         args.append(commit.arrive)
+        if commit.wait is None:
+            args.append("")
+        else:
+            after = commit.wait.continuation
+            keys.append(shard.work(after.stream))
+            head, tail = commit.wait.envelope_parts()
+            self._check_size("envelope", head + tail)
+            milliseconds = max(1, int(commit.wait.seconds * 1000))
+            args += [commit.wait.signal, after.envelope.guard, milliseconds, "{}", head, tail]
         if commit.finish is None:
             args.append("")
         else:

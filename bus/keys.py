@@ -12,7 +12,11 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:journal:<id>` | list: committed steps in order | deadline + retention |
 | `{p:s}:log:<id>` | stream: token deltas and events for followers | deadline + retention |
 | `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
-| `{p:s}:active` | sorted set: runs in flight by deadline | stream life |
+| `{p:s}:active` | sorted set: runs in flight by deadline, without those that wait | stream life |
+| `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + stream life |
+| `{p:s}:signals:<id>` | list: signals that a run has not waited for yet | deadline + retention |
+| `{p:s}:schedules` | hash: name → a schedule, JSON | until it is removed, or a year unused |
+| `{p:s}:schedule-times` | sorted set: names of schedules by next tick | as the schedules |
 | `{p:s}:trajectories` | stream, several groups: finished runs | stream life |
 | `{p:s}:ledger` | stream, several groups: usage entries | stream life |
 | `{p:s}:rewards` | stream, several groups: rewards after the fact | stream life |
@@ -23,7 +27,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:effects` | hash: request → a call that began, and has no outcome yet | dead-letter life |
 | `{p:s}:thread:<id>` | string: a conversation's last two runs | longest run + retention |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
-| `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
+| `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | 400 days |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
 | `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
@@ -34,8 +38,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
-| `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | stream life |
-| `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
+| `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
+| `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
@@ -45,7 +49,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
-read, and is longer than any run may last, so it can't take away a message of a live run. *Request
+read, and is longer than any run may last, so it can't take away a message of a live run: one that
+waits has none, and the deadline that its keys live by is behind its wait. *Request
 life* ends a minute after the step that asked is committed or its run has ended; where a replay may
 wake that run, with its journal. A request whose calls are paid for lives as long as its run until
 then: what it knows of them goes to the ledger first.
@@ -69,6 +74,10 @@ INBOX_LIFE_MS = 600_000
 """Renewed by every write and by its reader; a dead process's inbox goes after ten minutes."""
 GROUP = "workers"
 MAX_RUN_SECONDS = 86_400
+"""Of a run's time, which stands still while it waits."""
+MAX_WAIT_SECONDS = 366 * 86_400
+"""Of one wait."""
+SIGNAL_NAME = r"[A-Za-z0-9_.:-]{1,64}"
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,23 @@ class Shard:
     @property
     def active(self) -> str:
         return self._key("active")
+
+    @property
+    def waits(self) -> str:
+        """end_run.lua knows it, too."""
+        return self._key("waits")
+
+    def signals(self, run_id: str) -> str:
+        """end_run.lua knows it, too."""
+        return self._key("signals", run_id)
+
+    @property
+    def schedules(self) -> str:
+        return self._key("schedules")
+
+    @property
+    def schedule_times(self) -> str:
+        return self._key("schedule-times")
 
     @property
     def trajectories(self) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from loopline.bus import scripts
+from loopline.bus import scripts, waits
 from loopline.bus.bus import OVERDUE, Bus
 from loopline.bus.connection import OUTAGE
 from loopline.bus.keys import GROUP, Shard
@@ -91,6 +91,8 @@ class Sweeper:
                     for stream in self._consumer.streams:
                         late += await self._sweep(shard, stream)
                 self._consumer.keep(late)
+                if self._consumer.ends_runs:
+                    await self._expire_waits()
                 if time.monotonic() >= self._next_reap:
                     await self._reap()
                 failures = 0
@@ -135,6 +137,15 @@ class Sweeper:
         for run_id in overdue if self._consumer.ends_runs else ():
             await self._bus.end_run(run_id.decode(), *OVERDUE, only_if_overdue=True)
         return late
+
+    async def _expire_waits(self) -> None:
+        for shard in self._bus.keys.all_shards():
+            while (count := await waits.expire(self._bus, shard)) == waits.AT_ONCE:
+                pass
+            if count < 0:
+                await self._bus.clock.measure(self._bus.redis, self._bus.keys)
+            elif count:
+                log.info("waits are over", count=count)
 
     async def _reap(self) -> None:
         self._next_reap = time.monotonic() + self._silent_ms / 2000

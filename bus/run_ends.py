@@ -1,8 +1,9 @@
-"""Ends of runs that somebody outside is to be told of: at least once each.
+"""What somebody outside is to be told of runs: their ends, and that they wait for approval. At
+least once each.
 
-The script that ends a run puts it here. Anyone who announces ends claims those that are due, for a
-while, and settles each when it was announced; one whose claim runs out, because its announcer was
-killed, is due again.
+The script that ends a run, or puts a step aside, puts it here. Anyone who announces claims what is
+due, for a while, and settles each when it was announced; one whose claim runs out, because its
+announcer was killed, is due again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from loopline.bus.keys import Shard
 
 @dataclass(frozen=True)
 class RunEnd:
-    """A run's end to announce."""
+    """A run's end to announce, or a wait for approval."""
 
     shard: Shard
-    run_id: str
+    member: str
+    """The run's id; of a wait, behind it a slash and the guard of its step."""
     due: float
     """Unix seconds by the bus's clock: when the claim runs out."""
+
+    @property
+    def run_id(self) -> str:
+        return self.member.partition("/")[0]
+
+    @property
+    def guard(self) -> str:
+        """Of the step that waits for approval; empty for an end."""
+        return self.member.partition("/")[2]
 
 
 async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
@@ -37,10 +48,10 @@ async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
 
 async def settle(bus: Bus, end: RunEnd) -> None:
     """It was announced, or never will be."""
-    await bus.redis.zrem(end.shard.ends, end.run_id)
+    await bus.redis.zrem(end.shard.ends, end.member)
 
 
 async def postpone(bus: Bus, end: RunEnd, seconds: float) -> None:
     """Let it be due again after a while; one that was settled meanwhile stays so."""
     due = bus.clock.now_ms() + int(seconds * 1000)
-    await bus.redis.zadd(end.shard.ends, {end.run_id: due}, xx=True)
+    await bus.redis.zadd(end.shard.ends, {end.member: due}, xx=True)

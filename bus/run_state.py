@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWait:
+    """What a run waits for."""
+
+    guard: str
+    """Of the step that is taken afterwards ("turn.branch")."""
+    kind: str
+    """`signal`, `approval`, or `timer`: it begins later."""
+    name: str
+    """The signal's; of an approval the key of the request."""
+    expires: float
+    """Unix seconds by the bus's clock, as `since`."""
+    since: float
+    note: bytes
+    """What its readers want to know of it, JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +45,22 @@ class RunState:
     """Unix seconds."""
     admitted: float = 0.0
     ended: float = 0.0
+    waits: tuple[OpenWait, ...] = ()
+    """Of an active run, the first to begin before the others."""
+    decisions: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """By the key of a request what was decided of it, JSON (`loopline.bus.waits.decide`)."""
 
     @property
     def active(self) -> bool:
         return self.state == "active"
+
+
+def open_wait_of(guard: str, line: bytes) -> OpenWait:
+    """From a field of the run's hash, as `open_wait` in end_run.lua writes it."""
+    kind, name, expires, since, _, note, _ = line.split(b"\n", 6)
+    return OpenWait(
+        guard, kind.decode(), name.decode(), int(expires) / 1000, int(since) / 1000, note
+    )
 
 
 def run_state_of(run_id: str, fields: dict[bytes, bytes], steps: list[bytes]) -> RunState:
@@ -56,4 +86,19 @@ def run_state_of(run_id: str, fields: dict[bytes, bytes], steps: list[bytes]) ->
         deadline=seconds(b"deadline"),
         admitted=seconds(b"admitted"),
         ended=seconds(b"ended"),
+        waits=tuple(
+            sorted(
+                (
+                    open_wait_of(name.removeprefix(b"wait:").decode(), line)
+                    for name, line in fields.items()
+                    if name.startswith(b"wait:") and text(b"state") == "active"
+                ),
+                key=lambda wait: (wait.since, wait.guard),
+            )
+        ),
+        decisions={
+            name.removeprefix(b"approval:").decode(): decision
+            for name, decision in fields.items()
+            if name.startswith(b"approval:")
+        },
     )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from loopline.agents.approvals import (
+    APPROVAL_ERROR,
+    ApprovalNeeded,
+    ApprovalRequest,
+    digest_of,
+    read_decision,
+)
 from loopline.agents.errors import RequestFailed
 from loopline.agents.generation import generation_of
 from loopline.agents.judging import JUDGE_TOOLS
 from loopline.agents.records import (
+    Approval,
     Call,
     GenerationOptions,
     JsonObject,
@@ -58,8 +66,12 @@ class BusHost:
         turn: int,
         branch: int,
         clock: Callable[[], float] = time.time,
+        decisions: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`clock` gives Unix seconds."""
+        """`clock` gives Unix seconds; `decisions` are those of `RunState`."""
+        self.approvals: list[Approval] = []
+        """What was decided of the step's calls and answers."""
+        self._decisions = decisions or {}
         self.timings: list[RequestTiming] = []
         """Of the requests that have ended."""
         self._clock = clock
@@ -104,6 +116,7 @@ class BusHost:
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
+        key = request_key(self._run, self._turn, self._branch, self._count)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
             reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
@@ -111,7 +124,39 @@ class BusHost:
             if error.retryable:
                 raise
             return {"error": error.message}
+        finally:
+            self._decision_of(key, "tool", name, arguments)
         return tool_result.validate_json(reply)
+
+    async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
+        """See `loopline.agents.approvals.ApprovingHost.approve`."""
+        key = request_key(self._run, self._turn, self._branch, self._count)
+        self._count += 1
+        approval = self._decision_of(key, "answer", agent, answer)
+        if approval is None:
+            raise ApprovalNeeded(
+                ApprovalRequest(
+                    request=key,
+                    kind="answer",
+                    name=agent,
+                    agent=agent,
+                    arguments=answer,
+                    digest=digest_of("answer", agent, answer),
+                    seconds=seconds,
+                )
+            )
+        return approval
+
+    def _decision_of(
+        self, key: str, kind: str, name: str, arguments: JsonObject
+    ) -> Approval | None:
+        decision = self._decisions.get(key)
+        if decision is None:
+            return None
+        approval = read_decision(decision, key, name, digest_of(kind, name, arguments))
+        if approval is not None:
+            self.approvals.append(approval)
+        return approval
 
     async def _ask(
         self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
@@ -147,6 +192,8 @@ class BusHost:
         try:
             return await self._inbox.request(stream, envelope, committed_with=True)
         except RequestError as error:
+            if error.kind == APPROVAL_ERROR:
+                raise ApprovalNeeded(ApprovalRequest.model_validate_json(str(error))) from None
             raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
         except DeadlineExceeded as error:
             raise RequestFailed("deadline", str(error)) from error

@@ -243,6 +243,7 @@ class Worker:
     async def _build_role(self, settings: RoleWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.agents.roles import roles
         from loopline.workers.role import RoleHandler
+        from loopline.workers.schedules import ScheduleServer
 
         for role in settings.roles:
             roles.get(role)  # an unknown role is an error now, not at the first message
@@ -254,6 +255,7 @@ class Worker:
         if self._front is not None:
             self._details = self._front.details
             self._servers = [self._front.server(self._bus, inbox, self._consumers)]
+        self._servers.append(ScheduleServer(self._bus))
 
     async def _build_tool(self, settings: ToolWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.workers.tool import tool_handler

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pydantic
 import structlog
 
+from loopline.agents.approvals import ApprovalNeeded
 from loopline.agents.errors import AgentError, RequestFailed
 from loopline.agents.payloads import Payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import take_step
 from loopline.agents.workflows import Handoff
-from loopline.bus import Delivery, Inbox, Reject, Retry, run_ended
+from loopline.bus import Delivery, Inbox, Reject, Retry, run_ended, waits
 from loopline.workers.host import BusHost
 from loopline.workers.messages import role_of
 from loopline.workers.routing import commit_of
@@ -52,7 +53,15 @@ class RoleHandler:
             payload=payload,
         )
         clock = delivery.bus.clock.now
-        host = BusHost(self._inbox, run, handoff.agent, envelope.turn, envelope.branch, clock)
+        host = BusHost(
+            self._inbox,
+            run,
+            handoff.agent,
+            envelope.turn,
+            envelope.branch,
+            clock,
+            state.decisions,
+        )
         try:
             step_result = await take_step(
                 run,
@@ -63,6 +72,13 @@ class RoleHandler:
                 clock=clock,
                 waited=clock() - delivery.published,
             )
+        except ApprovalNeeded as needed:
+            request = needed.request
+            await waits.park(
+                delivery, request.request, request.model_dump_json().encode(), request.seconds
+            )
+            log.info("waits for approval", agent=handoff.agent, of=request.name)
+            return
         except RequestFailed as error:
             raise Retry(str(error)) from error
         except AgentError as error:
@@ -89,4 +105,4 @@ def _with_history(step: Step, host: BusHost, delivery: Delivery) -> Step:
             "requests": tuple(sorted(host.timings, key=lambda timing: timing.number)),
         }
     )
-    return step.model_copy(update={"timings": timings})
+    return step.model_copy(update={"timings": timings, "approvals": tuple(host.approvals)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline.agents.records import Run, Step
-from loopline.agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing
+from loopline.agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing, Wait
 from loopline.bus import (
     TRACEPARENT_TAG,
     Envelope,
@@ -14,6 +14,7 @@ from loopline.bus import (
     traceparent_of,
 )
 from loopline.bus import Finish as BusFinish
+from loopline.bus import Wait as BusWait
 from loopline.workers.messages import role_stream
 
 
@@ -44,6 +45,7 @@ def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
     publish: tuple[Outgoing, ...] = ()
     join: Join | None = None
     arrive = ""
+    wait: BusWait | None = None
     finish: BusFinish | None = None
     match routing:
         case Continue(handoffs):
@@ -53,6 +55,8 @@ def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
             join = Join(join_id, len(handoffs), outgoing(run, continuation))
         case Arrive(join_id):
             arrive = join_id
+        case Wait(signal, expires=seconds):
+            wait = BusWait(signal, outgoing(run, routing.handoff(None)), "woken", seconds)
         case Finish(outcome, answer, reason):
             finish = BusFinish(outcome.value, answer or "", reason or "")
     calls = step.calls
@@ -63,5 +67,6 @@ def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
         publish=publish,
         join=join,
         arrive=arrive,
+        wait=wait,
         finish=finish,
     )

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from loopline.agents.approvals import (
+    APPROVAL_ERROR,
+    ApprovalRequest,
+    digest_of,
+    read_decision,
+    refusal_of,
+)
 from loopline.agents.errors import UnknownName
-from loopline.agents.records import JsonObject, Record
+from loopline.agents.records import Approval, JsonObject, Record
 from loopline.agents.tools import NotCarriedOut, ToolContext, tools
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
-from loopline.bus import Delivery, Retry, effects
+from loopline.bus import Delivery, Retry, effects, error_reply, waits
 from loopline.bus.consumer import Handler
 from loopline.bus.effects import Start
 from loopline.workers.messages import ToolPayload, tool_result
@@ -41,6 +48,13 @@ class Callee(Protocol):
     def reconciles(self) -> bool:
         """It can look what became of a call."""
         ...
+
+    @property
+    def approval_seconds(self) -> float:
+        """How long a call waits to be approved."""
+        ...
+
+    async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool: ...
 
     async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer: ...
 
@@ -88,6 +102,19 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
         except UnknownName as error:
             await delivery.reply(tool_result.dump_json({"error": str(error)}), store=True)
             return
+        if await callee.needs_approval(payload.arguments, _context(delivery, payload)):
+            approval = await _approval(delivery, payload)
+            if approval is None:
+                request = _approval_request(delivery, payload, callee)
+                await delivery.reply(
+                    error_reply(APPROVAL_ERROR, request.model_dump_json(), retryable=False),
+                    store=False,
+                )
+                return
+            if approval.decision != "approved":
+                refused = tool_result.dump_json({"error": refusal_of(approval)})
+                await delivery.reply(refused, store=True)
+                return
         if callee.effect == "once":
             reply = await _Once(delivery, payload, callee).reply()
         else:
@@ -96,6 +123,26 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
         await delivery.reply(reply, store=True)
 
     return handle
+
+
+async def _approval(delivery: Delivery, payload: ToolPayload) -> Approval | None:
+    """What the bus holds of exactly this call: nobody else's word is taken for it."""
+    key, run_id = delivery.envelope.reply_key, delivery.envelope.run_id
+    digest = digest_of("tool", payload.name, payload.arguments)
+    decision = await waits.read_decision(delivery.bus, run_id, key)
+    return read_decision(decision, key, payload.name, digest)
+
+
+def _approval_request(delivery: Delivery, payload: ToolPayload, callee: Callee) -> ApprovalRequest:
+    return ApprovalRequest(
+        request=delivery.envelope.reply_key,
+        kind="tool",
+        name=payload.name,
+        agent=payload.agent,
+        arguments=payload.arguments,
+        digest=digest_of("tool", payload.name, payload.arguments),
+        seconds=callee.approval_seconds,
+    )
 
 
 def _context(delivery: Delivery, payload: ToolPayload) -> ToolContext:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.approvals import ApprovingHost, refusal_of
 from loopline.agents.errors import UnexpectedPayload
-from loopline.agents.payloads import AGENT, PartPayload, QuestionPayload
+from loopline.agents.payloads import (
+    AGENT,
+    PartPayload,
+    QuestionPayload,
+    SignalPayload,
+    parse_payload,
+)
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
-from loopline.agents.records import Candidate, Decision, JsonObject, Message, Run, Task
-from loopline.agents.roles.conversation import Conversation, conversation_of
+from loopline.agents.records import Candidate, Decision, JsonObject, Message, Run, Step, Task
+from loopline.agents.roles.conversation import (
+    MAX_CORRECTIONS,
+    Conversation,
+    Ending,
+    FinalText,
+    WrongAnswer,
+    conversation_of,
+)
 from loopline.agents.roles.final_text import text_result
 from loopline.agents.roles.offered_host import OfferedHost
 from loopline.agents.roles.protocol import StepContext, StepResult
@@ -42,6 +57,11 @@ class Agent:
                 behaviour = AgentBehaviour.model_validate(run.options)
                 offered = EveryTool((Functions(specs_of(behaviour.tools)), offered_tools(run.task)))
                 messages = _opening(run.task, behaviour, ())
+            case SignalPayload():
+                behaviour = AgentBehaviour.model_validate(run.options)
+                offered = EveryTool((Functions(specs_of(behaviour.tools)), offered_tools(run.task)))
+                messages = _opening(run.task, behaviour, ())
+                messages += _since(context.journal, context.payload)
             case PartPayload(act="scatter"):
                 return _without_model("scatter", {})
             case PartPayload(act="gather", path=path):
@@ -66,7 +86,31 @@ class Agent:
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
         )
-        return text_result(conversation, await conversation.run())
+        ending = await conversation.run()
+        if behaviour.requires_approval:
+            acting = context.payload.acting or AGENT
+            ending = await _approved(conversation, ending, host, acting, behaviour.approval_seconds)
+        return text_result(conversation, ending)
+
+
+async def _approved(
+    conversation: Conversation, ending: Ending, host: Host, agent: str, seconds: float
+) -> Ending:
+    """The ending, once a person has approved its text. Raises `ApprovalNeeded` before that."""
+    if not isinstance(host, ApprovingHost):
+        raise UnexpectedPayload(f"agent {agent}: nobody can approve its answer here")
+    for tries in range(MAX_CORRECTIONS + 1):
+        if not isinstance(ending, FinalText):
+            return ending
+        approval = await host.approve(agent, {"answer": ending.text}, seconds)
+        if approval.decision == "approved":
+            return ending
+        refusal = refusal_of(approval)
+        if approval.decision == "expired" or tries == MAX_CORRECTIONS:
+            return WrongAnswer(refusal, ending.text)
+        conversation.refuse(refusal)
+        ending = await conversation.run()
+    return ending
 
 
 def _opening(
@@ -89,6 +133,29 @@ def _opening(
             content = f"{turns[last].content}\n\n{block}"
             turns[last] = turns[last].model_copy(update={"content": content})
     return turns
+
+
+def _since(journal: Sequence[Step], payload: SignalPayload) -> list[Message]:
+    """What was said before a wait, and what has ended it."""
+    messages: list[Message] = []
+    for step in journal:
+        if step.input.get("type") == SignalPayload.type_name:
+            earlier = parse_payload(step.input)
+            assert isinstance(earlier, SignalPayload)
+            messages.append(_woken(earlier))
+        if "answer" in step.decision.data:
+            content = str(step.decision.data["answer"])
+            messages.append(Message(role="assistant", content=content))
+    return [*messages, _woken(payload)]
+
+
+def _woken(payload: SignalPayload) -> Message:
+    if payload.woken is None or payload.woken.kind == "expired":
+        content = f"Nobody has sent the signal {payload.signal} in time."
+    else:
+        value = json.dumps(payload.woken.value, ensure_ascii=False)
+        content = f"The signal {payload.signal} has come: {value}"
+    return Message(role="user", content=content)
 
 
 def _agent_at(team: Part, path: tuple[int, ...], run: Run) -> AgentPart:

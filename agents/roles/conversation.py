@@ -176,6 +176,14 @@ class Conversation:
             self._messages.extend(turn_messages(call, entries, _missing_answer))
         return OutOfCompletions(f"no answer after {self._max_completions} completions")
 
+    def refuse(self, reason: str) -> None:
+        """The final text was not accepted: the model reads why, and `run` goes on from there."""
+        content = f"error: {reason}. Answer again."
+        self._messages += [
+            assistant_message(self.calls[-1]),
+            Message(role="user", content=content),
+        ]
+
     def result(self, decision: Decision) -> StepResult:
         """The step's result, with everything that was said on the way to the decision."""
         action: JsonObject = {"kind": decision.kind}

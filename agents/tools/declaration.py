@@ -42,9 +42,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
+import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
 from loopline.agents.tools.effects import (
@@ -65,6 +67,8 @@ from loopline.agents.tools.signature import (
     context_parameter,
 )
 from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
+
+log = structlog.get_logger("loopline.agents.tools")
 
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
@@ -150,6 +154,24 @@ class Tool(ToolDeclaration[A]):
     effect: Effect = "once"
     on_unknown: OnUnknown = "model"
     reconcile_by: Carried | None = None
+    requires_approval: bool | Carried = False
+    approval_seconds: float = DEFAULT_APPROVAL_SECONDS
+
+    async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool:
+        """Whether somebody must approve a call with these arguments. Those that do not fit need
+        none: the call is refused anyway. A rule that fails does not let the call through."""
+        if not callable(self.requires_approval):
+            return self.requires_approval
+        try:
+            parsed = self.parse(arguments)
+        except InvalidArguments:
+            return False
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                return bool(await self._value(self.requires_approval, parsed, context))
+        except Exception as error:  # noqa: BLE001 - a rule is foreign code
+            log.warning("rule of approval failed", tool=self.name, error=repr(error)[:SHOWN_CHARS])
+            return True
 
     async def call(self, arguments: JsonObject) -> JsonObject:
         """Run it outside a deployment. Answers as `carry_out`."""
@@ -230,13 +252,17 @@ def tool(
     effect: Effect = "once",
     on_unknown: OnUnknown = "model",
     reconcile: Callable[..., Any] | None = None,
+    requires_approval: bool | Callable[..., Any] = False,
+    approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
 ) -> Declare:
     """Make a tool of a function. Name and description default to the function's name and
     docstring; the arguments are its annotated parameters, or the fields of the one pydantic model
     that it takes. `effect` says what a call does to the world, `reconcile`, with the function's
     own parameters, looks what became of a call `once`: it returns the call's result, or raises
-    `NotCarriedOut` or `OutcomeUnknown`. Raises `TypeError` for a function without a docstring or
-    with a parameter whose type is not said, and for a `reconcile` that does not fit."""
+    `NotCarriedOut` or `OutcomeUnknown`. A call that `requires_approval` waits until a person has
+    approved it, for `approval_seconds` at most; a function with the tool's own parameters says of
+    which. Raises `TypeError` for a function without a docstring or
+    with a parameter whose type is not said, and for a `reconcile` or a rule that does not fit."""
 
     def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
@@ -257,6 +283,12 @@ def tool(
             effect=effect,
             on_unknown=on_unknown,
             reconcile_by=_reconciling(label, effect, function, context, model, reconcile),
+            requires_approval=(
+                requires_approval
+                if isinstance(requires_approval, bool)
+                else _alongside(label, "approval rule", function, context, model, requires_approval)
+            ),
+            approval_seconds=approval_seconds,
         )
 
     return cast(Declare, declare)
@@ -275,15 +307,27 @@ def _reconciling(
         return None
     if effect != "once":
         raise TypeError(f"tool {label!r}: reconcile= is for effect='once'; a {effect} is repeated")
-    own_context = context_parameter(_hints(label, reconcile), ToolContext)
+    return _alongside(label, "reconcile function", function, context, model, reconcile)
+
+
+def _alongside(
+    label: str,
+    what: str,
+    function: Callable[..., Any],
+    context: str | None,
+    model: type[BaseModel] | None,
+    other: Callable[..., Any],
+) -> Carried:
+    """Another function of the tool's own arguments. Raises `TypeError`."""
+    own_context = context_parameter(_hints(label, other), ToolContext)
     wanted = [key for key in inspect.signature(function).parameters if key != context]
-    parameters = [key for key in inspect.signature(reconcile).parameters if key != own_context]
+    parameters = [key for key in inspect.signature(other).parameters if key != own_context]
     if parameters != wanted:
         raise TypeError(
-            f"tool {label!r}: its reconcile function has the parameters {', '.join(parameters)}; "
+            f"tool {label!r}: its {what} has the parameters {', '.join(parameters)}; "
             f"it needs the tool's own: {', '.join(wanted)}"
         )
-    return accept_model(reconcile, whole=model is not None, context=own_context)
+    return accept_model(other, whole=model is not None, context=own_context)
 
 
 def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who is next: the four ways in which a workflow can go on after a step.
+"""Who is next: the five ways in which a workflow can go on after a step.
 
 To add a workflow, write a class with the members of `Workflow` and declare an instance in your
 package's `pyproject.toml` (the entry point carries the workflow's name):
@@ -27,13 +27,16 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loopline.agents.errors import InvalidOptions
-from loopline.agents.payloads import Payload
+from loopline.agents.payloads import Payload, SignalPayload, WakeUp
 from loopline.agents.prompts import Prompt
 from loopline.agents.records import JsonObject, Outcome, Run, Step, ToolSpec, Trajectory
 
 MAX_TURNS = 24
 """Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
 gets eight steps; its conversation would outgrow most contexts long before."""
+
+DEFAULT_WAIT_SECONDS = 30 * 86_400.0
+"""Of a wait that says nothing else; the bus allows a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,25 @@ class Arrive:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing goes on until somebody sends the run this signal, or `expires` seconds have passed.
+    Then the role takes a step of this turn with a `SignalPayload`, which says which of the two it
+    was. A run that waits holds no worker, and its time stands still."""
+
+    signal: str
+    role: str
+    turn: int
+    branch: int = 0
+    expires: float = DEFAULT_WAIT_SECONDS
+
+    def handoff(self, woken: WakeUp | None) -> Handoff:
+        """What follows, once it is known what has ended the wait."""
+        return Handoff(
+            self.role, self.turn, SignalPayload(signal=self.signal, woken=woken), self.branch
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run ends."""
 
@@ -85,7 +107,7 @@ class Finish:
     """Why, for every outcome but `answered`."""
 
 
-Routing = Continue | Fanout | Arrive | Finish
+Routing = Continue | Fanout | Arrive | Wait | Finish
 
 P = TypeVar("P")
 

@@ -5,13 +5,14 @@
 -- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
---       whether its end is announced (0/1), then the steps, then per join its id, the branches
+--       whether its end is announced (0/1), after how many ms it begins, then the steps, then per join its id, the branches
 --       still to come and the continuation's envelope, then per message its envelope and the
 --       caller's consumer that reads its stream ('' for none)
 -- Returns {'admitted', what `read_next` has for each message}, {'exists'} (the same run was accepted
 --       before: nothing is done), or
 --       {'overloaded', what, count, limit}, {'closed'} (the shards are being changed), {'changed'}
 --       (they were: the caller's shard of a run may be another).
+-- A run that begins later waits for a timer with each of its messages.
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
 -- many that pass the limit together.
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -28,7 +29,7 @@ local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
-local now = now_ms()
+local now, delay = now_ms(), tonumber(ARGV[16])
 redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now,
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0, 'account', ARGV[14],
@@ -47,7 +48,7 @@ list(of_shard('runs'))
 if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 16
+local a = 17
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1
@@ -60,9 +61,15 @@ for i = 1, joins do
 end
 local result = {'admitted'}
 for i = 6 + joins, #KEYS do
-  redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
-  redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
-  result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
+  if delay > 0 then
+    open_wait({run = run, active = active}, ARGV[1], 'start.' .. (i - 6 - joins), {kind = 'timer',
+      name = 'start', ms = delay, stream = KEYS[i], note = '{}', head = ARGV[a], tail = ''}, ARGV[6])
+    result[#result + 1] = false
+  else
+    redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
+    redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
+    result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
+  end
   a = a + 2
 end
 audit(ARGV[10], history, 'event', 'admit', 'run_id', ARGV[1])

@@ -12,5 +12,5 @@ local t = redis.call('TIME')
 local raw = t[1] * 1000 + math.floor(t[2] / 1000)
 if math.abs(raw - tonumber(ARGV[3])) > 5000 then return 0 end
 redis.call('HSET', KEYS[1], 'shift', ARGV[2], 'last', string.format('%.0f', raw))
-redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[1], AGREEMENT_LIFE)
 return 1

@@ -2,20 +2,23 @@
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
 -- KEYS: active, trajectories, history, ledger, then per commit:
 --       work stream, run, journal, log, usage, one work stream per published message,
---       and the continuation's work stream if it fans out
+--       the continuation's work stream if it fans out, and that of what follows a wait
 -- ARGV: number of commits, history flag, retention ms, group, the caller's own inbox, which it tells
 --       itself of ends, then per commit:
 --       entry id, consumer, delivery count, run_id, guard ("turn.branch"), step JSON, tokens,
 --       micro-dollars, number of published messages, their envelopes…,
 --       join to open ('' for none), [branches, continuation envelope],
---       join to arrive at ('' for none), outcome ('' if the run goes on), [answer, reason]
+--       join to arrive at ('' for none), signal to wait for ('' for none), [guard of what follows,
+--       longest wait in ms, note, its envelope in two parts],
+--       outcome ('' if the run goes on), [answer, reason]
 -- Returns one word per commit: 'ok', 'already' (this very commit was applied before: a retry
 --       after a broken connection), 'lost' (another worker holds the lease: nothing changed),
 --       'ended' (the run is over: only the message was settled, or kept for a replay), 'duplicate' (the step is in the
 --       journal: only the message was settled), 'budget' (committed, and the run ended because
 --       its budget is used up).
 -- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
--- journal, hand-off and acknowledgement; two branches that arrive together at a join.
+-- journal, hand-off and acknowledgement; two branches that arrive together at a join; a signal that
+-- comes at the same time as the wait for it.
 local active, trajectories, history, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local opts = {history = ARGV[2], retention = ARGV[3], inbox = ARGV[5]}
 local group = ARGV[4]
@@ -49,8 +52,16 @@ for n = 1, tonumber(ARGV[1]) do
     ai = ai + 2
     ki = ki + 1
   end
-  local arrive, outcome, answer, reason = ARGV[ai], ARGV[ai + 1], '', ''
+  local arrive, signal, wait = ARGV[ai], ARGV[ai + 1], nil
   ai = ai + 2
+  if signal ~= '' then
+    wait = {kind = 'signal', name = signal, guard = ARGV[ai], ms = tonumber(ARGV[ai + 1]),
+      note = ARGV[ai + 2], head = ARGV[ai + 3], tail = ARGV[ai + 4], stream = KEYS[ki]}
+    ai = ai + 5
+    ki = ki + 1
+  end
+  local outcome, answer, reason = ARGV[ai], '', ''
+  ai = ai + 1
   if outcome ~= '' then
     answer, reason = ARGV[ai], ARGV[ai + 1]
     ai = ai + 2
@@ -118,6 +129,14 @@ for n = 1, tonumber(ARGV[1]) do
         local target = string.sub(stored, 1, cut - 1)
         publish(target, string.sub(stored, cut + 1))
         redis.call('HDEL', k.run, 'join:' .. arrive, 'then:' .. arrive)
+      end
+      if wait then
+        local sent = take_signal(k.run, signal)
+        if sent then
+          publish(wait.stream, wait.head .. sent .. wait.tail)
+        else
+          open_wait(k, run_id, wait.guard, wait, opts.retention)
+        end
       end
     end
     settle(stream, group, id)

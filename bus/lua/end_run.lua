@@ -12,6 +12,8 @@
 -- The inbox and the requests are read from the run's hash: their keys carry the same hash tag.
 
 local STREAM_LIFE = 604800000
+-- What all processes agree on outlives every wait.
+local AGREEMENT_LIFE = 400 * 86400000
 local INBOX_LIFE = 600000
 local LONGEST_RUN = 86400000
 -- Of a request that no step waits for any more: for one who still holds an old lease, and for an
@@ -210,6 +212,123 @@ local function request_life(run, guard, life)
   return found[2] == 'error' and redis.call('PTTL', run) or SETTLED_LIFE
 end
 
+-- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval` or
+-- `timer`), name, expiry (ms), beginning (ms), work stream, what its readers want to know of it, and
+-- the envelope that goes on, in two parts: what woke a `signal` stands between them. Its timers are a
+-- sorted set of `<run id>/<guard>` by expiry. Meanwhile it is not among the active runs and its time
+-- stands still: `left` is what it has of it (ms).
+local function read_wait(run, guard)
+  local line = redis.call('HGET', run, 'wait:' .. guard)
+  if not line then return nil end
+  local w = {}
+  w.kind, w.name, w.expires, w.since, w.stream, w.note, w.head, w.tail = string.match(line,
+    '^(%a+)\n([^\n]*)\n(%d+)\n(%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
+  return w
+end
+
+local function open_waits(run)
+  local guards = {}
+  for _, field in ipairs(redis.call('HKEYS', run)) do
+    if string.sub(field, 1, 5) == 'wait:' then guards[#guards + 1] = string.sub(field, 6) end
+  end
+  return guards
+end
+
+local function beside(run, kind)
+  return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
+end
+
+-- All that a live run has lives until its deadline, and the retention after it.
+local function keep_run(run, life)
+  for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
+    redis.call('PEXPIRE', beside(run, kind), life)
+  end
+  for _, field in ipairs(redis.call('HKEYS', run)) do
+    if string.sub(field, 1, 6) == 'asked:' then
+      for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do
+        if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
+      end
+    end
+  end
+end
+
+-- What a run waits for, for lists: lines of kind, name and expiry.
+local function note_waits(run)
+  local lines = {}
+  for _, guard in ipairs(open_waits(run)) do
+    local wait = read_wait(run, guard)
+    lines[#lines + 1] = wait.kind .. ' ' .. wait.expires .. ' ' .. wait.name
+  end
+  if #lines == 0 then return redis.call('HDEL', run, 'waits') end
+  redis.call('HSET', run, 'waits', table.concat(lines, '\n'))
+end
+
+-- Stop the time of a run that has waits, and set their timers.
+local function pause_run(k, run_id, retention)
+  local now, timers, latest = now_ms(), of_shard('waits'), 0
+  for _, guard in ipairs(open_waits(k.run)) do
+    local expires = tonumber(read_wait(k.run, guard).expires)
+    latest = math.max(latest, expires)
+    redis.call('ZADD', timers, expires, run_id .. '/' .. guard)
+  end
+  local life = latest - now + STREAM_LIFE
+  if redis.call('PTTL', timers) < life then redis.call('PEXPIRE', timers, life) end
+  local left = tonumber(redis.call('HGET', k.run, 'left'))
+    or math.max(0, redis.call('HGET', k.run, 'deadline') - now)
+  redis.call('HSET', k.run, 'left', left, 'deadline', latest + left)
+  redis.call('ZREM', k.active, run_id)
+  keep_run(k.run, latest + left - now + retention)
+  note_waits(k.run)
+end
+
+local function open_wait(k, run_id, guard, wait, retention)
+  local now = now_ms()
+  redis.call('HSET', k.run, 'wait:' .. guard, table.concat({wait.kind, wait.name,
+    string.format('%.0f', now + wait.ms), string.format('%.0f', now), wait.stream, wait.note,
+    wait.head, wait.tail}, '\n'))
+  pause_run(k, run_id, retention)
+end
+
+local function end_wait(run, run_id, guard)
+  redis.call('HDEL', run, 'wait:' .. guard)
+  redis.call('ZREM', of_shard('waits'), run_id .. '/' .. guard)
+  note_waits(run)
+end
+
+-- Go on behind a wait; once a run has no other, its time goes on as well.
+local function wake(k, run_id, guard, wait, outcome, retention)
+  end_wait(k.run, run_id, guard)
+  if wait.kind ~= 'signal' then outcome = '' end
+  redis.call('XADD', wait.stream, '*', 'e', wait.head .. outcome .. wait.tail)
+  redis.call('PEXPIRE', wait.stream, STREAM_LIFE)
+  if #open_waits(k.run) > 0 then return end
+  local left = tonumber(redis.call('HGET', k.run, 'left'))
+  local deadline = now_ms() + left
+  redis.call('HSET', k.run, 'deadline', deadline)
+  redis.call('HDEL', k.run, 'left')
+  redis.call('ZADD', k.active, deadline, run_id)
+  redis.call('PEXPIRE', k.active, STREAM_LIFE)
+  keep_run(k.run, left + retention)
+  -- It may have waited for longer than the list of runs goes back.
+  redis.call('ZADD', of_shard('runs'), 'NX', now_ms(), run_id)
+  local account = redis.call('HGET', k.run, 'account')
+  if account and account ~= '' then
+    redis.call('ZADD', of_shard('runs-of') .. ':' .. account, 'NX', now_ms(), run_id)
+  end
+end
+
+-- Signals that nobody has waited for yet: the lines name, id and what woke, in their order.
+local function take_signal(run, name)
+  for _, line in ipairs(redis.call('LRANGE', beside(run, 'signals'), 0, -1)) do
+    local of, outcome = string.match(line, '^([^\n]*)\n[^\n]*\n(.*)$')
+    if of == name then
+      redis.call('LREM', beside(run, 'signals'), 1, line)
+      return outcome
+    end
+  end
+  return nil
+end
+
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
   local failure = redis.call('HGET', k.run, 'failure')
@@ -244,7 +363,13 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
       end
     end
   end
-  for _, key in ipairs({k.run, k.journal, k.log, k.usage}) do
+  for _, guard in ipairs(open_waits(k.run)) do
+    redis.call('ZREM', of_shard('waits'), run_id .. '/' .. guard)
+    -- A replay that wakes the run sets its timer again.
+    if outcome ~= 'error' then redis.call('HDEL', k.run, 'wait:' .. guard) end
+  end
+  redis.call('HDEL', k.run, 'left', 'waits')
+  for _, key in ipairs({k.run, k.journal, k.log, k.usage, beside(k.run, 'signals')}) do
     redis.call('PEXPIRE', key, opts.retention)
   end
   audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,

@@ -4,5 +4,5 @@
 -- Returns the whole hash as it is then.
 -- Race closed: several processes join first: each field is the first writer's, for all.
 for i = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1]) end
-redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[1], AGREEMENT_LIFE)
 return redis.call('HGETALL', KEYS[1])

@@ -15,5 +15,5 @@ if ARGV[3] == '0' then
   if #there > 1 then return there end
 end
 for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
-redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[1], AGREEMENT_LIFE)
 return {1}

@@ -46,6 +46,9 @@ if ARGV[3] ~= '' then
       redis.call('PEXPIRE', message[3], STREAM_LIFE)
       redis.call('HDEL', run, message[4])
     end
+    if #open_waits(run) > 0 then
+      pause_run({run = run, active = KEYS[4]}, ARGV[3], tonumber(ARGV[5]))
+    end
     audit(ARGV[6], KEYS[5], 'event', 'replay', 'run_id', ARGV[3])
   end
 end

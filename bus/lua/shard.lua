@@ -10,4 +10,4 @@ local known = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[1] ~= 'epoch' or not known or known < ARGV[2] then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 end
-redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[1], AGREEMENT_LIFE)

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import pydantic
 
+from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import AgentError, UnknownName
 from loopline.agents.records import GenerationOptions, JsonObject, ToolSpec
 from loopline.agents.team_parts import (
@@ -58,6 +59,8 @@ class Definition:
         effect: Effect = "once",
         on_unknown: OnUnknown = "model",
         reconcile: AnyFunction | None = None,
+        requires_approval: bool | AnyFunction = False,
+        approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def tool(
@@ -71,11 +74,14 @@ class Definition:
         effect: Effect = "once",
         on_unknown: OnUnknown = "model",
         reconcile: AnyFunction | None = None,
+        requires_approval: bool | AnyFunction = False,
+        approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AnyFunction:
         """Let models call this function, which stays one: with typed parameters, and a docstring
         that tells them what it does. What it raises, the model reads as `error: …`. `effect` says
         what a call does to the world: `none`, `keyed`, or `once`, which is never made again
-        (`loopline.agents.tools.effects`).
+        (`loopline.agents.tools.effects`). A call that `requires_approval` waits for a person, for
+        `approval_seconds` at most; a function with the tool's own parameters says of which calls.
 
         Raises `InputError` for a name that another tool has, `TypeError` for a function that no
         model could call.
@@ -89,6 +95,8 @@ class Definition:
                 effect=effect,
                 on_unknown=on_unknown,
                 reconcile=reconcile,
+                requires_approval=requires_approval,
+                approval_seconds=approval_seconds,
             )(function)
             if tool.name in self.tools:
                 raise InputError(f"this app has two tools called {tool.name!r}; rename one")
@@ -108,11 +116,14 @@ class Definition:
         answer: Any = None,
         max_completions: int = DEFAULT_COMPLETIONS,
         generation: GenerationOptions | None = None,
+        requires_approval: bool = False,
+        approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AgentPart:
         """An agent of this app. `tools` are functions of this app, or names: of tools that a
         package registers, or that an MCP server or HTTP API of the deployment offers
         (`github__get_issue`).
         `model` is a pool of the deployment, or pool/adapter. `answer` is the type of its answer.
+        One that `requires_approval` waits for a person with each answer.
 
         Raises `InputError`.
         """
@@ -127,6 +138,8 @@ class Definition:
                 answer=None if answer is None else schema_of(answer),
                 max_completions=max_completions,
                 generation=generation,
+                requires_approval=requires_approval,
+                approval_seconds=approval_seconds,
             )
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False)[0]

@@ -62,6 +62,7 @@ from loopline.bus import (
 )
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.waiting import RunUnknown, WaitingCalls
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
@@ -71,10 +72,6 @@ if TYPE_CHECKING:
 
 TOLD_SECONDS = 0.05
 """How long news of an end is waited for that the log has already."""
-
-
-class RunUnknown(UserError):
-    """The bus has no such run: it never was admitted, or its retention is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class Expected:
 
 
 @dataclass
-class Client:
+class Client(WaitingCalls):
     """Connect with `Client.connect`; use as an async context manager."""
 
     settings: BusSettings
@@ -241,8 +238,9 @@ class Client:
         except pydantic.ValidationError as error:
             raise InputError(_prompt_error_message(error, prompt)) from None
 
-    async def submit(self, run: Run) -> bool:
-        """Admit a run. True if it is new, False if this very run was let in before.
+    async def submit(self, run: Run, *, delay: float = 0.0) -> bool:
+        """Admit a run, which begins after `delay` seconds. True if it is new, False if this very
+        run was let in before.
 
         Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
@@ -256,7 +254,7 @@ class Client:
             handoffs = workflows.get(run.workflow).first(run)
         except AgentError as error:
             raise InputError(str(error)) from error
-        return await self._admit(run, handoffs)
+        return await self._admit(run, handoffs, delay=delay)
 
     async def _with_offered_tools(self, run: Run) -> Run:
         workflow = workflows.get(run.workflow)
@@ -324,6 +322,7 @@ class Client:
         *,
         journal: Sequence[Step] = (),
         joins: tuple[Join, ...] = (),
+        delay: float = 0.0,
     ) -> bool:
         messages = tuple(outgoing(run, handoff) for handoff in handoffs)
         shard = self.bus.keys.shard_of(run.id)
@@ -340,6 +339,7 @@ class Client:
                 announce=run.webhook is not None,
                 journal=tuple(step.model_dump_json().encode() for step in journal),
                 joins=joins,
+                delay=delay,
             )
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from loopline.runtime.commands import (
+    approvals,
     ask,
     config,
     dashboard,
@@ -43,6 +44,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     export.register,
     dead.register,
     effects.register,
+    approvals.register,
     policies.register,
     keys.register,
     dashboard.register,

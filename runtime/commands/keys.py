@@ -53,6 +53,12 @@ def register(app: typer.Typer) -> None:
                 "to look, `write` to change things there as well."
             ),
         ] = DashboardAccess.NONE,
+        approves: Annotated[
+            bool,
+            typer.Option(
+                "--approves", help="It may approve and deny what waits, of everybody's runs."
+            ),
+        ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
@@ -69,6 +75,7 @@ def register(app: typer.Typer) -> None:
                 created=bus.clock.now(),
                 models=tuple(model or ("*",)),
                 dashboard=dashboard.value,
+                approves=approves,
                 tokens_per_day=tokens_per_day,
                 micro_dollars_per_day=(
                     None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))

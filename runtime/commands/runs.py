@@ -1,4 +1,4 @@
-"""`runtime runs ls|show|replay|fork|cancel|reward`: runs, from the journal alone."""
+"""`runtime runs ls|show|replay|fork|cancel|signal|reward`: runs, from the journal alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
     from loopline.runtime.observe.recorded_runs import KnownRun
+    from loopline.runtime.observe.run_index import RunLine
 
 T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
 
 
 def register(app: typer.Typer) -> None:
-    runs = typer.Typer(no_args_is_help=True, help="Runs: list, show, replay, fork, cancel, reward.")
+    runs = typer.Typer(
+        no_args_is_help=True, help="Runs: list, show, replay, fork, cancel, signal, reward."
+    )
     app.add_typer(runs, name="runs")
 
     @runs.command("ls")
@@ -31,16 +34,17 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to list.")] = 20,
         active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
+        waiting: Annotated[bool, typer.Option("--waiting", help="Only runs that wait.")] = False,
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from loopline.runtime.observe.run_index import RunLine, RunQuery, list_runs
+        from loopline.runtime.observe.run_index import RunQuery, list_runs
         from loopline.runtime.terminal.dialogue import milliseconds
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
 
         async def newest(client: Client, _: Deployment) -> tuple[Sequence[RunLine], float]:
-            query = RunQuery(state="active" if active else "")
+            query = RunQuery(state="waiting" if waiting else "active" if active else "")
             return await list_runs(client.bus, query, limit), client.bus.clock.now()
 
         lines, now = _run_on_bus(redis_url, newest)
@@ -51,7 +55,7 @@ def register(app: typer.Typer) -> None:
             (
                 *(line.id, line.state, line.workflow, milliseconds(line.seconds(now))),
                 str(line.tokens or ""),
-                sanitize(" ".join(line.answer.split()))[:20],
+                sanitize(" ".join((line.answer or _waits_for(line)).split()))[:46],
                 sanitize(" ".join(line.question.split()))[:60],
             )
             for line in lines
@@ -107,6 +111,7 @@ def register(app: typer.Typer) -> None:
             return
         from rich.console import Console
 
+        from loopline.runtime.client.waiting import describe_waits
         from loopline.runtime.terminal.dialogue import DialoguePrinter
         from loopline.runtime.terminal.pluralize import format_count
         from loopline.runtime.terminal.safe_text import sanitize
@@ -117,6 +122,8 @@ def register(app: typer.Typer) -> None:
             printer.step(step)
         if outcome.ended is None:
             typer.echo(f"\nstill going on: {format_count(len(outcome.steps), 'step')} so far")
+            for words in describe_waits(outcome.waits):
+                typer.echo(f"waits for {sanitize(words)}")
         else:
             printer.end(outcome.ended)
 
@@ -186,6 +193,48 @@ def register(app: typer.Typer) -> None:
 
         typer.echo(f"cancelled {_run_on_bus(redis_url, cancelled)}")
 
+    @runs.command("signal")
+    def signal(  # pyright: ignore[reportUnusedFunction]
+        run_id: RunId,
+        name: Annotated[str, typer.Argument(help="The signal that the run waits for.")],
+        value: Annotated[str, typer.Option(metavar="JSON", help="What the run is told.")] = "null",
+        signal_id: Annotated[
+            str | None,
+            typer.Option("--id", help="Id of the signal: sent again, it counts once."),
+        ] = None,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Send a run the signal that it waits for, or will wait for."""
+        import getpass
+
+        from loopline.runtime.observe.run_history import resolve
+
+        try:
+            told = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"--value is not JSON: {error}", hint="""a text stands in quotes: --value '"yes"'"""
+            ) from error
+
+        async def sent(client: Client, _: Deployment) -> tuple[str, str]:
+            whole = await resolve(client.bus, run_id)
+            answer = await client.signal(
+                whole, name, told, signal_id=signal_id, by=getpass.getuser()
+            )
+            return whole, answer.value
+
+        whole, status = _run_on_bus(redis_url, sent)
+        if as_json:
+            typer.echo(json.dumps({"run": whole, "name": name, "status": status}))
+            return
+        words = {
+            "woken": "it goes on",
+            "kept": "it does not wait for it yet, and will find it",
+            "already": "a signal with this id was sent before",
+        }
+        typer.echo(f"run {whole}: {words[status]}")
+
     # A value may begin with a minus sign, as options do.
     @runs.command("reward", context_settings={"ignore_unknown_options": True})
     def reward(  # pyright: ignore[reportUnusedFunction]
@@ -239,6 +288,10 @@ def register(app: typer.Typer) -> None:
             return
         counted = "" if outcome.new else ", which was counted before"
         typer.echo(f"reward {outcome.reward.id} for {outcome.reward.target}{counted}")
+
+
+def _waits_for(line: RunLine) -> str:
+    return f"waits for {', '.join(line.waits)}" if line.waits else ""
 
 
 def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:

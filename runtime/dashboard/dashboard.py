@@ -13,6 +13,7 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard import sign_in
+from loopline.runtime.dashboard.approvals_view import ApprovalsView
 from loopline.runtime.dashboard.benchmarks_view import BenchmarksView
 from loopline.runtime.dashboard.cost_view import CostView
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame
@@ -41,6 +42,7 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
     for view in (
         RunsView(frame, state),
         RunView(frame, state),
+        ApprovalsView(frame),
         WorkersView(frame, state),
         PoliciesView(frame),
         BenchmarksView(frame),

@@ -17,6 +17,7 @@ from loopline.agents.errors import AgentError
 from loopline.agents.prompts import Prompt, parse_prompt, prompt_file
 from loopline.agents.records import Run, Step
 from loopline.agents.workflows import prompts_of
+from loopline.runtime.client.waiting import describe_waits
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
@@ -107,6 +108,7 @@ class RunView:
             "active": known_run.ended is None,
             "body": render_body(known_run),
             "steps": len(known_run.steps),
+            "waits": describe_waits(known_run.waits),
         }
 
     async def _events(self, request: Request, viewer: Viewer) -> Response:

@@ -29,7 +29,7 @@ from loopline.runtime.terminal.dialogue import milliseconds
 
 COUNT = 50
 SHOWN_CHARS = 160
-STATES = ("active", *(outcome.value for outcome in Outcome))
+STATES = ("active", "waiting", *(outcome.value for outcome in Outcome))
 _TIME = "%Y-%m-%dT%H:%M"
 
 
@@ -77,7 +77,7 @@ class RunsView:
             lines = list(page.lines)
             if page.next_page is not None:
                 following = {"after": str(page.next_page)}
-            elif query.state != "active" and has_recorded_runs(self._store):
+            elif query.state not in ("active", "waiting") and has_recorded_runs(self._store):
                 place = NEWEST
         recorded: Sequence[RunLine] = ()
         if place is not None:
@@ -165,10 +165,14 @@ def _row(line: RunLine, now: float) -> Row:
         seconds=milliseconds(line.seconds(now)),
         tokens=line.tokens,
         dollars=_dollars(line),
-        answer=_one_line(line.answer or line.reason),
+        answer=_one_line(line.answer or line.reason or _waits(line)),
         question=_one_line(line.question),
         tags=line.tags,
     )
+
+
+def _waits(line: RunLine) -> str:
+    return f"waits for {', '.join(line.waits)}" if line.waits else ""
 
 
 def _dollars(line: RunLine) -> str:

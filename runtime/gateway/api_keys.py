@@ -45,6 +45,8 @@ class ApiKey(BaseModel):
     dashboard: Literal["none", "read", "write"] = "none"
     """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
     there as well."""
+    approves: bool = False
+    """Whether its owner may see and decide what waits for approval, of everybody's runs."""
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
     """Signs what is sent to the caller's webhooks."""
@@ -165,7 +167,11 @@ async def own_key(bus: Bus, state: StateDirectory) -> str:
     outages: a gateway may start while Redis restarts."""
     key = key_file(state)
     record = ApiKey(
-        id=digest(key)[:12], name="runtime up", created=bus.clock.now(), dashboard="write"
+        id=digest(key)[:12],
+        name="runtime up",
+        created=bus.clock.now(),
+        dashboard="write",
+        approves=True,
     )
     await retry_during_outage("own key", lambda: add(bus, key, record))
     return key

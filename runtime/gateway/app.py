@@ -51,6 +51,7 @@ from loopline.runtime.gateway.service import (
     Service,
     trace_tags,
 )
+from loopline.runtime.gateway.waiting_api import WaitingApi
 
 METRICS = "metrics"
 """Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
@@ -74,6 +75,7 @@ def gateway_app(service: Service, state: StateDirectory) -> Starlette:
         ]
     routes += ResponsesApi(service, http).routes()
     routes += RunsApi(service, http).routes()
+    routes += WaitingApi(service, http).routes()
     routes.append(dashboard(service.client, service.settings, state))
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from loopline.agents.errors import AgentError, UnsupportedGeneration
 from loopline.agents.records import Outcome
 from loopline.bus import BusError, BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown, RunUnknown
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
@@ -113,6 +114,10 @@ def translated(error: Exception) -> ApiError | None:
             return too_large(str(error))
         case BusUnavailable() | DeploymentChanged():
             return unavailable(str(error))
+        case RunUnknown() | ApprovalUnknown():
+            return ApiError(404, str(error), code=f"{_thing(error)}_not_found")
+        case ApprovalConflict():
+            return ApiError(409, str(error), code="approval_conflict")
         case InputError():
             return unusable(error, "generation.")
         case AgentError():
@@ -121,6 +126,10 @@ def translated(error: Exception) -> ApiError | None:
             return ApiError(409, str(error), code="conflict")
         case _:
             return None
+
+
+def _thing(error: RunUnknown | ApprovalUnknown) -> str:
+    return "run" if isinstance(error, RunUnknown) else "approval"
 
 
 def too_large(message: str) -> ApiError:

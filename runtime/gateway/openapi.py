@@ -13,6 +13,7 @@ from loopline.runtime.gateway.chat_request import ChatRequest
 from loopline.runtime.gateway.compaction import CompactRequest
 from loopline.runtime.gateway.responses_request import ResponseRequest
 from loopline.runtime.gateway.runs_request import CreateRun, Feedback, ForkRun, ListedRun
+from loopline.runtime.gateway.waiting_api import DecideApproval, SendSignal
 
 _ERROR = {
     "type": "object",
@@ -132,6 +133,15 @@ _OPERATIONS = (
     _Operation(
         "post", "/v1/runs/{id}/feedback", "Reward a run after the fact", 202, Feedback, _ANY,
         errors=(404, 409, 413),
+    ),
+    _Operation(
+        "post", "/v1/runs/{id}/signals/{name}", "Send a run the signal that it waits for", 202,
+        SendSignal, _ANY, errors=(404, 409, 413),
+    ),
+    _Operation("get", "/v1/approvals", "List what waits to be approved", answer=_ANY),
+    _Operation(
+        "post", "/v1/approvals/{id}", "Approve or deny what waits", body=DecideApproval,
+        answer=_ANY, errors=(404, 409, 413),
     ),
     _Operation(
         "post", "/v1/sessions/{session}/feedback", "Reward a session after the fact", 202,

@@ -17,6 +17,7 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.bus import RunState
+from loopline.runtime.client.waiting import waits_json
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
 from loopline.runtime.gateway.chat_response import usage_of
 
@@ -134,7 +135,7 @@ class ListedRun(_Body):
     id: str
     workflow: str
     status: str
-    """`active`, or the outcome."""
+    """`active`, `waiting`, or the outcome."""
     created: float
     tags: dict[str, str]
     session: str | None
@@ -147,12 +148,13 @@ def run_body(run: Run, state: RunState, steps: tuple[Step, ...]) -> dict[str, An
         "object": "run",
         "id": run.id,
         "workflow": run.workflow,
-        "status": "active" if state.active else state.outcome,
+        "status": ("waiting" if state.waits else "active") if state.active else state.outcome,
         "answer": state.answer or None,
         "reason": state.reason or None,
         "created": run.created,
         "deadline": state.deadline,
         "ended": None if state.active else state.ended,
+        "waits": waits_json(state.waits),
         "parent": run.parent,
         "tags": run.tags,
         "policies": run.policies,

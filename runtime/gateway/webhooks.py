@@ -1,4 +1,5 @@
-"""Webhooks: a run's end, sent to the URL that its caller gave, at least once.
+"""Webhooks: a run's end, or that it waits for approval, sent to the URL that its caller gave, at
+least once each.
 
 Signed by the Standard Webhooks scheme with a secret of the caller's key. The id is the run's, so a
 receiver knows a second delivery for what it is. Which runs wait is on the bus (`bus/run_ends.py`):
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -18,11 +21,13 @@ import orjson
 import structlog
 from standardwebhooks import Webhook
 
-from loopline.bus import Bus, run_ends
+from loopline.bus import Bus, RunState, run_ends
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.client import run_of, trajectory_of
+from loopline.runtime.client.waiting import pending_approval
 from loopline.runtime.config.sections import GatewaySettings
 from loopline.runtime.gateway import api_keys
+from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, invalid
 from loopline.runtime.gateway.runs_request import ended_body
 
@@ -86,8 +91,8 @@ class WebhookSender:
 
     async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:
         state = await self._bus.run_state(end.run_id)
-        if state.active:
-            # A replay has woken it; its next end is put here again.
+        if state.active != bool(end.guard):
+            # A replay has woken it, and its next end is put here again; or it waits no more.
             await run_ends.settle(self._bus, end)
             return
         key = None
@@ -98,34 +103,69 @@ class WebhookSender:
             log.error("webhook given up: its run or its key is gone", run_id=end.run_id)
             await run_ends.settle(self._bus, end)
             return
-        trajectory = trajectory_of(state)
-        url, moment = trajectory.run.webhook or "", datetime.now(UTC)
+        message = _approval_message(state, end) if end.guard else _end_message(state)
+        if message is None:
+            await run_ends.settle(self._bus, end)
+            return
+        trouble = await self._post(client, key, run_of(state).webhook or "", message)
+        if not trouble:
+            await run_ends.settle(self._bus, end)
+            return
+        passed = max(0.0, self._bus.clock.now() - message.since)
+        pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, passed))
+        log.warning("webhook not delivered", run_id=end.run_id, why=trouble, again_in=round(pause))
+        await run_ends.postpone(self._bus, end, pause)
+
+    async def _post(
+        self, client: httpx2.AsyncClient, key: ApiKey, url: str, message: _Message
+    ) -> str:
+        """What went wrong; empty if it was delivered."""
+        moment = datetime.now(UTC)
         body = orjson.dumps(
             {
-                "type": "run.ended",
+                "type": message.type,
                 "timestamp": moment.isoformat().replace("+00:00", "Z"),
-                "data": ended_body(trajectory),
+                "data": message.data,
             }
         )
-        signature = Webhook(key.webhook_secret).sign(end.run_id, moment, body.decode())
         headers = {
             "content-type": "application/json",
             "user-agent": "loopline",
-            "webhook-id": end.run_id,
+            "webhook-id": message.id,
             "webhook-timestamp": str(int(moment.timestamp())),
-            "webhook-signature": signature,
+            "webhook-signature": Webhook(key.webhook_secret).sign(
+                message.id, moment, body.decode()
+            ),
         }
         try:
             await check_url(url, self._settings)
             async with asyncio.timeout(SEND_SECONDS):
                 answer = await client.post(url, content=body, headers=headers)
-            trouble = "" if answer.is_success else f"status {answer.status_code}"
+            return "" if answer.is_success else f"status {answer.status_code}"
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ApiError, OSError) as error:
-            trouble = str(error) or type(error).__name__
-        if not trouble:
-            await run_ends.settle(self._bus, end)
-            return
-        passed = max(0.0, self._bus.clock.now() - trajectory.ended)
-        pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, passed))
-        log.warning("webhook not delivered", run_id=end.run_id, why=trouble, again_in=round(pause))
-        await run_ends.postpone(self._bus, end, pause)
+            return str(error) or type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    id: str
+    """The same for each delivery of it."""
+    type: str
+    data: dict[str, Any]
+    since: float
+    """Unix seconds: when it came to be."""
+
+
+def _end_message(state: RunState) -> _Message:
+    trajectory = trajectory_of(state)
+    return _Message(state.run_id, "run.ended", ended_body(trajectory), trajectory.ended)
+
+
+def _approval_message(state: RunState, end: run_ends.RunEnd) -> _Message | None:
+    """None where nobody is to approve it any more."""
+    for wait in state.waits:
+        if wait.kind == "approval" and wait.guard == end.guard:
+            approval = pending_approval(state.run_id, wait)
+            name = f"{approval.id}:{approval.request.digest[:16]}"
+            return _Message(name, "approval.needed", approval.as_json(), wait.since)
+    return None

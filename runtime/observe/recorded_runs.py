@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from loopline.agents.records import Run, Step, Trajectory
 from loopline.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from loopline.bus import OpenWait
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class KnownRun:
     run: Run
     steps: tuple[Step, ...]
     ended: Trajectory | None
+    waits: tuple[OpenWait, ...] = ()
+    """What it waits for."""
 
     @classmethod
     def whole(cls, ended: Trajectory) -> KnownRun:

@@ -17,7 +17,9 @@ async def run_ids(bus: Bus) -> list[str]:
     ids: list[str] = []
     for shard in bus.keys.all_shards():
         ids += [run_id.decode() for run_id in await bus.redis.zrange(shard.runs(), 0, -1)]
-    return sorted(ids, reverse=True)
+        waiting = await bus.redis.zrange(shard.waits, 0, -1)
+        ids += [member.decode().partition("/")[0] for member in waiting]
+    return sorted(set(ids), reverse=True)
 
 
 async def resolve(bus: Bus, fragment: str) -> str:
@@ -48,7 +50,7 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
     run_id = await resolve(bus, fragment)
     state = await bus.run_state(run_id)
     if state.active:
-        return KnownRun(run_of(state), steps_of(state), None)
+        return KnownRun(run_of(state), steps_of(state), None, state.waits)
     if state.state != "missing":
         return KnownRun.whole(trajectory_of(state))
     known_run = find_recorded_run(store, run_id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,7 +20,9 @@ MAX_LOOKED = 20_000
 """Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
 MAX_LOOK_SECONDS = 1.0
 """And so long, on a machine that is busy: a page that matches nothing must not hold its reader."""
-_FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended")
+_FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
+_LISTED_SECONDS = 86_400.0
+"""Beyond the retention: what is older and waits is not in the list of runs any more."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class RunLine:
 
     id: str
     state: str
-    """`active`, or its outcome."""
+    """`active`, `waiting`, or its outcome."""
     workflow: str
     created: float
     """Unix seconds, as all times here."""
@@ -41,6 +44,8 @@ class RunLine:
     account: str
     parent: str | None
     tags: Mapping[str, str]
+    waits: tuple[str, ...] = ()
+    """What it waits for, in words."""
 
     def seconds(self, now: float) -> float:
         """How long it took, or has taken so far."""
@@ -56,7 +61,7 @@ class RunQuery:
 
     workflow: str = ""
     state: str = ""
-    """`active`, or an outcome."""
+    """`active`, which those that wait are, too, `waiting`, or an outcome."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     words: str = ""
     """In the question or the answer, whatever their case."""
@@ -70,7 +75,7 @@ class RunQuery:
         words = self.words.casefold()
         return (
             self.workflow in ("", line.workflow)
-            and self.state in ("", line.state)
+            and (self.state in ("", line.state) or (self.state == "active" and bool(line.waits)))
             and self.account in ("", line.account)
             and all(line.tags.get(name) == value for name, value in self.tags.items())
             and line.micro_dollars >= self.least_micro_dollars
@@ -169,6 +174,8 @@ async def _shard_places(
     if after is not None and (newest == "+inf" or after.admitted < int(newest)):
         newest = str(after.admitted)
     offset = 0
+    cutoff = int(1000 * (bus.clock.now() - bus.settings.retention_seconds - _LISTED_SECONDS))
+    listed: set[str] = set()
     while True:
         members: list[tuple[bytes, float]] = await bus.redis.zrange(
             key,
@@ -182,11 +189,40 @@ async def _shard_places(
         )
         for run_id, admitted in members:
             place = Place(int(admitted), run_id.decode())
+            if place.admitted <= cutoff:
+                listed.add(place.run_id)
             if after is None or place < after:
                 yield place
         if len(members) < BATCH:
-            return
+            break
         offset += BATCH
+    for place in await _waiting_places(bus, shard, cutoff):
+        if (
+            place.run_id not in listed
+            and (query.until is None or place.admitted <= int(query.until * 1000))
+            and (query.since is None or place.admitted >= int(query.since * 1000))
+            and (after is None or place < after)
+        ):
+            yield place
+
+
+async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
+    """Runs that wait and were admitted before `cutoff` (ms), the newest first."""
+    members: list[bytes] = await bus.redis.zrange(shard.waits, 0, -1)
+    ids = sorted({member.decode().partition("/")[0] for member in members})
+    places: list[Place] = []
+    for start in range(0, len(ids), BATCH):
+        batch = ids[start : start + BATCH]
+        async with bus.redis.pipeline(transaction=False) as pipe:
+            for run_id in batch:
+                pipe.hget(shard.run(run_id), "admitted")
+            admitted: list[bytes | None] = await pipe.execute()
+        places += [
+            Place(int(float(moment)), run_id)
+            for run_id, moment in zip(batch, admitted, strict=True)
+            if moment is not None and int(float(moment)) < cutoff
+        ]
+    return sorted(places, reverse=True)
 
 
 async def _read(
@@ -213,7 +249,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
         active = text("state") == "active"
         return RunLine(
             id=place.run_id,
-            state="active" if active else text("outcome"),
+            state=_state(text("outcome"), active=active, waits=bool(text("waits"))),
             workflow=str(record["workflow"]),
             created=float(record["created"]),
             ended=None if active else float(text("ended")) / 1000,
@@ -225,6 +261,24 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
             account=str(record.get("account", "")),
             parent=record.get("parent"),
             tags=dict(record.get("tags") or {}),
+            waits=_waits(text("waits")) if active else (),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _state(outcome: str, *, active: bool, waits: bool) -> str:
+    if not active:
+        return outcome
+    return "waiting" if waits else "active"
+
+
+def _waits(lines: str) -> tuple[str, ...]:
+    """From what `note_waits` in end_run.lua writes: kind, expiry (ms) and name."""
+    words: list[str] = []
+    for line in lines.splitlines():
+        kind, expires, name = line.split(" ", 2)
+        until = datetime.fromtimestamp(int(expires) / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        what = {"signal": f"the signal {name}", "approval": "approval"}.get(kind, "its time")
+        words.append(f"{what} until {until}")
+    return tuple(words)

@@ -97,9 +97,10 @@ def _head(status: Status) -> Text:
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
     if "memory_bytes" in status.redis:
         head.append(f", {_memory(status.redis)}")
+    waits = f", {format_count(status.waits, 'wait')}" if status.waits else ""
     head.append(
-        f"\n{format_count(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be "
-        "recorded,"
+        f"\n{format_count(status.runs_in_flight, 'run')} in flight{waits},"
+        f" {status.unrecorded} to be recorded,"
         f" {format_count(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )

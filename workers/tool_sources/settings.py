@@ -7,6 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
+from loopline.agents.records import JsonObject
 from loopline.agents.tools.answers import MAX_OUTPUT_CHARS
 from loopline.agents.tools.effects import Effect, OnUnknown
 from loopline.workers.engines.settings import SettingsModel
@@ -58,6 +60,13 @@ class ToolSourceSettings(SettingsModel):
     on_unknown: OnUnknown = "model"
     """Who decides where the outcome of a call `once` is unknown: `model`, which reads so, or
     `person`: the run waits for `runtime effects resolve`."""
+    requires_approval: dict[str, bool | JsonObject] = Field(
+        default_factory=dict[str, bool | JsonObject]
+    )
+    """Name as the source spells it, with `*` and `?` → whether a person must approve a call first:
+    true, or a JSON schema that the arguments of such calls fit. The first name that fits counts."""
+    approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
+    """A call that nobody has approved for so long is refused."""
     bearer_env: VariableName | None = None
     """Environment variable with the token of an `Authorization: Bearer` header."""
     headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)

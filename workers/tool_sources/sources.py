@@ -60,7 +60,17 @@ class SourceTool:
     name: str
     effect: Effect
     on_unknown: OnUnknown
+    approval_seconds: float
+    approval: bool | JsonObject = False
+    """Whether a call must be approved, or the JSON schema that arguments of such a call fit."""
     reconciles: bool = False
+
+    async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool:
+        if isinstance(self.approval, bool):
+            return self.approval
+        from jsonschema import Draft202012Validator
+
+        return Draft202012Validator(self.approval).is_valid(arguments)
 
     async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
         return await self.sources.carry_out(self.name, arguments, context)
@@ -136,13 +146,17 @@ class ToolSources:
         own_name = None if source is None else source.catalogue.own_names.get(name)
         if source is None or own_name is None:
             # A call of it is refused, and so changes nothing.
-            return SourceTool(self, name, "none", settings.on_unknown)
+            return SourceTool(self, name, "none", settings.on_unknown, settings.approval_seconds)
         effect: Effect = source.declared_effect(own_name) or "once"
         for pattern, configured in settings.effects.items():
             if fnmatchcase(own_name, pattern):
                 effect = configured
                 break
-        return SourceTool(self, name, effect, settings.on_unknown)
+        rules = settings.requires_approval.items()
+        approval = next((rule for pattern, rule in rules if fnmatchcase(own_name, pattern)), False)
+        return SourceTool(
+            self, name, effect, settings.on_unknown, settings.approval_seconds, approval
+        )
 
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """Call a tool outside a deployment. Answers as `carry_out`."""
@@ -186,6 +200,7 @@ class ToolSources:
 def _build_source(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         raise SourceUnavailable(f"{', '.join(missing)} missing; {install_hint('tools')}")
+    _check_rules(settings)
     # Imported here, for they take half a second and most workers have no sources.
     if settings.mcp is not None:
         from loopline.workers.tool_sources.mcp_source import McpSource
@@ -195,6 +210,22 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
 
     assert settings.openapi is not None, "the settings have either"
     return OpenApiSource(name, settings, settings.openapi, credentials)
+
+
+def _check_rules(settings: ToolSourceSettings) -> None:
+    """Raises `SourceUnavailable` for a rule of approval that is no schema: what it was to hold back
+    must not go through."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    for pattern, rule in settings.requires_approval.items():
+        if isinstance(rule, bool):
+            continue
+        try:
+            Draft202012Validator.check_schema(rule)
+        except SchemaError as error:
+            raise SourceUnavailable(
+                f"requires_approval of {pattern!r} is not a JSON schema: {error.message}"
+            ) from error
 
 
 def _problems(spec: ToolSpec, arguments: JsonObject) -> str:

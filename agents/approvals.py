@@ -1,0 +1,80 @@
+"""Approval of what an agent wants to do: of a tool's call, or of its own answer.
+
+What is to be approved is named by a digest of exactly it, and by the request of its step, which is
+made once: an approval is good for that and for nothing else. A step that needs one is put aside,
+and taken again once somebody has decided; what it has asked for until then it finds stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal, Protocol, runtime_checkable
+
+from pydantic import Field, ValidationError
+
+from loopline.agents.records import Approval, JsonObject, Record
+
+DEFAULT_APPROVAL_SECONDS = 7 * 86_400.0
+"""After which nobody has approved, and the call is refused."""
+APPROVAL_ERROR = "approval"
+"""Kind of the error that a request is answered with; its message is an `ApprovalRequest`."""
+
+
+class ApprovalRequest(Record):
+    """What waits for somebody to approve it."""
+
+    request: str
+    """Names the call, or the answer, in its run."""
+    kind: Literal["tool", "answer"]
+    name: str
+    """The tool; of an answer, the agent."""
+    agent: str
+    arguments: JsonObject
+    """Exactly what is to be approved; of an answer `{"answer": …}`."""
+    digest: str
+    seconds: float = Field(gt=0)
+    """How long it waits."""
+
+
+class ApprovalNeeded(Exception):
+    """The step can't go on before somebody has decided. No role catches it."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        super().__init__(f"{request.name} needs approval ({request.digest[:12]})")
+        self.request = request
+
+
+@runtime_checkable
+class ApprovingHost(Protocol):
+    """A host whose agents' answers can be approved."""
+
+    async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
+        """What was decided of an answer. Raises `ApprovalNeeded` while nothing was."""
+        ...
+
+
+def digest_of(kind: str, name: str, arguments: JsonObject) -> str:
+    """SHA-256 of what is to be approved, in hexadecimal."""
+    text = json.dumps([kind, name, arguments], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_decision(decision: bytes | None, request: str, name: str, digest: str) -> Approval | None:
+    """What was decided of exactly this; None where nothing was, or of something else."""
+    if decision is None:
+        return None
+    try:
+        fields = {"request": request, "name": name, **json.loads(decision)}
+        approval = Approval.model_validate(fields)
+    except (ValueError, TypeError, ValidationError):
+        return None
+    return approval if approval.digest == digest else None
+
+
+def refusal_of(approval: Approval) -> str:
+    """For a model whose call, or answer, was not approved."""
+    if approval.decision == "expired":
+        return f"nobody approved {approval.name} in time, so it was not done"
+    why = f": {approval.reason}" if approval.reason else ""
+    return f"a person has refused {approval.name}, so it was not done{why}"

@@ -1,0 +1,28 @@
+-- include: end_run.lua
+-- End waits whose time is over: their runs go on.
+-- KEYS: waits, active, history
+-- ARGV: retention ms, history flag, the caller's count of the time (ms), how many at most
+-- Returns how many, or -1 if the caller and the server disagree about the time (nothing was done).
+-- Race closed: any number of sweepers, and a signal or an approval that comes at the same moment: the
+-- one that takes the wait from its run goes on with it.
+local now = now_ms()
+if not witnessed(now, ARGV[3]) then return -1 end
+local due = redis.call('ZRANGE', KEYS[1], '-inf', now, 'BYSCORE', 'LIMIT', 0, ARGV[4])
+local outcome = '{"kind":"expired","at":' .. string.format('%.3f', now / 1000) .. '}'
+for _, member in ipairs(due) do
+  local run_id, guard = string.match(member, '^([^/]*)/(.*)$')
+  local run = of_shard('run') .. ':' .. run_id
+  local wait = read_wait(run, guard)
+  if wait and redis.call('HGET', run, 'state') == 'active' then
+    if wait.kind == 'approval' then
+      local decided = '{"decision":"expired","digest":"' .. cjson.decode(wait.note).digest
+        .. '","at":' .. string.format('%.3f', now / 1000) .. '}'
+      redis.call('HSET', run, 'approval:' .. wait.name, decided)
+    end
+    wake({run = run, active = KEYS[2]}, run_id, guard, wait, outcome, ARGV[1])
+    audit(ARGV[2], KEYS[3], 'event', 'expire', 'run_id', run_id, 'guard', guard)
+  else
+    redis.call('ZREM', KEYS[1], member)
+  end
+end
+return #due

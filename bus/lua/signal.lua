@@ -1,0 +1,35 @@
+-- include: end_run.lua
+-- Send a run a signal: the wait for it ends, or it is kept for one that begins later.
+-- KEYS: run, active, history
+-- ARGV: run_id, name, the signal's id, what woke (JSON), retention ms, history flag, most signals
+--       that are kept, most of one run in all
+-- Returns 'woken', 'kept', 'already' (a signal of this id was sent before: nothing is done), 'full'
+--       (as many are kept as may be), 'many' (the run has had as many as a run may), 'ended' or
+--       'missing'.
+-- Race closed: two signals for one wait, or a signal and the wait's expiry: one of them ends it. A
+-- signal that is sent again after a lost connection.
+local run = KEYS[1]
+local state = redis.call('HGET', run, 'state')
+if not state then return 'missing' end
+if redis.call('HEXISTS', run, 'sent:' .. ARGV[3]) == 1 then return 'already' end
+if state ~= 'active' then return 'ended' end
+if tonumber(redis.call('HGET', run, 'signals') or 0) >= tonumber(ARGV[8]) then return 'many' end
+local first, wait
+for _, guard in ipairs(open_waits(run)) do
+  local w = read_wait(run, guard)
+  if w.kind == 'signal' and w.name == ARGV[2] and (not wait or w.since < wait.since) then
+    first, wait = guard, w
+  end
+end
+local kept = beside(run, 'signals')
+if not wait and redis.call('LLEN', kept) >= tonumber(ARGV[7]) then return 'full' end
+redis.call('HSET', run, 'sent:' .. ARGV[3], ARGV[2])
+redis.call('HINCRBY', run, 'signals', 1)
+audit(ARGV[6], KEYS[3], 'event', 'signal', 'run_id', ARGV[1], 'name', ARGV[2], 'id', ARGV[3])
+if wait then
+  wake({run = run, active = KEYS[2]}, ARGV[1], first, wait, ARGV[4], ARGV[5])
+  return 'woken'
+end
+redis.call('RPUSH', kept, ARGV[2] .. '\n' .. ARGV[3] .. '\n' .. ARGV[4])
+redis.call('PEXPIRE', kept, redis.call('PTTL', run))
+return 'kept'

@@ -1,0 +1,117 @@
+"""Schedules: runs that are admitted again and again, by the deployment's clock.
+
+A schedule is bytes to the bus, with the moment of its next tick. Anyone may fire what is due: the
+script that admits the run of a tick moves the schedule on, so that each tick has one run. Its run
+lies in the shard of the schedule's name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from loopline.bus import scripts
+from loopline.bus.admission import Admission, Gate
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.keys import SIGNAL_NAME, Shard
+
+MAX_SCHEDULES = 1_000
+"""Of one shard."""
+AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A schedule as the bus keeps it."""
+
+    name: str
+    tick: float
+    """When it is due, in Unix seconds by the bus's clock."""
+    body: bytes
+
+
+async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = False) -> bool:
+    """Add a schedule; False if there is one of the name. Raises ValueError for a name that is none
+    or one schedule too many, and `BusUnavailable`."""
+    if not re.fullmatch(SIGNAL_NAME, name):
+        raise ValueError(
+            f"{name[:80]!r} is not a schedule's name: up to 64 letters, digits and _ . : -"
+        )
+    if len(body) > bus.settings.max_message_bytes:
+        raise ValueError(f"the schedule has {len(body)} bytes, more than max_message_bytes")
+    args: list[scripts.Value] = [name, body, _ms(tick), int(replace), MAX_SCHEDULES]
+    answer = await _set(bus, name, args)
+    if answer < 0:
+        raise ValueError(f"there are {MAX_SCHEDULES} schedules, the most that there may be")
+    return answer == 1
+
+
+async def remove(bus: Bus, name: str) -> bool:
+    """False if there is none of the name. Runs that it has started go on."""
+    return await _set(bus, name, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
+
+
+async def ls(bus: Bus) -> list[StoredSchedule]:
+    """All of them, by name. Raises what Redis raises."""
+    schedules: list[StoredSchedule] = []
+    for shard in bus.keys.all_shards():
+        bodies: dict[bytes, bytes] = await bus.redis.hgetall(shard.schedules)  # pyright: ignore
+        ticks = dict(await bus.redis.zrange(shard.schedule_times, 0, -1, withscores=True))
+        schedules += [
+            StoredSchedule(name.decode(), ticks.get(name, 0.0) / 1000, body)
+            for name, body in bodies.items()
+        ]
+    return sorted(schedules, key=lambda schedule: schedule.name)
+
+
+async def due(bus: Bus, shard: Shard) -> list[StoredSchedule]:
+    """Those of a shard whose tick has come. Raises what Redis raises."""
+    found: list[tuple[bytes, float]] = await bus.redis.zrange(
+        shard.schedule_times,
+        "-inf",  # pyright: ignore[reportArgumentType]
+        bus.clock.now_ms(),
+        byscore=True,
+        withscores=True,
+        offset=0,
+        num=AT_ONCE,
+    )
+    schedules: list[StoredSchedule] = []
+    for name, tick in found:
+        body: bytes | None = await bus.redis.hget(shard.schedules, name.decode())  # pyright: ignore
+        if body is not None:
+            schedules.append(StoredSchedule(name.decode(), tick / 1000, body))
+    return schedules
+
+
+async def fire(
+    bus: Bus, schedule: StoredSchedule, next_tick: float, admission: Admission | None
+) -> bool:
+    """Admit the run of a tick, or pass over it (None); the schedule waits for `next_tick` then.
+    False where somebody else has done so, or the time is in doubt. `admission` must lie in the
+    schedule's shard. Raises what `Bus.admit` raises: then the tick is due again."""
+    shard = bus.keys.shard_of(schedule.name)
+    keys = (shard.schedule_times, shard.schedules)
+    args = (schedule.name, _ms(schedule.tick), _ms(next_tick), bus.clock.now_ms())
+    if admission is not None:
+        return await bus.admit(admission, Gate("fire_schedule", keys, args))
+    answer = await retry_during_outage(
+        "schedule", lambda: scripts.call(bus.redis, "fire_schedule", keys, args)
+    )
+    return answer[0] == b"passed"
+
+
+async def _set(bus: Bus, name: str, args: list[scripts.Value]) -> int:
+    shard = bus.keys.shard_of(name)
+    return await retry_during_outage(
+        "schedule",
+        lambda: scripts.call(
+            bus.redis, "set_schedule", [shard.schedule_times, shard.schedules], args
+        ),
+        give_up_after=bus.patience,
+        where=f"at {bus.settings.safe_url}",
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

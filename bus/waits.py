@@ -1,0 +1,215 @@
+"""Runs that wait: for a signal, for somebody's approval, or until their time comes.
+
+A run that waits has no message on a stream and no lease; its time stands still. What it waits for
+lies in its hash, a timer alongside (`open_wait` in end_run.lua). Each wait ends once: a signal
+(`send_signal`), a decision (`decide`) and the sweep that finds its time over (`expire`) all take it
+from the run by a script.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.commit import check_signal_name, check_wait_seconds
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.delivery import Delivery
+from loopline.bus.errors import LeaseLost, MessageTooLarge, RunEnded
+from loopline.bus.keys import Shard
+from loopline.bus.run_state import OpenWait, open_wait_of
+
+MAX_SIGNAL_BYTES = 65_536
+MAX_SIGNAL_ID = 128
+MAX_KEPT = 16
+"""Signals of one run that nobody has waited for yet."""
+MAX_SIGNALS = 1_000
+"""Of one run in all."""
+AT_ONCE = 100
+
+
+class SignalSent(Enum):
+    """What became of a signal."""
+
+    WOKEN = "woken"
+    """The run waited for it, and goes on."""
+    KEPT = "kept"
+    """The run does not wait for it yet; it will find it."""
+    ALREADY = "already"
+    """A signal with this id was sent before: nothing was done."""
+    FULL = "full"
+    """The run has not waited for `MAX_KEPT` signals yet: nothing was done."""
+    MANY = "many"
+    """The run has had `MAX_SIGNALS`: nothing was done."""
+    ENDED = "ended"
+    MISSING = "missing"
+
+
+class Decided(Enum):
+    """What became of a decision."""
+
+    OK = "ok"
+    DECIDED = "decided"
+    """Somebody, or the clock, was faster."""
+    CHANGED = "changed"
+    """What waits is not what the caller has seen."""
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRun:
+    """One wait of a run."""
+
+    run_id: str
+    wait: OpenWait
+
+
+async def send_signal(
+    bus: Bus, run_id: str, name: str, value: bytes, signal_id: str, by: str = ""
+) -> SignalSent:
+    """Send a run a signal, once however often it is sent by its id. `value` is JSON. Raises
+    ValueError for a name or id that is none, `MessageTooLarge`, and `BusUnavailable`."""
+    check_signal_name(name)
+    if not 0 < len(signal_id) <= MAX_SIGNAL_ID or not signal_id.isprintable():
+        raise ValueError(f"a signal's id has 1 to {MAX_SIGNAL_ID} printable characters")
+    if len(value) > MAX_SIGNAL_BYTES:
+        raise MessageTooLarge(f"a signal of {len(value)} bytes; the limit is {MAX_SIGNAL_BYTES}")
+    # On one line, as the scripts keep it; whatever its sender wrote between its signs.
+    outcome = json.dumps(
+        {"kind": "signalled", "value": json.loads(value), "id": signal_id, "by": by,
+         "at": round(bus.clock.now(), 3)}
+    )  # fmt: skip
+    shard = bus.keys.shard_of(run_id)
+    answer = await _call(
+        bus,
+        "signal",
+        [shard.run(run_id), shard.active, shard.history],
+        [
+            run_id,
+            name,
+            signal_id,
+            outcome,
+            _retention_ms(bus),
+            int(bus.settings.history),
+            MAX_KEPT,
+            MAX_SIGNALS,
+        ],
+    )
+    return SignalSent(answer.decode())
+
+
+async def park(delivery: Delivery, key: str, note: bytes, seconds: float) -> None:
+    """Put a step aside until somebody decides of its request `key`; then it is taken again. `note`
+    is JSON with the `digest` of what is to be approved. Raises `LeaseLost`, or `RunEnded` where the
+    run is over or the step committed."""
+    lease, shard, envelope = delivery.lease, delivery.shard, delivery.envelope
+    await delivery.held()
+    keys = [lease.stream, shard.run(envelope.run_id), shard.active, shard.history]
+    args: list[scripts.Value] = [
+        lease.group,
+        lease.entry,
+        lease.consumer,
+        lease.count,
+        envelope.run_id,
+        envelope.guard,
+        key,
+        int(check_wait_seconds(seconds) * 1000),
+        note,
+        envelope.to_json(),
+        _retention_ms(delivery.bus),
+        int(delivery.bus.settings.history),
+    ]
+    answer = await retry_during_outage(
+        "park", lambda: scripts.call(delivery.bus.redis, "park", keys, args)
+    )
+    if answer == b"lost":
+        raise LeaseLost(f"run {envelope.run_id}, entry {lease.entry}: taken over")
+    if answer != b"ok":
+        raise RunEnded(f"run {envelope.run_id}: it is over, or its step is committed")
+
+
+async def decide(bus: Bus, waiting: WaitingRun, digest: str, decision: bytes) -> Decided:
+    """Decide of a request that waits for approval, if its digest is the one that the caller has
+    seen. `decision` is JSON, which the step finds in `RunState.decisions`. Once: the first holds.
+    Raises `BusUnavailable`."""
+    run_id, wait = waiting.run_id, waiting.wait
+    shard = bus.keys.shard_of(run_id)
+    answer = await _call(
+        bus,
+        "decide",
+        [shard.run(run_id), shard.active, shard.history],
+        [
+            run_id,
+            wait.guard,
+            wait.name,
+            digest,
+            decision,
+            _retention_ms(bus),
+            int(bus.settings.history),
+        ],
+    )
+    return Decided(answer.decode())
+
+
+async def expire(bus: Bus, shard: Shard) -> int:
+    """End the waits of a shard whose time is over, a batch of them; how many. -1 where this process
+    and the server disagree about the time."""
+    args: list[scripts.Value] = [
+        _retention_ms(bus),
+        int(bus.settings.history),
+        bus.clock.now_ms(),
+        AT_ONCE,
+    ]
+    keys = [shard.waits, shard.active, shard.history]
+    return await scripts.call(bus.redis, "expire_waits", keys, args)
+
+
+async def waiting_runs(bus: Bus, kind: str = "") -> AsyncIterator[WaitingRun]:
+    """Every wait, or those of one kind, those that end first before the others of their shard.
+    Raises what Redis raises."""
+    for shard in bus.keys.all_shards():
+        start = 0
+        while True:
+            members: list[bytes] = await bus.redis.zrange(shard.waits, start, start + AT_ONCE - 1)
+            async with bus.redis.pipeline(transaction=False) as pipe:
+                for member in members:
+                    run_id, _, guard = member.decode().partition("/")
+                    pipe.hget(shard.run(run_id), f"wait:{guard}")
+                lines: list[bytes | None] = await pipe.execute() if members else []
+            for member, line in zip(members, lines, strict=True):
+                run_id, _, guard = member.decode().partition("/")
+                if line is not None and (not kind or line.startswith(f"{kind}\n".encode())):
+                    yield WaitingRun(run_id, open_wait_of(guard, line))
+            if len(members) < AT_ONCE:
+                break
+            start += len(members)
+
+
+async def count_waits(bus: Bus) -> int:
+    """Waits of all runs. Raises what Redis raises."""
+    return sum([int(await bus.redis.zcard(shard.waits)) for shard in bus.keys.all_shards()])
+
+
+async def read_decision(bus: Bus, run_id: str, key: str) -> bytes | None:
+    """What was decided of a run's request."""
+    name = bus.keys.shard_of(run_id).run(run_id)
+    return await retry_during_outage(
+        "decision",
+        lambda: bus.redis.hget(name, f"approval:{key}"),  # pyright: ignore
+    )
+
+
+def _retention_ms(bus: Bus) -> int:
+    return int(bus.settings.retention_seconds * 1000)
+
+
+async def _call(bus: Bus, name: str, keys: list[str], args: list[scripts.Value]) -> bytes:
+    return await retry_during_outage(
+        name,
+        lambda: scripts.call(bus.redis, name, keys, args),
+        give_up_after=bus.patience,
+        where=f"at {bus.settings.safe_url}",
+    )

@@ -1,0 +1,200 @@
+"""What people, clocks and other programs tell a run that waits: signals and approvals."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from loopline.agents.approvals import ApprovalRequest
+from loopline.bus import Bus, MessageTooLarge, OpenWait, waits
+from loopline.bus.waits import Decided, SignalSent, WaitingRun
+from loopline.runtime.errors import InputError, UserError
+
+MAX_REASON_CHARS = 1_000
+MAX_BY_CHARS = 128
+
+
+class SignalRefused(UserError):
+    """The run takes no such signal now."""
+
+
+class RunUnknown(UserError):
+    """The bus has no such run: it never was admitted, or its retention is over."""
+
+
+class ApprovalUnknown(UserError):
+    """Nothing of that id waits for approval."""
+
+
+class ApprovalConflict(UserError):
+    """It was decided before, or is not any more what the caller has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """What a person is asked to approve."""
+
+    waiting: WaitingRun
+    request: ApprovalRequest
+
+    @property
+    def id(self) -> str:
+        """Of the run, and of the step that waits."""
+        return f"{self.waiting.run_id}:{self.waiting.wait.guard}"
+
+    def as_json(self) -> dict[str, JsonValue]:
+        wait = self.waiting.wait
+        return {
+            "object": "approval",
+            "id": self.id,
+            "run": self.waiting.run_id,
+            "kind": self.request.kind,
+            "name": self.request.name,
+            "agent": self.request.agent,
+            "arguments": self.request.arguments,
+            "digest": self.request.digest,
+            "since": wait.since,
+            "expires": wait.expires,
+        }
+
+
+def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
+    """From a wait of the kind `approval`."""
+    request = ApprovalRequest.model_validate_json(wait.note)
+    return PendingApproval(WaitingRun(run_id, wait), request)
+
+
+class WaitingCalls:
+    """The part of a client that concerns runs that wait."""
+
+    bus: Bus
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        value: JsonValue = None,
+        *,
+        signal_id: str | None = None,
+        by: str = "",
+    ) -> SignalSent:
+        """Send a run a signal: it ends the run's wait for it, or is kept for a later one.
+
+        A caller who may be killed chooses `signal_id`: sent again, the signal counts once. Raises
+        `InputError` for a name, id or value that is none, `RunUnknown`, and `SignalRefused` for a
+        run that is over or has been sent as many signals as it takes.
+        """
+        try:
+            body = json.dumps(value, allow_nan=False).encode()
+            sent = await waits.send_signal(
+                self.bus, run_id, name, body, signal_id or str(uuid.uuid4()), by[:MAX_BY_CHARS]
+            )
+        except (ValueError, TypeError, RecursionError, MessageTooLarge) as error:
+            raise InputError(f"signal {name[:64]!r}: {error}") from error
+        match sent:
+            case SignalSent.MISSING:
+                raise RunUnknown(f"the bus has no run {run_id[:64]}")
+            case SignalSent.ENDED:
+                raise SignalRefused(f"run {run_id} is over: it takes no signal")
+            case SignalSent.FULL:
+                raise SignalRefused(
+                    f"run {run_id} has {waits.MAX_KEPT} signals that it has not waited for yet"
+                )
+            case SignalSent.MANY:
+                raise SignalRefused(f"run {run_id} has had {waits.MAX_SIGNALS} signals, the most")
+            case _:
+                return sent
+
+    async def approvals(self, account: str | None = None) -> list[PendingApproval]:
+        """What waits to be approved, the oldest first; of the runs of one account, or of all."""
+        from loopline.runtime.client.client import run_of
+
+        pending = [
+            pending_approval(waiting.run_id, waiting.wait)
+            async for waiting in waits.waiting_runs(self.bus, "approval")
+        ]
+        if account is not None:
+            accounts = {
+                run_id: run_of(await self.bus.run_state(run_id)).account
+                for run_id in {approval.waiting.run_id for approval in pending}
+            }
+            pending = [item for item in pending if accounts[item.waiting.run_id] == account]
+        return sorted(pending, key=lambda approval: approval.waiting.wait.since)
+
+    async def approval(self, approval_id: str) -> PendingApproval:
+        """One of them. Raises `ApprovalUnknown`."""
+        run_id, _, guard = approval_id.partition(":")
+        state = await self.bus.run_state(run_id)
+        for wait in state.waits:
+            if wait.kind == "approval" and wait.guard == guard:
+                return pending_approval(run_id, wait)
+        raise ApprovalUnknown(
+            f"nothing waits for approval as {approval_id[:80]!r}",
+            hint="`runtime approvals ls` lists what does.",
+        )
+
+    async def decide(
+        self,
+        approval: PendingApproval,
+        decision: Literal["approved", "denied"],
+        *,
+        by: str,
+        reason: str = "",
+    ) -> None:
+        """Approve or deny exactly what this says. Raises `ApprovalConflict` where somebody was
+        faster, or the step now wants something else; `ApprovalUnknown` where it waits no more."""
+        body = {
+            "decision": decision,
+            "digest": approval.request.digest,
+            "at": round(self.bus.clock.now(), 3),
+            "by": by[:MAX_BY_CHARS],
+            "reason": reason[:MAX_REASON_CHARS],
+        }
+        decided = await waits.decide(
+            self.bus, approval.waiting, approval.request.digest, json.dumps(body).encode()
+        )
+        match decided:
+            case Decided.OK:
+                return
+            case Decided.DECIDED:
+                raise ApprovalConflict(f"{approval.id} was decided already")
+            case Decided.CHANGED:
+                raise ApprovalConflict(
+                    f"{approval.id} waits with other arguments now: look at them first"
+                )
+            case Decided.MISSING:
+                raise ApprovalUnknown(f"{approval.id} does not wait for approval any more")
+
+
+def describe_waits(open_waits: Sequence[OpenWait]) -> list[str]:
+    """What a run waits for, in words."""
+    return [f"{_subject(wait)} until {_utc(wait.expires)}" for wait in open_waits]
+
+
+def _subject(wait: OpenWait) -> str:
+    match wait.kind:
+        case "signal":
+            return f"the signal {wait.name}"
+        case "approval":
+            request = ApprovalRequest.model_validate_json(wait.note)
+            return f"approval of {request.name}"
+        case _:
+            return "its time to begin,"
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def waits_json(open_waits: Sequence[OpenWait]) -> list[dict[str, JsonValue]]:
+    """The same for programs."""
+    return [
+        {"kind": wait.kind, "name": wait.name, "since": wait.since, "expires": wait.expires}
+        for wait in open_waits
+    ]

@@ -1,0 +1,137 @@
+"""`runtime approvals ls|approve|deny`: what agents may do only once a person has approved it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import typer
+
+from loopline.runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.waiting import PendingApproval
+
+T = TypeVar("T")
+ApprovalId = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, as `runtime approvals ls` prints it.")
+]
+Digest = Annotated[
+    str | None,
+    typer.Option(help="Digest of what you have seen; anything else is then not decided."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    approvals = typer.Typer(
+        no_args_is_help=True, help="Calls and answers that wait for a person's approval."
+    )
+    app.add_typer(approvals, name="approvals")
+
+    @approvals.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None, as_json: AsJson = False
+    ) -> None:
+        """List what waits to be approved, the oldest first."""
+        from datetime import UTC, datetime
+
+        from loopline.runtime.terminal.safe_text import sanitize
+        from loopline.runtime.terminal.tables import align_columns
+
+        async def listed(client: Client) -> list[PendingApproval]:
+            return await client.approvals()
+
+        pending = _with_client(redis_url, listed)
+        if as_json:
+            typer.echo(json.dumps([approval.as_json() for approval in pending]))
+            return
+        rows = [
+            (
+                approval.id,
+                approval.request.agent,
+                approval.request.name,
+                sanitize(json.dumps(approval.request.arguments, ensure_ascii=False)),
+                datetime.fromtimestamp(approval.waiting.wait.expires, UTC).strftime(
+                    "%Y-%m-%d %H:%M"
+                ),
+                approval.request.digest[:12],
+            )
+            for approval in pending
+        ]
+        head = ("id", "agent", "wants", "arguments", "until (UTC)", "digest")
+        lines = align_columns(head, rows)
+        typer.echo("\n".join(lines) if rows else "nothing waits for approval")
+
+    @approvals.command("approve")
+    def approve(  # pyright: ignore[reportUnusedFunction]
+        approval_id: ApprovalId,
+        digest: Digest = None,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Approve exactly what waits, once. Its run goes on."""
+        _decide(redis_url, approval_id, "approved", digest, "", as_json=as_json)
+
+    @approvals.command("deny")
+    def deny(  # pyright: ignore[reportUnusedFunction]
+        approval_id: ApprovalId,
+        reason: Annotated[str, typer.Option(help="Why: the model reads it.")] = "",
+        digest: Digest = None,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Deny what waits. Its run goes on, and its model reads that it was refused."""
+        _decide(redis_url, approval_id, "denied", digest, reason, as_json=as_json)
+
+
+def _decide(
+    redis_url: str | None,
+    approval_id: str,
+    decision: Literal["approved", "denied"],
+    digest: str | None,
+    reason: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Raises `UserError` for what does not wait, or not with this digest."""
+    import getpass
+
+    from loopline.runtime.client.waiting import ApprovalConflict
+    from loopline.runtime.terminal.safe_text import sanitize
+
+    async def decide(client: Client) -> PendingApproval:
+        approval = await client.approval(approval_id)
+        if digest is not None and (
+            len(digest) < 12 or not approval.request.digest.startswith(digest)
+        ):
+            raise ApprovalConflict(
+                f"{approval_id} waits with the digest {approval.request.digest[:12]}, not with "
+                f"{digest[:64]}",
+                hint="`runtime approvals ls` shows what it wants now.",
+            )
+        await client.decide(approval, decision, by=getpass.getuser(), reason=reason)
+        return approval
+
+    approval = _with_client(redis_url, decide)
+    if as_json:
+        typer.echo(json.dumps({**approval.as_json(), "decision": decision}))
+        return
+    arguments = sanitize(json.dumps(approval.request.arguments, ensure_ascii=False))
+    typer.echo(f"{decision}: {approval.request.name} {arguments}")
+
+
+def _with_client(redis_url: str | None, do: Callable[[Client], Awaitable[T]]) -> T:
+    import asyncio
+
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import find
+
+    where = find(redis_url=redis_url)
+
+    async def done() -> T:
+        async with Client.connect(where.settings.bus) as client:
+            return await do(client)
+
+    return asyncio.run(done())

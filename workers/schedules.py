@@ -1,0 +1,185 @@
+"""Runs by the clock: cron schedules, fired by any role worker, each tick once.
+
+A schedule holds its run as it was when it was added: question, workflow with its options, policies
+and budget. Each tick's run has an id of its own, which follows from the schedule and the tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import uuid
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import structlog
+from cronsim import CronSim, CronSimError
+from pydantic import Field, ValidationError
+
+from loopline.agents.errors import AgentError
+from loopline.agents.records import Record, Run
+from loopline.agents.workflows import prompt_hashes, workflows
+from loopline.bus import OUTAGE, Admission, Bus, BusError, schedules
+from loopline.workers.routing import outgoing
+
+if TYPE_CHECKING:
+    from loopline.bus.schedules import StoredSchedule
+
+log = structlog.get_logger("loopline.workers.schedules")
+
+LATE_SECONDS = 60.0
+"""A tick that is fired later than this was missed: no worker was there."""
+SCHEDULE_TAG, TICK_TAG = "schedule", "tick"
+
+Missed = Literal["once", "skip"]
+
+
+class Schedule(Record):
+    """What is run, and when."""
+
+    cron: str = Field(max_length=128)
+    """Five fields: minute, hour, day, month, weekday."""
+    timezone: str = Field(default="UTC", max_length=64)
+    missed: Missed = "once"
+    """Of ticks at which no worker was there: `once` runs the last of them late, `skip` none."""
+    added: float
+    """Unix seconds."""
+    run: Run
+    """As it was when the schedule was added; each tick's has its own id and times."""
+
+    def next_tick(self, after: float) -> float:
+        """Unix seconds. Raises ValueError for a schedule without one."""
+        return self._tick(after, reverse=False)
+
+    def last_tick(self, until: float) -> float:
+        """The latest one up to then, in Unix seconds. Raises ValueError."""
+        return self._tick(until + 1.0, reverse=True)
+
+    def _tick(self, seconds: float, *, reverse: bool) -> float:
+        zone = zone_of(self.timezone)
+        moment = datetime.fromtimestamp(seconds, UTC).astimezone(zone).replace(microsecond=0)
+        try:
+            return next(CronSim(self.cron, moment, reverse)).timestamp()
+        except (CronSimError, StopIteration) as error:
+            raise ValueError(
+                f"{self.cron!r} is not a cron schedule that comes to a time: five fields, minute "
+                "hour day month weekday, as in '0 7 * * *'"
+            ) from error
+
+
+def zone_of(name: str) -> tzinfo:
+    """Raises ValueError."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"there is no time zone {name[:64]!r}, as in Europe/Berlin") from error
+
+
+async def fire_due(bus: Bus, told: set[tuple[str, float]] | None = None) -> int:
+    """Admit the run of every tick that is due; how many were admitted here. `told`: ticks of which
+    it was logged that they can't be fired here."""
+    count = 0
+    for shard in bus.keys.all_shards():
+        for stored in await schedules.due(bus, shard):
+            count += await _fire(bus, stored, told if told is not None else set())
+    return count
+
+
+async def _fire(bus: Bus, stored: StoredSchedule, told: set[tuple[str, float]]) -> bool:
+    try:
+        schedule = Schedule.model_validate_json(stored.body)
+        now = bus.clock.now()
+        tick = max(stored.tick, schedule.last_tick(now))
+        following = schedule.next_tick(max(now, tick))
+        late = now - tick > LATE_SECONDS
+        if late and schedule.missed == "skip":
+            if await schedules.fire(bus, stored, following, None):
+                log.warning("tick missed", schedule=stored.name, tick=_iso(tick))
+            return False
+        run = run_of_tick(bus, stored.name, schedule, tick)
+        return await schedules.fire(bus, stored, following, _admission(run))
+    except (AgentError, ValidationError, ValueError, BusError) as error:
+        # Another worker may know the workflow, or have room: the tick stays due.
+        if (stored.name, stored.tick) not in told:
+            told.add((stored.name, stored.tick))
+            log.warning("schedule not fired", schedule=stored.name, why=str(error)[:500])
+        return False
+
+
+def run_of_tick(bus: Bus, name: str, schedule: Schedule, tick: float) -> Run:
+    """Raises `AgentError` for a workflow that this process does not have."""
+    template, now = schedule.run, bus.clock.now()
+    prompts = prompt_hashes(
+        template.workflow, template.prompt_files, template.task.environment, template.options
+    )
+    return template.model_copy(
+        update={
+            "id": _run_id(bus, f"{name}\n{schedule.added}\n{tick}", name, tick),
+            "created": now,
+            "deadline": now + template.budget.seconds,
+            "prompts": prompts,
+            "tags": {**template.tags, SCHEDULE_TAG: name, TICK_TAG: _iso(tick)},
+        }
+    )
+
+
+def _run_id(bus: Bus, text: str, name: str, tick: float) -> str:
+    """A UUIDv7 that follows from the tick, in the shard of the schedule."""
+    shard = bus.keys.shard_of(name)
+    for number in range(100_000):
+        digest = hashlib.sha256(f"{text}\n{number}".encode()).digest()
+        value = int(tick * 1000) << 80 | int.from_bytes(digest[:10])
+        value = value & ~(0xF << 76) | 7 << 76
+        value = value & ~(0x3 << 62) | 2 << 62
+        run_id = str(uuid.UUID(int=value))
+        if bus.keys.shard_of(run_id) == shard:
+            return run_id
+    raise AssertionError("no id lies in the shard")
+
+
+def _admission(run: Run) -> Admission:
+    handoffs = workflows.get(run.workflow).first(run)
+    return Admission(
+        run_id=run.id,
+        run=run.model_dump_json().encode(),
+        deadline=run.deadline,
+        messages=tuple(outgoing(run, handoff) for handoff in handoffs),
+        tokens_limit=run.budget.tokens or 0,
+        micro_dollars_limit=run.budget.micro_dollars or 0,
+        account=run.account,
+        announce=run.webhook is not None,
+    )
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ScheduleServer:
+    """Fires what is due until it is drained; any number of them work alongside each other."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._drained = asyncio.Event()
+        self._told: set[tuple[str, float]] = set()
+
+    def drain(self) -> None:
+        self._drained.set()
+
+    async def run(self) -> None:
+        failures = 0
+        while not self._drained.is_set():
+            try:
+                await fire_due(self._bus, self._told)
+                failures = 0
+            except OUTAGE as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.warning("no look at schedules", error=str(error), tries=failures)
+            pause = 2 * self._bus.settings.sweep_seconds * random.uniform(0.8, 1.2)
+            try:
+                await asyncio.wait_for(self._drained.wait(), pause)
+            except TimeoutError:
+                continue
