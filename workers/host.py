@@ -22,6 +22,7 @@ from loopline.agents.records import (
 from loopline.agents.workflows import policy_of
 from loopline.bus import (
     TRACEPARENT_TAG,
+    BudgetExceeded,
     DeadlineExceeded,
     Envelope,
     Inbox,
@@ -147,6 +148,9 @@ class BusHost:
         try:
             return await self._inbox.request(stream, envelope, committed_with=True)
         except RequestError as error:
+            if error.kind == "budget":
+                # No role may go on without what it asked for: its run ends.
+                raise BudgetExceeded(str(error)) from error
             raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
         except DeadlineExceeded as error:
             raise RequestFailed("deadline", str(error)) from error

@@ -10,7 +10,7 @@ from loopline.agents.payloads import Payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import take_step
 from loopline.agents.workflows import Handoff
-from loopline.bus import Delivery, Inbox, Reject, Retry, run_ended
+from loopline.bus import BudgetExceeded, Delivery, Inbox, Reject, Retry, run_ended
 from loopline.workers.host import BusHost
 from loopline.workers.messages import role_of
 from loopline.workers.routing import commit_of
@@ -28,8 +28,8 @@ class RoleHandler:
     async def handle(self, delivery: Delivery) -> None:
         """One step: read the journal, let the role decide, commit what follows from it.
 
-        Raises `Retry` for troubles that may pass, `Reject` for a run that this process can't
-        read or go on with.
+        A request that a budget refuses ends the run. Raises `Retry` for troubles that may pass,
+        `Reject` for a run that this process can't read or go on with.
         """
         envelope, payload = delivery.envelope, delivery.payload
         assert isinstance(payload, Payload)
@@ -63,6 +63,9 @@ class RoleHandler:
                 clock=clock,
                 waited=clock() - delivery.published,
             )
+        except BudgetExceeded as error:
+            await delivery.bus.end_run(run.id, "budget", str(error))
+            raise
         except RequestFailed as error:
             raise Retry(str(error)) from error
         except AgentError as error:

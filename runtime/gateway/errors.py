@@ -10,7 +10,14 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loopline.agents.errors import AgentError, UnsupportedGeneration
 from loopline.agents.records import Outcome
-from loopline.bus import BusError, BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.bus import (
+    BudgetExceeded,
+    BusError,
+    BusUnavailable,
+    DeploymentChanged,
+    MessageTooLarge,
+    Overloaded,
+)
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
@@ -109,6 +116,8 @@ def translated(error: Exception) -> ApiError | None:
     match error:
         case Overloaded():
             return overloaded(str(error))
+        case BudgetExceeded():
+            return quota_exceeded(str(error))
         case MessageTooLarge():
             return too_large(str(error))
         case BusUnavailable() | DeploymentChanged():
@@ -191,6 +200,11 @@ _STATUS = {
     "deadline": (504, "timeout"),
 }
 """Kind of an engine's error → status and code."""
+
+
+def quota_exceeded(message: str) -> ApiError:
+    """A budget has nothing left; those of a day begin anew at midnight UTC."""
+    return ApiError(429, f"{message}; the day ends at midnight UTC", code="insufficient_quota")
 
 
 def failure_error(kind: str, message: str) -> ApiError:

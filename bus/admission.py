@@ -1,0 +1,96 @@
+"""What asks to be let in, and the keys and arguments of the script that lets it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline.bus import scripts
+from loopline.bus.budgets import Scope, scopes_json
+from loopline.bus.commit import Join, Outgoing
+from loopline.bus.errors import DeadlineExceeded, MessageTooLarge
+from loopline.bus.keys import MAX_RUN_SECONDS, Shard
+from loopline.bus.settings import BusSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A run that asks to be let in, with the messages that start it."""
+
+    run_id: str
+    run: bytes
+    """The run's record, JSON; opaque to the bus."""
+    deadline: float
+    """Unix seconds by the bus's clock, at most a day away."""
+    messages: tuple[Outgoing, ...]
+    tokens_limit: int = 0
+    """0 is not a limit."""
+    micro_dollars_limit: int = 0
+    notify: str = ""
+    """Inbox key that is told when the run ends."""
+    journal: tuple[bytes, ...] = ()
+    """Steps that a fork inherits, JSON each; nobody takes them again."""
+    account: str = ""
+    """Whose day the calls of this run count for."""
+    scopes: tuple[Scope, ...] = ()
+    """What else it belongs to: their budgets hold for it, too."""
+    announce: bool = False
+    """Its end is to be announced (`loopline.bus.run_ends`)."""
+    joins: tuple[Join, ...] = ()
+    """Joins that those steps left open; `branches` are the ones still to come."""
+
+    @property
+    def is_limited(self) -> bool:
+        """It brings a limit along."""
+        limits = (self.tokens_limit, self.micro_dollars_limit)
+        return any(limits) or any(any(scope.limits.values) for scope in self.scopes)
+
+
+def script_call(
+    admission: Admission, shard: Shard, settings: BusSettings, epoch: str, *, left: float
+) -> tuple[list[bytes], list[str], list[scripts.Value]]:
+    """The messages' bodies, and keys and arguments of `admit.lua` without them; `left`: seconds
+    until the deadline. Raises `MessageTooLarge`, ValueError or `DeadlineExceeded`."""
+    bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
+    joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]
+    for body in [admission.run, *bodies, *admission.journal, *(after for _, after in joins)]:
+        if len(body) > settings.max_message_bytes:
+            raise MessageTooLarge(
+                f"run {admission.run_id}: {len(body)} bytes; the limit is "
+                f"{settings.max_message_bytes} (max_message_bytes)"
+            )
+    if left > MAX_RUN_SECONDS + 60:
+        raise ValueError("a run's deadline is at most one day away")
+    if left + settings.retention_seconds <= 0:
+        # Its key would be gone before anybody could end the run.
+        raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
+    keys = [
+        shard.run(admission.run_id),
+        shard.active,
+        shard.trajectories,
+        shard.history,
+        shard.journal(admission.run_id),
+        *(shard.work(join.continuation.stream) for join, _ in joins),
+        *(shard.work(outgoing.stream) for outgoing in admission.messages),
+    ]
+    args: list[scripts.Value] = [
+        admission.run_id,
+        admission.run,
+        int(admission.deadline * 1000),
+        settings.max_runs,
+        settings.max_unrecorded,
+        int(settings.retention_seconds * 1000),
+        admission.tokens_limit,
+        admission.micro_dollars_limit,
+        admission.notify,
+        int(settings.history),
+        len(admission.journal),
+        len(joins),
+        epoch,
+        admission.account,
+        int(admission.announce),
+        scopes_json(admission.scopes, settings.shards),
+        int(admission.is_limited),
+        *admission.journal,
+        *(part for join, after in joins for part in (join.id, join.branches, after)),
+    ]
+    return bodies, keys, args
