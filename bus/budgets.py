@@ -9,9 +9,12 @@ knows. So branches and runs that ask together never pass a limit. Seconds are he
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis.asyncio import Redis
 
 from loopline.bus.errors import BudgetExceeded, BusError
 
@@ -168,23 +171,32 @@ async def set_limits(bus: Bus, scope: str, limits: Limits) -> None:
     """Limit a scope from now on, its runs in flight included; without any limit it is free. What it
     spends is counted while it has one. Raises `BadBudget`."""
     _require(scope, limits)
-    for shard in bus.keys.all_shards():
+    await _write_limits(bus.redis, bus.keys, scope, limits)
+
+
+async def _write_limits(redis: Redis, keys: Keys, scope: str, limits: Limits) -> None:
+    for shard in keys.all_shards():
         if any(limits.values):
-            share = limits.share(bus.keys.shards)
-            await bus.redis.hset(shard.budgets, scope, json.dumps(share.values))  # pyright: ignore
+            share = json.dumps(limits.share(keys.shards).values)
+            await redis.hset(shard.budgets, scope, share)  # pyright: ignore
         else:
-            await bus.redis.hdel(shard.budgets, scope)  # pyright: ignore
+            await redis.hdel(shard.budgets, scope)  # pyright: ignore
+
+
+async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
+    totals: dict[str, Limits] = {}
+    for shard in keys.all_shards():
+        fields: dict[bytes, bytes] = await redis.hgetall(shard.budgets)  # pyright: ignore
+        for name, text in fields.items():
+            before = totals.get(name.decode(), Limits())
+            totals[name.decode()] = _sum(before, Limits(*json.loads(text)))
+    return totals
 
 
 async def limits_set(bus: Bus) -> list[BudgetState]:
     """All scopes with a limit that was set, by name, and what they have come to: today, those that
     count by the day."""
-    totals: dict[str, Limits] = {}
-    for shard in bus.keys.all_shards():
-        fields: dict[bytes, bytes] = await bus.redis.hgetall(shard.budgets)  # pyright: ignore
-        for name, text in fields.items():
-            before = totals.get(name.decode(), Limits())
-            totals[name.decode()] = _sum(before, Limits(*json.loads(text)))
+    totals = await _read_limits(bus.redis, bus.keys)
     return [
         BudgetState(name, limits, *await counts(bus, name))
         for name, limits in sorted(totals.items())
@@ -209,13 +221,36 @@ def _sum(first: Limits, second: Limits) -> Limits:
     return Limits(*(a + b for a, b in zip(first.values, second.values, strict=True)))
 
 
-async def split_anew(bus: Bus, before: Keys) -> None:
-    """Give each shard its part of the limits, after their number was changed."""
-    fields: dict[str, Limits] = {}
+async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
+    """Give each shard its part of the limits and of what is spent, when their number changes and
+    nothing is in flight."""
+    limits = await _read_limits(redis, before)
+    spent: dict[str, Counter[str]] = {}
+    lives: dict[str, int] = {}
     for shard in before.all_shards():
-        held: dict[bytes, bytes] = await bus.redis.hgetall(shard.budgets)  # pyright: ignore
-        for name, text in held.items():
-            total = fields.get(name.decode(), Limits())
-            fields[name.decode()] = _sum(total, Limits(*json.loads(text)))
-    for name, limits in fields.items():
-        await set_limits(bus, name, limits)
+        start = shard.spent("", "all").removesuffix(":all")
+        async for key in redis.scan_iter(match=f"{_literal(start)}*", count=1000):
+            name = key.decode().removeprefix(start)
+            counted: dict[bytes, bytes] = await redis.hgetall(key)  # pyright: ignore
+            spent.setdefault(name, Counter()).update(
+                {kind.decode(): int(count) for kind, count in counted.items()}
+            )
+            lives[name] = max(lives.get(name, 1), await redis.pttl(key))
+            if shard.index >= after.shards:
+                await redis.delete(key)
+    for name, total in limits.items():
+        await _write_limits(redis, after, name, total)
+    for name, counts_of in spent.items():
+        # Rounded up: rather too much is spent than too little.
+        part = {kind: -(-count // after.shards) for kind, count in counts_of.items()}
+        for shard in after.all_shards():
+            key = shard.spent("", "all").removesuffix(":all") + name
+            await redis.hset(key, mapping=part)  # pyright: ignore
+            await redis.pexpire(key, lives[name])
+    for shard in before.all_shards()[after.shards :]:
+        await redis.delete(shard.budgets)
+
+
+def _literal(text: str) -> str:
+    """As a pattern of SCAN that matches it alone."""
+    return "".join(f"\\{character}" if character in "*?[]\\^" else character for character in text)

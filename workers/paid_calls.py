@@ -75,7 +75,8 @@ class PaidCalls:
         sampling = request.sampling
         texts = (*request.messages, *request.callable_tools)
         # No token stands for less than a byte; a template adds less to a message than its JSON.
-        prompt = TEMPLATE_TOKENS + sum(len(text.model_dump_json().encode()) for text in texts)
+        template = TEMPLATE_TOKENS if request.callable_tools else 0
+        prompt = template + sum(len(text.model_dump_json().encode()) for text in texts)
         completion = sampling.n * sampling.max_tokens
         most = Reservation(
             tokens=prompt + completion,

@@ -8,6 +8,7 @@ import typer
 
 from loopline.runtime.commands import (
     ask,
+    budgets,
     config,
     dashboard,
     dead,
@@ -45,6 +46,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     effects.register,
     policies.register,
     keys.register,
+    budgets.register,
     dashboard.register,
     jobs.register,
     redis.register,
