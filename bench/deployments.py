@@ -18,12 +18,11 @@ from loopline.bench.registry import benchmark_of
 
 if TYPE_CHECKING:
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.config.settings import Settings
+    from loopline.runtime.client.spending import unpriced_pools
+from loopline.runtime.config.settings import Settings
 
 _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
 """Of a deployment that is there for a benchmark alone."""
-_ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted")
-"""Their pools may lack a price where others of the benchmark have one."""
 
 
 @contextmanager
@@ -149,13 +148,7 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
     if manifest.budget_micro_dollars is None:
         return
     pools = sorted({pool for arm in arms for pool in needed_pools(arm, settings.policies)})
-    priced = [pool for pool in pools if pool in settings.priced_pools]
-    missing = [
-        pool
-        for pool in pools
-        if pool not in priced
-        and (not priced or settings.models[pool].engine not in _ENGINES_WITHOUT_BILLS)
-    ]
+    missing = unpriced_pools(tuple(pools), settings)
     if missing:
         models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
         setting = f"models.{missing[0]}.price"

@@ -6,8 +6,10 @@ runs, steps and usage entries are bytes to it.
 
 from loopline import require_full_name
 from loopline.bus import dead_letters, policies
+from loopline.bus.admission import Admission
 from loopline.bus.agreement import Agreement, read_agreement_at
-from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus, Spent
+from loopline.bus.budgets import Limits, Reservation, Scope
+from loopline.bus.bus import CLIENT_PATIENCE, Bus, Spent
 from loopline.bus.capabilities import Server, probe
 from loopline.bus.commit import Finish, Join, Outgoing, StepCommit, Wait
 from loopline.bus.connection import OUTAGE, retry_during_outage
@@ -87,6 +89,7 @@ __all__ = [
     "Join",
     "Keys",
     "LeaseLost",
+    "Limits",
     "LogConsumer",
     "MalformedEnvelope",
     "MessageTooLarge",
@@ -99,11 +102,13 @@ __all__ = [
     "Registry",
     "Reject",
     "RequestError",
+    "Reservation",
     "Retry",
     "RewardConflict",
     "RunEnd",
     "RunEnded",
     "RunState",
+    "Scope",
     "Server",
     "Shard",
     "Spent",

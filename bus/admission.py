@@ -1,11 +1,16 @@
-"""What asks to be let in as a run."""
+"""What asks to be let in, and the keys and arguments of the script that lets it in."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from loopline.bus import scripts
-from loopline.bus.commit import Join, Outgoing
+from loopline.bus.budgets import Scope, scopes_json
+from loopline.bus.commit import Join, Outgoing, check_wait_seconds
+from loopline.bus.errors import DeadlineExceeded, MessageTooLarge
+from loopline.bus.keys import MAX_RUN_SECONDS, Shard
+from loopline.bus.settings import BusSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,20 @@ class Admission:
     """Steps that a fork inherits, JSON each; nobody takes them again."""
     account: str = ""
     """Whose day the calls of this run count for."""
+    scopes: tuple[Scope, ...] = ()
+    """What else it belongs to: their budgets hold for it, too."""
     announce: bool = False
     """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
     """Joins that those steps left open; `branches` are the ones still to come."""
     delay: float = 0.0
     """Seconds until its messages are published; its time begins then."""
+
+    @property
+    def is_limited(self) -> bool:
+        """It brings a limit along."""
+        limits = (self.tokens_limit, self.micro_dollars_limit)
+        return any(limits) or any(any(scope.limits.values) for scope in self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +56,55 @@ class Gate:
     script: str
     keys: tuple[str, ...]
     args: tuple[scripts.Value, ...]
+
+
+def script_call(
+    admission: Admission, shard: Shard, settings: BusSettings, epoch: str, *, left: float
+) -> tuple[list[bytes], list[str], list[scripts.Value]]:
+    """The messages' bodies, and keys and arguments of `admit.lua` without them; `left`: seconds
+    until the deadline. Raises `MessageTooLarge`, ValueError or `DeadlineExceeded`."""
+    bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
+    joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]
+    for body in [admission.run, *bodies, *admission.journal, *(after for _, after in joins)]:
+        if len(body) > settings.max_message_bytes:
+            raise MessageTooLarge(
+                f"run {admission.run_id}: {len(body)} bytes; the limit is "
+                f"{settings.max_message_bytes} (max_message_bytes)"
+            )
+    if left > MAX_RUN_SECONDS + 60:
+        raise ValueError("a run's deadline is at most one day away")
+    if left + settings.retention_seconds <= 0:
+        # Its key would be gone before anybody could end the run.
+        raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
+    keys = [
+        shard.run(admission.run_id),
+        shard.active,
+        shard.trajectories,
+        shard.history,
+        shard.journal(admission.run_id),
+        *(shard.work(join.continuation.stream) for join, _ in joins),
+        *(shard.work(outgoing.stream) for outgoing in admission.messages),
+    ]
+    args: list[scripts.Value] = [
+        admission.run_id,
+        admission.run,
+        int(admission.deadline * 1000),
+        settings.max_runs,
+        settings.max_unrecorded,
+        int(settings.retention_seconds * 1000),
+        admission.tokens_limit,
+        admission.micro_dollars_limit,
+        admission.notify,
+        int(settings.history),
+        len(admission.journal),
+        len(joins),
+        epoch,
+        admission.account,
+        int(admission.announce),
+        scopes_json(admission.scopes, settings.shards),
+        int(admission.is_limited),
+        math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
+        *admission.journal,
+        *(part for join, after in joins for part in (join.id, join.branches, after)),
+    ]
+    return bodies, keys, args

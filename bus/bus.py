@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -14,19 +13,18 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from loopline.bus import scripts, tasks
-from loopline.bus.admission import Admission, Gate
+from loopline.bus.admission import Admission, Gate, script_call
 from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
+from loopline.bus.budgets import Refusal
 from loopline.bus.clock import LOOK_SECONDS, Clock
-from loopline.bus.commit import Committer, check_wait_seconds
+from loopline.bus.commit import Committer
 from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
 from loopline.bus.errors import (
     BusUnavailable,
-    DeadlineExceeded,
     DeploymentChanged,
-    MessageTooLarge,
     Overloaded,
 )
-from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
+from loopline.bus.keys import Keys, Shard
 from loopline.bus.lease import LeaseKeeper
 from loopline.bus.local_delivery import LocalDelivery
 from loopline.bus.log_follower import LogFollower, is_entry_id
@@ -221,63 +219,29 @@ class Bus:
         """Let a run in. True if it is new, False if this very run was let in before, or the gate is
         closed.
 
-        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `MessageTooLarge`,
-        `DeploymentChanged`, or `BusUnavailable`; after the first three, nothing was accepted.
+        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,
+        `MessageTooLarge`, `DeploymentChanged`, or `BusUnavailable`; but for the last, nothing was
+        accepted then.
         """
-        settings, shard = self.settings, self.keys.shard_of(admission.run_id)
-        bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
-        joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]
-        for body in [admission.run, *bodies, *admission.journal, *(after for _, after in joins)]:
-            if len(body) > settings.max_message_bytes:
-                raise MessageTooLarge(
-                    f"run {admission.run_id}: {len(body)} bytes; the limit is "
-                    f"{settings.max_message_bytes} (max_message_bytes)"
-                )
-        if self.clock.left(admission.deadline) > MAX_RUN_SECONDS + 60:
-            raise ValueError("a run's deadline is at most one day away")
-        if self.clock.left(admission.deadline) + settings.retention_seconds <= 0:
-            # Its key would be gone before anybody could end the run.
-            raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
-        keys = [
-            shard.run(admission.run_id),
-            shard.active,
-            shard.trajectories,
-            shard.history,
-            shard.journal(admission.run_id),
-            *(shard.work(join.continuation.stream) for join, _ in joins),
-            *(shard.work(outgoing.stream) for outgoing in admission.messages),
-        ]
-        args: list[scripts.Value] = [
-            admission.run_id,
-            admission.run,
-            int(admission.deadline * 1000),
-            settings.max_runs,
-            settings.max_unrecorded,
-            int(settings.retention_seconds * 1000),
-            admission.tokens_limit,
-            admission.micro_dollars_limit,
-            admission.notify,
-            int(settings.history),
-            len(admission.journal),
-            len(joins),
-            self.agreement.epoch,
-            admission.account,
-            int(admission.announce),
-            math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
-            *admission.journal,
-            *(part for join, after in joins for part in (join.id, join.branches, after)),
-        ]
+        shard = self.keys.shard_of(admission.run_id)
+        left = self.clock.left(admission.deadline)
+        bodies, keys, args = script_call(
+            admission, shard, self.settings, self.agreement.epoch, left=left
+        )
         result = await self._send_admission(shard, admission, keys, args, bodies, gate)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":
             raise DeploymentChanged(
                 f"run {admission.run_id} was not admitted: the settings of the deployment "
-                f"{settings.prefix!r} were changed since this process joined it: start it again"
+                f"{self.settings.prefix!r} were changed since this process joined it: start it "
+                "again"
             )
         if result[0] == b"overloaded":
             what, count, limit = result[1].decode(), int(result[2]), int(result[3])
             raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")
+        if result[0] == b"budget":
+            raise Refusal.of(result).error(f"run {admission.run_id}")
         return result[0] == b"admitted"
 
     async def _send_admission(
@@ -343,12 +307,22 @@ class Bus:
     async def deadline_of(self, run_id: str) -> float | None:
         """When an active run must be over, in Unix seconds; `None` for any other run. A replay
         may have moved it past what the run's record and its older messages say."""
-        key = self.keys.shard_of(run_id).run(run_id)
-        state, deadline = await self._retry_during_outage(
-            "run state",
-            lambda: self.redis.hmget(key, "state", "deadline"),  # pyright: ignore
-        )
-        return int(deadline) / 1000 if state == b"active" else None
+        deadline, _ = await self.deadline_and_limited(run_id)
+        return deadline
+
+    async def deadline_and_limited(self, run_id: str) -> tuple[float | None, bool]:
+        """See `deadline_of`; and whether a budget may limit the run's calls."""
+        shard = self.keys.shard_of(run_id)
+
+        async def read() -> list[Any]:
+            async with self.redis.pipeline(transaction=False) as pipe:
+                pipe.hmget(shard.run(run_id), ["state", "deadline", "limited"])
+                pipe.exists(shard.budgets)
+                return await pipe.execute()
+
+        (state, deadline, limited), is_set = await self._retry_during_outage("run state", read)
+        seconds = int(deadline) / 1000 if state == b"active" else None
+        return seconds, limited == b"1" or bool(is_set)
 
     async def enforce_deadline(self, run_id: str) -> bool:
         """Whether the run is still wanted. One whose deadline has passed is ended here, by the

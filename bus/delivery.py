@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, cast
 from pydantic import BaseModel
 
 from loopline.bus import scripts
+from loopline.bus.budgets import NOTHING, Refusal, Reservation
 from loopline.bus.commit import StepCommit
 from loopline.bus.connection import retry_during_outage
 from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery
 from loopline.bus.envelope import Envelope
-from loopline.bus.errors import LeaseLost, RunEnded
+from loopline.bus.errors import LeaseLost, Retry, RunEnded
 from loopline.bus.keys import Shard
 from loopline.bus.lease import Lease
 from loopline.bus.replies import error_reply
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 REQUEST_LIFE_MS = 86_400_000
 """A stored result outlives the longest step that may ask for it again. It goes a minute after its
 step is committed or its run has ended; with the journal, if a replay may wake that run."""
+
+BUDGET_WAIT_SECONDS = 0.25
+"""Until a call is tried again that a budget has no room for while others are under way."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,8 @@ class Delivery:
     """The run as it was when this process published the message, a moment ago."""
     eager: EagerDelivery | None = None
     """Of a message that is handled before it is published. Until then the lease has no entry."""
+    limited: bool = True
+    """False where `deadline` has seen that no budget limits the run's calls."""
 
     async def held(self) -> None:
         """Until this process has the lease. Raises `NotDelivered`."""
@@ -64,7 +70,8 @@ class Delivery:
         """See `Bus.deadline_of`."""
         if self.state is not None:
             return self.state.deadline
-        return await self.bus.deadline_of(self.envelope.run_id)
+        deadline, self.limited = await self.bus.deadline_and_limited(self.envelope.run_id)
+        return deadline
 
     async def commit(self, commit: StepCommit) -> bool:
         """See `Committer.commit`."""
@@ -97,30 +104,47 @@ class Delivery:
         return f"{lease.consumer}/{lease.count}/{lease.entry}/{number}"
 
     async def mark(
-        self, number: int, unknown: bytes, accounted: Sequence[tuple[int, bytes]] = ()
+        self,
+        number: int,
+        unknown: bytes,
+        accounted: Sequence[tuple[int, bytes]] = (),
+        most: Reservation = NOTHING,
     ) -> None:
-        """Write ahead of the `number`-th call that may be paid for; send it only after this.
+        """Write ahead of the `number`-th call that may be paid for, and hold the `most` that it can
+        come to in every budget of the run; send it only after this.
 
         `unknown` becomes its usage entry if this delivery never accounts for it: by `reply`, or
         by the `accounted` of a later mark, which are numbers and usage entries (empty where nothing
-        was paid). Raises `LeaseLost` or `RunEnded`: then nothing may be sent.
+        was paid). It is empty for a call that nobody bills, which is held alone. Raises
+        `LeaseLost`, `RunEnded`, `BudgetExceeded`, or an uncounted `Retry` where the budget is held
+        by calls that are under way: then nothing may be sent.
         """
-        result: bytes | None = None
+        result: bytes | list[bytes] | None = None
         if self.eager is not None:
-            result = await self.eager.start.mark_call(self.eager, number, unknown)
+            result = await self.eager.start.mark_call(self.eager, number, unknown, most)
             unknown = unknown.replace(UNKNOWN_ENTRY.encode(), self.lease.entry.encode(), 1)
         if result is None:
-            result = await self._mark(number, unknown, accounted)
+            result = await self._mark(number, unknown, accounted, most)
         if result == b"lost":
             raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
         if result == b"over":
             raise RunEnded(
                 f"request {self.envelope.reply_key}: its step is committed or its run has ended"
             )
+        if isinstance(result, list):
+            refusal = Refusal.of(result)
+            error = refusal.error(f"call {number} of the request {self.envelope.reply_key}")
+            if refusal.may_pass:
+                raise Retry(str(error), delay=BUDGET_WAIT_SECONDS, counted=False)
+            raise error
 
     async def _mark(
-        self, number: int, unknown: bytes, accounted: Sequence[tuple[int, bytes]]
-    ) -> bytes:
+        self,
+        number: int,
+        unknown: bytes,
+        accounted: Sequence[tuple[int, bytes]],
+        most: Reservation,
+    ) -> bytes | list[bytes]:
         lease = self.lease
         args: list[scripts.Value] = [
             lease.group,
@@ -129,6 +153,7 @@ class Delivery:
             lease.count,
             self.envelope.guard,
             number,
+            *most.script_values,
             unknown,
         ]
         for earlier, entry in accounted:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from loopline.bus.budgets import Reservation
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import NotDelivered
 from loopline.bus.run_state import RunState
@@ -101,7 +102,8 @@ class EagerDelivery:
 class _Mark:
     number: int
     unknown: bytes
-    word: bytes | None = None
+    most: Reservation
+    word: bytes | list[bytes] | None = None
 
 
 @dataclass
@@ -169,12 +171,14 @@ class EagerStart:
             raise NotDelivered(f"run {self.run_id} was begun elsewhere, or never")
         return None
 
-    async def mark_call(self, delivery: EagerDelivery, number: int, unknown: bytes) -> bytes | None:
+    async def mark_call(
+        self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
+    ) -> bytes | list[bytes] | None:
         """Mark with the admission: what `mark.lua` answers. None: mark as ever. Raises
         `NotDelivered`."""
         request = self.request
         if not self.ready.is_set() and request is not None and request.delivery is delivery:
-            self.mark = _Mark(number, unknown)
+            self.mark = _Mark(number, unknown, most)
         await delivery.held()
         return None if self.mark is None else self.mark.word
 
@@ -195,7 +199,8 @@ class EagerStart:
             request_keys, request_args = request.keys, [*request.args, name]
         mark_args: list[Value] = []
         if mark is not None:
-            mark_args = [mark.number, *mark.unknown.split(UNKNOWN_ENTRY.encode(), 1)]
+            line = mark.unknown.split(UNKNOWN_ENTRY.encode(), 1)
+            mark_args = [mark.number, *mark.most.script_values, *line]
         keys += request_keys
         args += [len(admit_keys), len(admit), len(request_keys), len(request_args)]
         return keys, [*args, *admit, *request_args, *mark_args]

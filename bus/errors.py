@@ -43,7 +43,8 @@ class DeadlineExceeded(RunEnded):
 
 
 class BudgetExceeded(RunEnded):
-    """The run has used up its tokens or its money."""
+    """A budget does not allow what was asked for: nothing was paid. Or the run has used up its
+    tokens or its money."""
 
 
 def run_ended(run_id: str, outcome: str) -> RunEnded:

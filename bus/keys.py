@@ -30,7 +30,9 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | 400 days |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
-| `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
+| `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
+| `{p:s}:spent:<thread>:all` | hash: what a thread's calls came to, and hold | stream life |
+| `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
@@ -61,6 +63,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
@@ -189,9 +192,15 @@ class Shard:
         """`end_run` in end_run.lua writes it, too."""
         return self._key("ends")
 
-    def spent(self, account: str, day: int) -> str:
-        """`spend` in end_run.lua makes it. `day`: since 1970 by the bus's clock."""
-        return self._key("spent", f"{account}:{day}")
+    def spent(self, scope: str, day: int | Literal["all"]) -> str:
+        """Of an account, or another scope. `spent_key` in end_run.lua makes it. `day`: since 1970
+        by the bus's clock."""
+        return self._key("spent", f"{scope}:{day}")
+
+    @property
+    def budgets(self) -> str:
+        """`budgets_of` in end_run.lua reads it."""
+        return self._key("budgets")
 
     @property
     def history(self) -> str:

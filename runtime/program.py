@@ -205,6 +205,7 @@ def explain_error(error: Exception) -> tuple[str, int | None]:
         ("loopline.bus.errors", "DeploymentMismatch", EXIT_CONFIG),
         ("loopline.bus.errors", "DeploymentChanged", EXIT_FAILED),
         ("loopline.bus.errors", "Overloaded", EXIT_OVERLOADED),
+        ("loopline.bus.errors", "BudgetExceeded", EXIT_FAILED),
     ):
         if _is_error_of(error, module, name):
             return message, code

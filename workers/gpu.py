@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
-from loopline.bus import Bus, Delivery, LeaseLost, RunEnded, error_reply
+from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, split_pin
 from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
@@ -79,12 +79,16 @@ class Pool:
         sendings: list[int] = []
         try:
             request = await self._request(delivery, payload, deadline)
+            if not self.engine.capabilities.announces_calls:
+                await paid.hold(request)
             if payload.stream:
                 completions = await self._generate_streamed(request, delivery, payload.agent, paid)
             else:
                 completions = await self._generate(request, None, paid)
         except EngineBroken:
             raise
+        except BudgetExceeded as error:
+            reply, store = error_reply("budget", str(error), retryable=False), True
         except EngineError as error:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)

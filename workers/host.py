@@ -30,6 +30,7 @@ from loopline.agents.records import (
 from loopline.agents.workflows import policy_of
 from loopline.bus import (
     TRACEPARENT_TAG,
+    BudgetExceeded,
     DeadlineExceeded,
     Envelope,
     Inbox,
@@ -194,6 +195,9 @@ class BusHost:
         except RequestError as error:
             if error.kind == APPROVAL_ERROR:
                 raise ApprovalNeeded(ApprovalRequest.model_validate_json(str(error))) from None
+            if error.kind == "budget":
+                # No role may go on without what it asked for: its run ends.
+                raise BudgetExceeded(str(error)) from error
             raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
         except DeadlineExceeded as error:
             raise RequestFailed("deadline", str(error)) from error

@@ -1,8 +1,10 @@
 """What one request pays for: written ahead of each call, and accounted for with its reply.
 
 A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
-becomes a ledger entry that says what may have been paid. Models of one's own bill nobody: for them
-nothing is marked, and what died with its worker was not a call.
+becomes a ledger entry that says what may have been paid. The most that the call can come to is
+held in the budgets of its run meanwhile. Models of one's own bill nobody: for them nothing is
+marked, and what died with its worker was not a call; where a budget limits their tokens, those are
+held alone.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loopline.agents.records import Call, Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
-from loopline.bus import Delivery
+from loopline.bus import Delivery, Reservation
 from loopline.workers.completions import usage_entry
-from loopline.workers.engines.protocol import Discarded, NotBilled, Sending
+from loopline.workers.engines.protocol import Discarded, GenerateRequest, NotBilled, Sending
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, max_micro_dollars
 
+TEMPLATE_TOKENS = 512
+"""What a chat template may say by itself of how tools are called."""
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 
 
@@ -58,10 +62,36 @@ class PaidCalls:
         self._marked += 1
         call = _Call(self._marked, event, time.time())
         await self._delivery.mark(
-            call.number, _entry_line(self._unknown_entry(call, DIED)), accounted
+            call.number, _entry_line(self._unknown_entry(call, DIED)), accounted, self._most(event)
         )
         self._calls = {key: paid_call for key, paid_call in self._calls.items() if key not in over}
         self._calls[event.number] = call
+
+    async def hold(self, request: GenerateRequest) -> None:
+        """Hold the most that a model of one's own can use for a request. Raises `BudgetExceeded`,
+        or `Retry` while other calls hold what is left."""
+        if not self._delivery.limited:
+            return
+        sampling = request.sampling
+        texts = (*request.messages, *request.callable_tools)
+        # No token stands for less than a byte; a template adds less to a message than its JSON.
+        template = TEMPLATE_TOKENS if request.callable_tools else 0
+        prompt = template + sum(len(text.model_dump_json().encode()) for text in texts)
+        completion = sampling.n * sampling.max_tokens
+        most = Reservation(
+            tokens=prompt + completion,
+            micro_dollars=max_micro_dollars(prompt, completion, self._settings.price),
+        )
+        self._marked += 1
+        await self._delivery.mark(self._marked, b"", most=most)
+
+    def _most(self, event: Sending) -> Reservation:
+        price = self._settings.price
+        dollars = max_micro_dollars(event.prompt, event.completion, price)
+        return Reservation(
+            tokens=event.prompt + event.completion,
+            micro_dollars=dollars if price.is_known else None,
+        )
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
         """Nobody can use what was paid for, or nothing was."""

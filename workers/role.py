@@ -11,7 +11,7 @@ from loopline.agents.payloads import Payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import take_step
 from loopline.agents.workflows import Handoff
-from loopline.bus import Delivery, Inbox, Reject, Retry, run_ended, waits
+from loopline.bus import BudgetExceeded, Delivery, Inbox, Reject, Retry, run_ended, waits
 from loopline.workers.host import BusHost
 from loopline.workers.messages import role_of
 from loopline.workers.routing import commit_of
@@ -29,8 +29,8 @@ class RoleHandler:
     async def handle(self, delivery: Delivery) -> None:
         """One step: read the journal, let the role decide, commit what follows from it.
 
-        Raises `Retry` for troubles that may pass, `Reject` for a run that this process can't
-        read or go on with.
+        A request that a budget refuses ends the run. Raises `Retry` for troubles that may pass,
+        `Reject` for a run that this process can't read or go on with.
         """
         envelope, payload = delivery.envelope, delivery.payload
         assert isinstance(payload, Payload)
@@ -79,6 +79,9 @@ class RoleHandler:
             )
             log.info("waits for approval", agent=handoff.agent, of=request.name)
             return
+        except BudgetExceeded as error:
+            await delivery.bus.end_run(run.id, "budget", str(error))
+            raise
         except RequestFailed as error:
             raise Retry(str(error)) from error
         except AgentError as error:

@@ -5,12 +5,14 @@
 -- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
---       whether its end is announced (0/1), after how many ms it begins, then the steps, then per join its id, the branches
+--       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
+--       limit along (0/1), after how many ms it begins, then the steps, then per join its id, the branches
 --       still to come and the continuation's envelope, then per message its envelope and the
 --       caller's consumer that reads its stream ('' for none)
 -- Returns {'admitted', what `read_next` has for each message}, {'exists'} (the same run was accepted
 --       before: nothing is done), or
---       {'overloaded', what, count, limit}, {'closed'} (the shards are being changed), {'changed'}
+--       {'overloaded', what, count, limit}, {'budget', scope, kind, limit, spent, held, needed} (a
+--       scope has nothing left, or not the run's seconds), {'closed'} (the shards are being changed), {'changed'}
 --       (they were: the caller's shard of a run may be another).
 -- A run that begins later waits for a timer with each of its messages.
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
@@ -29,11 +31,27 @@ local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
-local now, delay = now_ms(), tonumber(ARGV[16])
+local now, delay = now_ms(), tonumber(ARGV[18])
+local day = math.floor(now / 86400000)
+local budgets = budgets_of(run, day, {ARGV[17], ARGV[16], ARGV[7], ARGV[8]})
+local seconds = math.max(0, ARGV[3] - now)
+for _, budget in ipairs(budgets) do
+  for n = 1, 3 do
+    local limit = budget[4][n]
+    if limit > 0 and budget[2] ~= run then
+      local spent, held = counted(budget, n)
+      local need = n == 3 and seconds or 0
+      if spent >= limit or n == 3 and spent + held + need > limit then
+        return refusal(budget, n, spent, held, need)
+      end
+    end
+  end
+end
 redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now,
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0, 'account', ARGV[14],
-  'announce', ARGV[15])
+  'announce', ARGV[15], 'scopes', ARGV[16], 'limited', ARGV[17])
+hold_seconds(run, budgets, day, seconds)
 -- Relative, since the server may count another time than the deployment.
 local life = ARGV[3] + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
@@ -48,7 +66,7 @@ list(of_shard('runs'))
 if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 17
+local a = 19
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1

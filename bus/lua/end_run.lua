@@ -137,25 +137,180 @@ local function note_request(run, guard, request)
   end
 end
 
--- What a ledger line comes to counts for the day of the run's account, where it has one. A line of
--- which nothing is known counts with the most that it can have cost, and is not taken back.
+-- Budgets: the run's own, and those of its scopes (bus/budgets.py). The run's hash has its scopes as
+-- JSON: {name, tokens, micro, ms, whether it counts by the day}…, with the limits that they bring
+-- along, 0 where there is none. Limits that hold for every run are in the hash `budgets`, by name.
+-- What a scope has spent, and what is held for calls under way, is a hash: tokens, micro, ms, and
+-- the same as held:…; the run's own is its hash, where the counts begin with `spent:`.
 local SPENT_LIFE = 3 * 86400000
-local function spend(account, line)
-  if not account or account == '' then return end
+local KINDS = {'tokens', 'micro', 'ms'}
+
+local function today() return math.floor(now_ms() / 86400000) end
+
+-- A caller's key is named by its account alone, as it ever was.
+local function spent_key(scope, day)
+  return of_shard('spent') .. ':' .. (string.match(scope, '^key:(.*)$') or scope) .. ':' .. day
+end
+
+local function counts_life(key)
+  return string.sub(key, -4) == ':all' and STREAM_LIFE or SPENT_LIFE
+end
+
+-- The budgets that hold: {name, key of its counts, what begins their names, {tokens, micro, ms}}…
+-- `info`: the run's `limited`, `scopes`, `tokens_limit` and `micro_limit`.
+local function budgets_of(run, day, info)
+  local is_set = redis.call('EXISTS', of_shard('budgets')) == 1
+  if info[1] ~= '1' and not is_set then return {} end
+  local budgets = {}
+  local tokens, micro = tonumber(info[3] or 0), tonumber(info[4] or 0)
+  if tokens > 0 or micro > 0 then budgets[1] = {'run', run, 'spent:', {tokens, micro, 0}} end
+  if not info[2] or info[2] == '' then return budgets end
+  for _, scope in ipairs(cjson.decode(info[2])) do
+    local limits = {scope[2], scope[3], scope[4]}
+    local set = is_set and redis.call('HGET', of_shard('budgets'), scope[1])
+    if set then
+      for n, limit in ipairs(cjson.decode(set)) do
+        if limit > 0 and (limits[n] == 0 or limit < limits[n]) then limits[n] = limit end
+      end
+    end
+    if limits[1] > 0 or limits[2] > 0 or limits[3] > 0 then
+      local period = scope[5] == 1 and day or 'all'
+      budgets[#budgets + 1] = {scope[1], spent_key(scope[1], period), '', limits}
+    end
+  end
+  return budgets
+end
+
+local function run_budgets(run, day)
+  return budgets_of(run, day, redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit'))
+end
+
+-- What a budget has spent and what it holds of a kind.
+local function counted(budget, n)
+  local counts = redis.call('HMGET', budget[2], budget[3] .. KINDS[n], 'held:' .. KINDS[n])
+  return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+end
+
+local function whole(number) return string.format('%.0f', number) end
+
+local function refusal(budget, n, spent, held, need)
+  return {'budget', budget[1], KINDS[n], whole(budget[4][n]), whole(spent), whole(held), whole(need)}
+end
+
+-- Hold the most that a call can come to, in every budget of its run or in none. `micro` is negative
+-- where its price is not known. Returns nothing, or a refusal; one that is for good comes before one
+-- that only other calls under way are the reason for.
+local function reserve(run, request, call, tokens, micro)
+  local day = today()
+  local budgets = run_budgets(run, day)
+  if #budgets == 0 then return nil end
+  local need, waits = {tokens, micro}, nil
+  for _, budget in ipairs(budgets) do
+    for n = 1, 2 do
+      local limit = budget[4][n]
+      if limit > 0 then
+        local spent, held = counted(budget, n)
+        if need[n] < 0 then return refusal(budget, n, spent, held, need[n]) end
+        if spent + need[n] > limit then return refusal(budget, n, spent, held, need[n]) end
+        if spent + held + need[n] > limit then
+          waits = waits or refusal(budget, n, spent, held, need[n])
+        end
+      end
+    end
+  end
+  if waits then return waits end
+  local keys = {}
+  for i, budget in ipairs(budgets) do
+    redis.call('HINCRBY', budget[2], 'held:tokens', tokens)
+    redis.call('HINCRBY', budget[2], 'held:micro', math.max(0, micro))
+    if budget[3] == '' then redis.call('PEXPIRE', budget[2], counts_life(budget[2])) end
+    keys[i] = budget[2]
+  end
+  redis.call('HSET', request, 'hold:' .. call,
+    tokens .. ' ' .. math.max(0, micro) .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
+  return nil
+end
+
+-- '-0' is no number to Redis.
+local function take_back(key, field, number)
+  if number ~= '0' then redis.call('HINCRBY', key, field, '-' .. number) end
+end
+
+-- Let go of what a call holds; returns the day that it is held for, if any.
+local function release(request, call)
+  local hold = redis.call('HGET', request, 'hold:' .. call)
+  if not hold then return nil end
+  redis.call('HDEL', request, 'hold:' .. call)
+  local tokens, micro, day, keys = string.match(hold, '^(%d+) (%d+) (%d+)\n(.*)$')
+  for key in string.gmatch(keys, '[^\n]+') do
+    if redis.call('EXISTS', key) == 1 then
+      take_back(key, 'held:tokens', tokens)
+      take_back(key, 'held:micro', micro)
+    end
+  end
+  return day
+end
+
+-- Admission holds the run's seconds, and its end settles them.
+local function hold_seconds(run, budgets, day, ms)
+  local keys = {}
+  for _, budget in ipairs(budgets) do
+    if budget[4][3] > 0 then
+      redis.call('HINCRBY', budget[2], 'held:ms', whole(ms))
+      redis.call('PEXPIRE', budget[2], counts_life(budget[2]))
+      keys[#keys + 1] = budget[2]
+    end
+  end
+  if #keys > 0 then redis.call('HSET', run, 'held:ms', whole(ms) .. '\n' .. table.concat(keys, '\n')) end
+end
+
+local function settle_seconds(run, now)
+  local held = redis.call('HMGET', run, 'held:ms', 'admitted')
+  if not held[1] then return end
+  redis.call('HDEL', run, 'held:ms')
+  local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
+  local took = math.max(0, math.min(tonumber(ms), now - held[2]))
+  for key in string.gmatch(keys, '[^\n]+') do
+    if redis.call('EXISTS', key) == 1 then
+      take_back(key, 'held:ms', ms)
+      redis.call('HINCRBY', key, 'ms', whole(took))
+    end
+  end
+end
+
+-- What a ledger line comes to counts for the run's account and budgets. A line of which nothing is
+-- known counts with the most that it can have cost, and is not taken back: the line of a late answer
+-- to that call is not counted again, so `request`, where it is given, must still have its mark. What
+-- nobody bills does not count where it came too `late` for anyone to use.
+local function spend(run, line, day, request, late)
+  local info = redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit', 'account')
+  local account = info[5] and info[5] ~= '' and info[5]
+  day = day or today()
+  local budgets = budgets_of(run, day, info)
+  if not account and #budgets == 0 then return end
   local entry = cjson.decode(line)
+  local call = request and entry.sent_as
+  if call and call ~= '' and redis.call('HEXISTS', request, 'mark:' .. call) == 0 then return end
+  if late and call == '' then return end
   local known = entry.usage ~= cjson.null
   local usage = known and entry.usage or entry.unknown
   local micro = known and entry.cost_micro_dollars or entry.unknown.micro_dollars
-  local spent = of_shard('spent') .. ':' .. account .. ':' .. math.floor(now_ms() / 86400000)
-  redis.call('HINCRBY', spent, 'tokens', usage.prompt + usage.completion)
-  redis.call('HINCRBY', spent, 'micro', micro)
-  redis.call('PEXPIRE', spent, SPENT_LIFE)
+  local accounts = account and spent_key('key:' .. account, day)
+  local function count(key, prefix)
+    redis.call('HINCRBY', key, prefix .. 'tokens', usage.prompt + usage.completion)
+    redis.call('HINCRBY', key, prefix .. 'micro', micro)
+    if prefix == '' then redis.call('PEXPIRE', key, counts_life(key)) end
+  end
+  if accounts then count(accounts, '') end
+  for _, budget in ipairs(budgets) do
+    if budget[2] ~= accounts then count(budget[2], budget[3]) end
+  end
 end
 
 -- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
 -- ledger's line for a call of which nothing is known, and becomes it when nobody is left to say more.
-local function enter(k, line)
-  spend(redis.call('HGET', k.run, 'account'), line)
+local function enter(k, line, day, request, late)
+  spend(k.run, line, day, request, late)
   redis.call('RPUSH', k.usage, line)
   redis.call('XADD', k.ledger, '*', 'usage', line)
   redis.call('PEXPIRE', k.ledger, STREAM_LIFE)
@@ -163,13 +318,17 @@ local function enter(k, line)
   redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
 end
 
--- The marks of a request, but for those of the delivery `token`, go to the ledger.
+-- The marks of a request, but for those of the delivery `token`, go to the ledger. What a call of a
+-- model of one's own held is let go of: it died with its worker.
 local function enter_marks(k, request, token)
   for _, field in ipairs(redis.call('HKEYS', request)) do
-    local own = token and string.sub(field, 6, 6 + #token) == token .. '/'
-    if string.sub(field, 1, 5) == 'mark:' and not own then
-      enter(k, redis.call('HGET', request, field))
+    local kind, call = string.match(field, '^(%l+):(.*)$')
+    local own = token and call and string.sub(call, 1, #token + 1) == token .. '/'
+    if kind == 'mark' and not own then
+      enter(k, redis.call('HGET', request, field), release(request, call))
       redis.call('HDEL', request, field)
+    elseif kind == 'hold' and not own then
+      if redis.call('HEXISTS', request, 'mark:' .. call) == 0 then release(request, call) end
     end
   end
 end
@@ -336,6 +495,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'ended', now)
   redis.call('ZREM', k.active, run_id)
+  settle_seconds(k.run, now)
   local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation')
   local steps = redis.call('LRANGE', k.journal, 0, -1)
   redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',

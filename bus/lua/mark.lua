@@ -1,27 +1,40 @@
 -- include: end_run.lua
--- Write ahead of a call that may be paid for, which is sent only after this.
+-- Write ahead of a call that may be paid for, or that a budget limits, and hold the most that it can
+-- come to in every budget of its run. It is sent only after this.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
---       number of the call within this delivery, its ledger line if nothing is ever known of it, then
---       per earlier call of this delivery that is accounted for: its number, its ledger line ('' if
---       nothing was paid)
+--       number of the call within this delivery, tokens and micro-dollars that it comes to at most
+--       (negative: its price is not known), its ledger line if nothing is ever known of it ('' for a
+--       call that nobody bills), then per earlier call of this delivery that is accounted for: its
+--       number, its ledger line ('' if nothing was paid)
 -- Returns 'ok'; or 'lost' (another worker has the request), or 'over' (its step is committed or its
---       run is over): then nothing may be sent.
+--       run is over), or {'budget', its scope, kind, limit, spent, held, needed}: then nothing may be
+--       sent. That refusal is for good, unless spent and needed are within the limit: then other calls
+--       under way are the reason.
 -- Race closed: a worker dies after a call was sent and before its answer is stored: the mark stays,
 -- and whoever takes the request over, or the end of the step or of the run, makes it an entry of the
--- ledger, once. If its worker was only paused and answers late, the entry of that answer has the same
--- name, and readers know that it is one call.
+-- ledger, once, and its reservation what was spent. If its worker was only paused and answers late,
+-- the entry of that answer has the same name, and readers know that it is one call. Branches that ask
+-- together can't pass a limit that each of them alone is within.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
 local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
 if known[1] ~= 'active' or known[2] then return 'over' end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
 enter_marks(k, KEYS[2], token)
-for i = 8, #ARGV, 2 do
-  local gone = redis.call('HDEL', KEYS[2], 'mark:' .. token .. '/' .. ARGV[i])
-  if gone == 1 and ARGV[i + 1] ~= '' then enter(k, ARGV[i + 1]) end
+for i = 10, #ARGV, 2 do
+  local call = token .. '/' .. ARGV[i]
+  local day = release(KEYS[2], call)
+  local gone = redis.call('HDEL', KEYS[2], 'mark:' .. call)
+  if gone == 1 and ARGV[i + 1] ~= '' then enter(k, ARGV[i + 1], day) end
 end
-redis.call('HSET', KEYS[2], 'mark:' .. token .. '/' .. ARGV[6], ARGV[7])
+local call = token .. '/' .. ARGV[6]
+if redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then
+  local refused = reserve(KEYS[3], KEYS[2], call, tonumber(ARGV[7]), tonumber(ARGV[8]))
+  if refused then return refused end
+end
+if ARGV[9] ~= '' then redis.call('HSET', KEYS[2], 'mark:' .. call, ARGV[9])
+elseif redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then return 'ok' end
 redis.call('HSET', KEYS[3], 'paid', '1')
 note_request(KEYS[3], ARGV[5], KEYS[2])
 -- As long as its run, which may end while nobody is there to look at this request again.

@@ -20,20 +20,26 @@ if not held then
   if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], life) end
 end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
-for i = 10, #ARGV, 2 do enter(k, held and ARGV[i] or ARGV[i + 1]) end
-local mark = 'mark:' .. token .. '/'
-if not held then
-  for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
-    if string.sub(field, 1, #mark) == mark then redis.call('HDEL', KEYS[2], field) end
-  end
-  return 'lost'
-end
 local fields = redis.call('HGETALL', KEYS[2])
+-- What a call is held for counts for the day on which it was: every call of this delivery alike.
+local day
 for i = 1, #fields, 2 do
-  if string.sub(fields[i], 1, 5) == 'mark:' then
-    if string.sub(fields[i], 1, #mark) ~= mark then enter(k, fields[i + 1]) end
-    redis.call('HDEL', KEYS[2], fields[i])
-  elseif string.sub(fields[i], 1, 2) == 'w:' then
+  if string.sub(fields[i], 1, 6 + #token) == 'hold:' .. token .. '/' then
+    day = string.match(fields[i + 1], '^%d+ %d+ (%d+)')
+  end
+end
+for i = 10, #ARGV, 2 do
+  enter(k, held and ARGV[i] or ARGV[i + 1], day, KEYS[2], not held)
+end
+for i = 1, #fields, 2 do
+  local own = string.sub(fields[i], 6, 6 + #token) == token .. '/'
+  if own and string.sub(fields[i], 1, 5) == 'mark:' then redis.call('HDEL', KEYS[2], fields[i]) end
+  if own and string.sub(fields[i], 1, 5) == 'hold:' then release(KEYS[2], string.sub(fields[i], 6)) end
+end
+if not held then return 'lost' end
+enter_marks(k, KEYS[2])
+for i = 1, #fields, 2 do
+  if string.sub(fields[i], 1, 2) == 'w:' then
     local inbox = string.sub(fields[i], 3)
     if inbox ~= ARGV[9] then
       redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])

@@ -6,8 +6,8 @@
 -- of its paid call, one after the other, while the process reads its own messages.
 -- KEYS: those of admit (one message, no steps, no joins), those of request (none: it has no request)
 -- ARGV: numbers of admit's keys and arguments, of request's keys and arguments, then the arguments of
---       admit and of request, then none, or of mark: the number of the call, and its ledger line,
---       in two parts where the entry's id belongs between them
+--       admit and of request, then none, or of mark: the number of the call, its tokens and
+--       micro-dollars, and its ledger line, in two parts where the entry's id belongs between them
 -- Returns what admit, request and mark return, as far as they were called: each only if the process
 --       has read the message of the one before.
 -- Race closed: those of the three, in which nothing can now come between. A crash leaves what a crash
@@ -41,8 +41,9 @@ local id = own(results[2][3], request_args[1])
 if #ARGV == arg or not id then return results end
 local run = request_keys[4]
 local usage = string.gsub(run, '}:run:', '}:usage:', 1)
-local line = ARGV[arg + 2]
-if #ARGV > arg + 2 then line = line .. id .. ARGV[arg + 3] end
+local line = ARGV[arg + 4]
+if #ARGV > arg + 4 then line = line .. id .. ARGV[arg + 5] end
 results[3] = mark({request_keys[2], request_keys[1], run, usage, of_shard('ledger')},
-  {'workers', id, request_args[5], '1', request_args[4], ARGV[arg + 1], line})
+  {'workers', id, request_args[5], '1', request_args[4], ARGV[arg + 1], ARGV[arg + 2],
+    ARGV[arg + 3], line})
 return results

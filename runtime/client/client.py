@@ -42,7 +42,6 @@ from loopline.agents.workflows import (
     NamedTeam,
     NamingTools,
     TeamWorkflow,
-    add_rewards,
     agents_of,
     capability,
     policies_for,
@@ -57,12 +56,14 @@ from loopline.bus import (
     BusSettings,
     Inbox,
     Join,
+    Limits,
     RunEnd,
-    RunState,
 )
+from loopline.runtime.client.bus_records import steps_of, trajectory_of
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.runtime.client.waiting import RunUnknown, WaitingCalls
+from loopline.runtime.client.spending import NO_LIMITS, require_prices, scopes_of
+from loopline.runtime.client.waiting import WaitingCalls
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
@@ -108,6 +109,8 @@ class Client(WaitingCalls):
     writes: bool = False
     """To admit many runs: a server that takes no writes now (it is full, or its disk is) is refused
     when it is joined, and not after one admission after the other has waited for room."""
+    deployment: Settings | None = None
+    """Its settings, where they are known: they tell prices."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -130,7 +133,8 @@ class Client(WaitingCalls):
         """A client of the deployment with these settings: its `[policies]`, `[prompts]` and
         `[options]` hold for the runs that it makes."""
         options = dict(settings.options)
-        return cls(settings.bus, dict(settings.policies), dict(settings.prompt_files), options)
+        policies, files = dict(settings.policies), dict(settings.prompt_files)
+        return cls(settings.bus, policies, files, options, deployment=settings)
 
     @classmethod
     def on(
@@ -238,23 +242,27 @@ class Client(WaitingCalls):
         except pydantic.ValidationError as error:
             raise InputError(_prompt_error_message(error, prompt)) from None
 
-    async def submit(self, run: Run, *, delay: float = 0.0) -> bool:
+    async def submit(self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS) -> bool:
         """Admit a run, which begins after `delay` seconds. True if it is new, False if this very
-        run was let in before.
+        run was let in before. `key_limits` are those of its account's day.
 
-        Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
+        Raises `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that
+        it shares has nothing left for it), `MessageTooLarge`, or
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
         A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
         that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
-        or for a task that the workflow can't begin.
+        for a task that the workflow can't begin, or for a budget in dollars where a price is not
+        known.
         """
+        if self.deployment is not None:
+            require_prices(run, self.deployment)
         try:
             run = await self._with_offered_tools(run)
             handoffs = workflows.get(run.workflow).first(run)
         except AgentError as error:
             raise InputError(str(error)) from error
-        return await self._admit(run, handoffs, delay=delay)
+        return await self._admit(run, handoffs, delay=delay, key_limits=key_limits)
 
     async def _with_offered_tools(self, run: Run) -> Run:
         workflow = workflows.get(run.workflow)
@@ -286,6 +294,7 @@ class Client(WaitingCalls):
         tags: Mapping[str, str] | None = None,
         prompt_files: Mapping[str, str] | None = None,
         question: str | None = None,
+        key_limits: Limits = NO_LIMITS,
     ) -> Run:
         """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
         else is given as for `loopline.agents.replay.fork`.
@@ -312,7 +321,13 @@ class Client(WaitingCalls):
             Join(join_id, join.remaining, outgoing(new_fork.run, join.continuation))
             for join_id, join in new_fork.joins.items()
         )
-        await self._admit(new_fork.run, new_fork.handoffs, journal=new_fork.journal, joins=joins)
+        await self._admit(
+            new_fork.run,
+            new_fork.handoffs,
+            journal=new_fork.journal,
+            joins=joins,
+            key_limits=key_limits,
+        )
         return new_fork.run
 
     async def _admit(
@@ -323,6 +338,7 @@ class Client(WaitingCalls):
         journal: Sequence[Step] = (),
         joins: tuple[Join, ...] = (),
         delay: float = 0.0,
+        key_limits: Limits = NO_LIMITS,
     ) -> bool:
         messages = tuple(outgoing(run, handoff) for handoff in handoffs)
         shard = self.bus.keys.shard_of(run.id)
@@ -336,6 +352,7 @@ class Client(WaitingCalls):
                 micro_dollars_limit=run.budget.micro_dollars or 0,
                 notify=self._inbox.key(shard),
                 account=run.account,
+                scopes=scopes_of(run, key_limits),
                 announce=run.webhook is not None,
                 journal=tuple(step.model_dump_json().encode() for step in journal),
                 joins=joins,
@@ -444,35 +461,6 @@ class Client(WaitingCalls):
         """The journal so far. Raises `RunUnknown`."""
         state = await self.bus.run_state(run_id)
         return steps_of(state)
-
-
-def run_of(state: RunState) -> Run:
-    """Raises `RunUnknown`."""
-    if state.state == "missing":
-        raise RunUnknown(
-            f"the bus has no run {state.run_id}",
-            hint="`runtime runs ls` lists those it has; older ones are in the store.",
-        )
-    return Run.model_validate_json(state.run)
-
-
-def steps_of(state: RunState) -> tuple[Step, ...]:
-    """Raises `RunUnknown`."""
-    run_of(state)
-    return tuple(Step.model_validate_json(step) for step in state.steps)
-
-
-def trajectory_of(state: RunState) -> Trajectory:
-    """What the bus holds of an ended run, as the record that the store keeps.
-
-    Raises `RunUnknown`.
-    """
-    steps = steps_of(state)
-    return add_rewards(
-        Trajectory.from_texts(
-            state.run, steps, state.outcome, state.answer, state.reason, state.ended
-        )
-    )
 
 
 def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from loopline.agents.approvals import ApprovalRequest
 from loopline.bus import Bus, MessageTooLarge, OpenWait, waits
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
+from loopline.runtime.client.bus_records import RunUnknown, run_of
 from loopline.runtime.errors import InputError, UserError
 
 MAX_REASON_CHARS = 1_000
@@ -22,10 +23,6 @@ MAX_BY_CHARS = 128
 
 class SignalRefused(UserError):
     """The run takes no such signal now."""
-
-
-class RunUnknown(UserError):
-    """The bus has no such run: it never was admitted, or its retention is over."""
 
 
 class ApprovalUnknown(UserError):
@@ -113,8 +110,6 @@ class WaitingCalls:
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
         """What waits to be approved, the oldest first; of the runs of one account, or of all."""
-        from loopline.runtime.client.client import run_of
-
         pending = [
             pending_approval(waiting.run_id, waiting.wait)
             async for waiting in waits.waiting_runs(self.bus, "approval")

@@ -9,6 +9,7 @@ import typer
 from loopline.runtime.commands import (
     approvals,
     ask,
+    budgets,
     config,
     dashboard,
     dead,
@@ -47,6 +48,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     approvals.register,
     policies.register,
     keys.register,
+    budgets.register,
     dashboard.register,
     jobs.register,
     redis.register,

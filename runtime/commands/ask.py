@@ -11,7 +11,7 @@ import typer
 from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from loopline.agents.records import GenerationOptions, JsonObject, Run, Trajectory
+    from loopline.agents.records import Budget, GenerationOptions, JsonObject, Run, Trajectory
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
     from loopline.runtime.client.question import Query
@@ -103,6 +103,13 @@ def register(app: typer.Typer) -> None:
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
+        budget_usd: Annotated[
+            float | None,
+            typer.Option(min=0.000001, help="US dollars that the run may spend at most."),
+        ] = None,
+        budget_tokens: Annotated[
+            int | None, typer.Option(min=1, help="Tokens that the run may use at most.")
+        ] = None,
         seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
         temperature: Annotated[
             float | None,
@@ -176,7 +183,7 @@ def register(app: typer.Typer) -> None:
                 generation=_generation(temperature, top_p, max_tokens, stop),
                 policies=policy_options(policy or [], settings.models),
                 stream=stream,
-                seconds=seconds,
+                budget=_budget(seconds, budget_tokens, budget_usd),
                 seed=seed,
                 tools=tool or [],
                 prompt_files=parse_prompt_files(prompt or []),
@@ -214,6 +221,13 @@ def _generation(
     )
 
 
+def _budget(seconds: float, tokens: int | None, dollars: float | None) -> Budget:
+    from loopline.agents.records import Budget
+
+    micro_dollars = None if dollars is None else max(1, round(dollars * 1e6))
+    return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
+
+
 def require_tools_offered(workflow: str, option: str) -> None:
     """Raises `InputError` for a workflow whose models would never see a tool of the option."""
     from loopline.agents.errors import AgentError
@@ -240,7 +254,7 @@ async def _ask_deployment(
     generation: GenerationOptions,
     policies: dict[str, str],
     stream: bool,
-    seconds: float,
+    budget: Budget,
     seed: int,
     tools: list[str],
     prompt_files: dict[str, str],
@@ -248,7 +262,6 @@ async def _ask_deployment(
 ) -> Trajectory:
     import asyncio
 
-    from loopline.agents.records import Budget
     from loopline.bus import BusUnavailable, tasks
     from loopline.runtime.client.blockers import report_blockers
     from loopline.runtime.client.client import Client
@@ -272,7 +285,7 @@ async def _ask_deployment(
             policies=policies,
             stream=stream,
             seed=seed,
-            budget=Budget(seconds=seconds),
+            budget=budget,
             prompt_files=prompt_files,
             **task,
         )

@@ -46,6 +46,12 @@ def register(app: typer.Typer) -> None:
         tokens_per_day: Annotated[
             int | None, typer.Option(min=1, help="Tokens that it may use a day.")
         ] = None,
+        seconds_per_day: Annotated[
+            float | None, typer.Option(min=0.001, help="Seconds that its runs may take a day.")
+        ] = None,
+        tenant: Annotated[
+            str, typer.Option(help="Whom it belongs to: a tenant's keys share its budgets.")
+        ] = "",
         dashboard: Annotated[
             DashboardAccess,
             typer.Option(
@@ -77,6 +83,8 @@ def register(app: typer.Typer) -> None:
                 dashboard=dashboard.value,
                 approves=approves,
                 tokens_per_day=tokens_per_day,
+                seconds_per_day=seconds_per_day,
+                tenant=tenant,
                 micro_dollars_per_day=(
                     None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))
                 ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from loopline.bus import Bus
+from loopline.bus import Bus, budgets
 from loopline.bus.agreement import CLOSED_MS, InFlight, in_flight, publish_epoch, read, replace
 from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
@@ -52,6 +52,8 @@ async def change_shards(
                 "somebody else has changed the settings of this deployment meanwhile",
                 hint="look with `runtime status`, then ask again.",
             )
+        before_keys = Keys(bus.settings.prefix, before)
+        await budgets.split_anew(bus.redis, before_keys, Keys(bus.settings.prefix, wanted))
         agreed = await read(bus.redis, bus.keys)
         if agreed is not None:
             await publish_epoch(bus.redis, keys.all_shards(), agreed.epoch)

@@ -15,8 +15,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loopline.bus import Bus, Spent, retry_during_outage
+from loopline.bus import Bus, Limits, Spent, retry_during_outage
 from loopline.bus.policies import split_pin
+from loopline.runtime.client.spending import TENANT_TAG
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
 from loopline.workers.atomic_files import write_atomic
@@ -42,6 +43,10 @@ class ApiKey(BaseModel):
     tokens_per_day: int | None = Field(default=None, ge=1)
     """Of prompts and completions, since midnight UTC; None is no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
+    seconds_per_day: float | None = Field(default=None, gt=0)
+    """Of its runs, from admission to their end, together."""
+    tenant: str = Field(default="", max_length=64)
+    """Whom it belongs to: keys of one tenant share its budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
     """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
     there as well."""
@@ -50,6 +55,20 @@ class ApiKey(BaseModel):
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
     """Signs what is sent to the caller's webhooks."""
+
+    @property
+    def limits(self) -> Limits:
+        """Of its day."""
+        return Limits(
+            self.tokens_per_day or 0,
+            self.micro_dollars_per_day or 0,
+            round(1000 * (self.seconds_per_day or 0)),
+        )
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of its runs."""
+        return {TENANT_TAG: self.tenant} if self.tenant else {}
 
     def allows(self, model: str) -> bool:
         """Who may use a policy may also name one version of it."""

@@ -10,8 +10,16 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loopline.agents.errors import AgentError, UnsupportedGeneration
 from loopline.agents.records import Outcome
-from loopline.bus import BusError, BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
-from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown, RunUnknown
+from loopline.bus import (
+    BudgetExceeded,
+    BusError,
+    BusUnavailable,
+    DeploymentChanged,
+    MessageTooLarge,
+    Overloaded,
+)
+from loopline.runtime.client.bus_records import RunUnknown
+from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
@@ -110,6 +118,8 @@ def translated(error: Exception) -> ApiError | None:
     match error:
         case Overloaded():
             return overloaded(str(error))
+        case BudgetExceeded():
+            return quota_exceeded(str(error))
         case MessageTooLarge():
             return too_large(str(error))
         case BusUnavailable() | DeploymentChanged():
@@ -200,6 +210,11 @@ _STATUS = {
     "deadline": (504, "timeout"),
 }
 """Kind of an engine's error → status and code."""
+
+
+def quota_exceeded(message: str) -> ApiError:
+    """A budget has nothing left; those of a day begin anew at midnight UTC."""
+    return ApiError(429, f"{message}; the day ends at midnight UTC", code="insufficient_quota")
 
 
 def failure_error(kind: str, message: str) -> ApiError:

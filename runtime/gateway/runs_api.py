@@ -18,7 +18,7 @@ from loopline.bus import (
     is_entry_id,
     pool_of,
 )
-from loopline.runtime.client.client import run_of, steps_of, trajectory_of
+from loopline.runtime.client.bus_records import run_of, steps_of, trajectory_of
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.gateway import idempotency, webhooks
 from loopline.runtime.gateway.api_keys import ApiKey
@@ -93,7 +93,6 @@ class RunsApi:
     ) -> None:
         messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
-        budget = params.run_budget(await self._service.budget(caller))
         run = self._client.new_run(
             params.prompt or (users[-1] if users else ""),
             messages=messages,
@@ -103,13 +102,13 @@ class RunsApi:
             generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,
-            budget=budget,
-            tags={**params.tags, **trace},
+            budget=params.run_budget(self._service.settings.gateway.run_seconds),
+            tags={**params.tags, **caller.tags, **trace},
             run_id=run_id,
             account=caller.id,
             webhook=params.webhook,
         )
-        await self._client.submit(run)
+        await self._client.submit(run, key_limits=caller.limits)
 
     async def list(self, request: Request) -> Response:
         """The caller's newest runs, those of the chat API included."""
@@ -185,13 +184,13 @@ class RunsApi:
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
         self._check_policies(caller, params.policies)
-        await self._service.budget(caller)
         run = await self._client.fork(
             trajectory_of(state),
             params.at_turn,
             seed=params.seed,
             policies=params.policies,
-            tags={**params.tags, **trace_tags(request.headers)},
+            tags={**params.tags, **caller.tags, **trace_tags(request.headers)},
+            key_limits=caller.limits,
         )
         forked = await self._bus.run_state(run.id)
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})

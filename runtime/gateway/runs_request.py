@@ -94,12 +94,12 @@ class CreateRun(_Body):
             for index, message in enumerate(self.messages or ())
         )
 
-    def run_budget(self, left: Budget) -> Budget:
-        """The run's own limits, within what is left of its caller's day."""
+    def run_budget(self, seconds: float) -> Budget:
+        """The run's own limits; `seconds` where it has none of its own."""
         return Budget(
-            tokens=_smaller(self.budget.tokens, left.tokens),
-            micro_dollars=_smaller(self.budget.micro_dollars, left.micro_dollars),
-            seconds=self.budget.seconds or left.seconds,
+            tokens=self.budget.tokens,
+            micro_dollars=self.budget.micro_dollars,
+            seconds=self.budget.seconds or seconds,
         )
 
 
@@ -181,8 +181,3 @@ def ended_body(trajectory: Trajectory) -> dict[str, Any]:
         "usage": usage_of([call.usage for call in calls]),
         "cost_micro_dollars": sum(call.cost_micro_dollars for call in calls),
     }
-
-
-def _smaller(first: int | None, second: int | None) -> int | None:
-    limits = [limit for limit in (first, second) if limit is not None]
-    return min(limits) if limits else None

@@ -16,6 +16,7 @@ from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import (
     TRACEPARENT_HEADER,
     TRACEPARENT_TAG,
+    BudgetExceeded,
     BusUnavailable,
     DeploymentChanged,
     MessageTooLarge,
@@ -23,8 +24,10 @@ from loopline.bus import (
     TraceContext,
 )
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.client import Client, Expected, run_of
+from loopline.runtime.client.bus_records import run_of
+from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.spending import TENANT_TAG
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.gateway.api_keys import ApiKey
@@ -42,6 +45,7 @@ from loopline.runtime.gateway.errors import (
     lost,
     not_allowed,
     overloaded,
+    quota_exceeded,
     too_large,
     unavailable,
     unusable,
@@ -54,7 +58,7 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
 """Holds what a run that was asked for as a response keeps of its request."""
-RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG)
+RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
 
 
@@ -143,7 +147,9 @@ class Service:
                     return Admitted(run_of(state), question.session, outlives_client)
             run = await self._run(question, run_id)
             expected = self.client.expect(run)
-            is_new = await self.client.submit(run)
+            is_new = await self.client.submit(run, key_limits=question.caller.limits)
+        except BudgetExceeded as error:
+            raise quota_exceeded(str(error)) from error
         except Overloaded as error:
             raise overloaded(str(error)) from error
         except MessageTooLarge as error:
@@ -173,23 +179,17 @@ class Service:
             options=self._options(target.workflow, options),
             generation=question.generation,
             seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
-            budget=await self.budget(question.caller),
+            budget=Budget(seconds=self.settings.gateway.run_seconds),
             stream=question.stream,
-            tags={**question.tags, **reserved, **question.trace_tags},
+            tags={
+                **question.tags,
+                **reserved,
+                **question.caller.tags,
+                **question.trace_tags,
+            },
             run_id=run_id,
             account=question.caller.id,
         )
-
-    async def budget(self, caller: ApiKey) -> Budget:
-        """What is left of the caller's day. Runs that are under way count once they have called a
-        model: callers that send many at once may pass their limit by those. Raises `ApiError`."""
-        seconds = self.settings.gateway.run_seconds
-        if caller.tokens_per_day is None and caller.micro_dollars_per_day is None:
-            return Budget(seconds=seconds)
-        spent = await self.client.bus.spent(caller.id)
-        tokens = _left("tokens", caller.tokens_per_day, spent.tokens)
-        micro_dollars = _left("micro-dollars", caller.micro_dollars_per_day, spent.micro_dollars)
-        return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":
@@ -304,19 +304,6 @@ class Service:
             # Without it the next call begins a sample of its own; the answer is there all the same.
             with suppress(*OUTAGE):
                 await self.sessions.note(admitted.session, trajectory)
-
-
-def _left(what: str, limit: int | None, spent: int) -> int | None:
-    if limit is None:
-        return None
-    if spent >= limit:
-        raise ApiError(
-            429,
-            f"this API key has used {spent:,} of its {limit:,} {what} of today; the day ends at"
-            " midnight UTC",
-            code="insufficient_quota",
-        )
-    return limit - spent
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:

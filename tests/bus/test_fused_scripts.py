@@ -3,6 +3,7 @@ the same data."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
@@ -23,7 +24,7 @@ STEP, ASKED = b'{"step": 1}', b'{"ask": 1}'
 DISTURBANCES = st.sets(
     st.sampled_from(
         ["known run", "overloaded", "closed", "changed", "older step", "older request", "no group",
-         "account", "step committed", "asked before"]
+         "account", "step committed", "asked before", "budget", "used up"]
     ),
     max_size=3,
 )  # fmt: skip
@@ -85,6 +86,15 @@ class Case:
             client.hset(shard.request("k"), "asked", "1")
             client.expire(shard.request("k"), 100)
 
+        if "used up" in disturbances:
+            client.hset(shard.budgets, "day", "[5,0,0]")
+            client.expire(shard.budgets, 100)
+
+    @property
+    def scopes(self) -> str:
+        limits = [9, 0, 0] if "budget" in self.disturbances else [0, 0, 0]
+        return json.dumps([["key:somebody", *limits, 1], ["day", 0, 0, 0, 1]])
+
     def call(self, name: str, keys: list[str], args: list[scripts.Value]) -> Any:
         return scripts.call_sync(self.client, name, keys, args)
 
@@ -97,7 +107,7 @@ class Case:
             [shard.run(RUN), shard.active, shard.trajectories, shard.history, shard.journal(RUN),
              shard.work(ROLE)],
             [RUN, b"{}", int(time.time() * 1000) + 60_000, runs, 10, 60_000, 0, 0, "inbox", 0, 0, 0,
-             "1", account, 0, STEP, "chat"],
+             "1", account, 0, self.scopes, int("budget" in self.disturbances), STEP, "chat"],
         )  # fmt: skip
 
     @property
@@ -153,14 +163,14 @@ class TestStart:
         entry = own(results[1][2], ASKED) if len(results[1]) == 3 else None
         if marks and entry is not None:
             line = b'{"sent_as":"pool/1/' + entry + b'/1"}'
-            args: list[scripts.Value] = [GROUP, entry, "pool", 1, "0.0", 1, line]
+            args: list[scripts.Value] = [GROUP, entry, "pool", 1, "0.0", 1, 6, 7, line]
             results.append(case.call("mark", case.mark_keys(), args))
         return results
 
     def in_one(self, case: Case, asks: bool, marks: bool) -> list[Any]:
         admit_keys, admit_args = case.admit
         request_keys, request_args = case.request if asks else ([], [])
-        mark: list[scripts.Value] = [1, b'{"sent_as":"pool/1/', b'/1"}'] if marks else []
+        mark: list[scripts.Value] = [1, 6, 7, b'{"sent_as":"pool/1/', b'/1"}'] if marks else []
         counts: list[scripts.Value] = [
             len(admit_keys), len(admit_args), len(request_keys), len(request_args)
         ]  # fmt: skip
@@ -197,7 +207,7 @@ class TestReplyAndCommit:
         request = own(case.call("request", *case.request)[2], ASKED)
         assert step is not None
         assert request is not None
-        args: list[scripts.Value] = [GROUP, request, "pool", 1, "0.0", 1, UNKNOWN]
+        args: list[scripts.Value] = [GROUP, request, "pool", 1, "0.0", 1, 6, 7, UNKNOWN]
         assert case.call("mark", case.mark_keys(), args) == b"ok"
         return step, request
 

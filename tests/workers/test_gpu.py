@@ -100,3 +100,28 @@ async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
     assert entry.usage == Usage(prompt=7, completion=2, source="provider")
     assert (entry.cost_micro_dollars, entry.discarded) == (27, True)
     assert (entry.agent, entry.policy.name) == ("slm", "slm")
+
+
+async def test_what_a_budget_refuses_is_an_error_and_nothing_is_generated(bus: Bus) -> None:
+    run_id = await admit(bus, "other", seconds=600, tokens=100)
+    slm = pool()
+    await slm.handle(await request_of(bus, run_id, time.time() + 600))
+    with pytest.raises(RequestError, match="the run has a limit of 100 tokens") as caught:
+        await answer(bus, run_id)
+    assert (caught.value.kind, caught.value.retryable) == ("budget", False)
+    assert slm.engine.totals().calls == 0
+
+
+async def test_an_endpoint_is_not_asked_for_more_than_the_run_may_spend(bus: Bus) -> None:
+    async with replying([b"{}"]) as url:
+        settings = ModelSettings.model_validate(
+            {"engine": "openai", "model": "m", "base_url": url, "price": {"completion": 10}}
+        )
+        engine = OpenAIEngine(settings)
+        await engine.start()
+        run_id = await admit(bus, "other", seconds=600, micro_dollars=100)
+        await Pool("llm", settings, engine).handle(await request_of(bus, run_id, time.time() + 600))
+        await engine.close()
+    with pytest.raises(RequestError, match=r"may take \$0.00512; the run has a limit of \$0.0001"):
+        await answer(bus, run_id)
+    assert await bus.usage(run_id) == []

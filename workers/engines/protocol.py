@@ -47,6 +47,8 @@ class Capabilities:
     continuation: bool
     """Can go on from `resume_ids`: a stream begun by another worker has no gap and no repeat."""
     max_context: int | None
+    announces_calls: bool = False
+    """Tells of each call that somebody may bill, by `Sending`, before it is sent."""
 
 
 class GenerateRequest(Record):

@@ -95,6 +95,7 @@ class OpenAIEngine:
             adapters=False,
             continuation=False,
             max_context=self._settings.max_context,
+            announces_calls=True,
         )
 
     async def start(self) -> None:

@@ -1,0 +1,256 @@
+"""Budgets: what runs may spend, held before it is spent.
+
+A run has a budget of its own, and shares those of its scopes: its caller's key, its tenant, its
+thread, its tags, the deployment's day. Ahead of each call the most that it can come to is held in
+all of them or in none (`mark.lua`), and settled by what it came to, or by the most, where nobody
+knows. So branches and runs that ask together never pass a limit. Seconds are held at admission.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis.asyncio import Redis
+
+from loopline.bus.errors import BudgetExceeded, BusError
+
+if TYPE_CHECKING:
+    from loopline.bus.bus import Bus
+    from loopline.bus.keys import Keys
+
+LARGEST = 10**13
+"""Tokens, micro-dollars or milliseconds: Lua writes a larger number with an exponent."""
+MAX_NAME = 256
+DAY = "day"
+"""The scope of all runs together."""
+
+
+class BadBudget(BusError):
+    """A scope or limit that there can't be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a scope may spend; 0 is no limit."""
+
+    tokens: int = 0
+    micro_dollars: int = 0
+    milliseconds: int = 0
+
+    @property
+    def values(self) -> tuple[int, int, int]:
+        return (self.tokens, self.micro_dollars, self.milliseconds)
+
+    def share(self, shards: int) -> Limits:
+        """Of one shard: a script sees no other, so each has its part of the whole."""
+        return Limits(*(max(1, value // shards) if value else 0 for value in self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a run belongs to, with the limits that it brings along; those that are set for the scope
+    (`set_limits`) hold as well."""
+
+    name: str
+    """`key:ID`, `tenant:NAME`, `thread:NAME`, `tag:NAME=VALUE` or `day`."""
+    limits: Limits = Limits()
+
+    @property
+    def by_day(self) -> bool:
+        return not self.name.startswith("thread:")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The most that one call can come to."""
+
+    tokens: int = 0
+    micro_dollars: int | None = 0
+    """None: its price is not known, so no budget of money allows it."""
+
+    @property
+    def script_values(self) -> tuple[int, int]:
+        micro = -1 if self.micro_dollars is None else self.micro_dollars
+        return (min(self.tokens, LARGEST), min(micro, LARGEST))
+
+
+NOTHING = Reservation()
+
+
+class Refusal(NamedTuple):
+    """What a script answers where a budget does not allow it."""
+
+    scope: str
+    kind: str
+    """`tokens`, `micro` or `ms`."""
+    limit: int
+    spent: int
+    reserved: int
+    """For calls that are under way."""
+    needed: int
+    """Negative: nobody knows."""
+
+    @classmethod
+    def of(cls, answer: Sequence[Any]) -> Refusal:
+        _, scope, kind, *numbers = (bytes(part).decode() for part in answer)
+        return cls(scope, kind, *map(int, numbers))
+
+    @property
+    def may_pass(self) -> bool:
+        """Other calls, which are under way, are the reason."""
+        return self.needed >= 0 and self.spent + self.needed <= self.limit
+
+    def error(self, what: str) -> BudgetExceeded:
+        """`what`: whatever was refused, as a sentence begins."""
+        whose = "the run" if self.scope == "run" else f"the budget {self.scope!r}"
+        limit, spent, reserved, needed = (
+            amount(self.kind, number)
+            for number in (self.limit, self.spent, self.reserved, self.needed)
+        )
+        state = f"{whose} has a limit of {limit}: {spent} spent, {reserved} reserved"
+        if self.needed < 0:
+            need = "its price is not known: set the price of the model's pool"
+        elif self.needed:
+            need = f"it may take {needed}"
+        else:
+            need = "nothing is left"
+        return BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+
+
+def amount(kind: str, number: int) -> str:
+    """For people."""
+    match kind:
+        case "micro":
+            return f"${number / 1e6:,.6g}"
+        case "ms":
+            return f"{number / 1000:,g} s"
+        case _:
+            return f"{number:,} tokens"
+
+
+def scopes_json(scopes: Sequence[Scope], shards: int) -> str:
+    """As the run's hash has them."""
+    return json.dumps(
+        [
+            [scope.name, *scope.limits.share(shards).values, int(scope.by_day)]
+            for scope in scopes
+            if _is_name(scope.name)
+        ]
+    )
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= MAX_NAME and name.isprintable()
+
+
+class BudgetState(NamedTuple):
+    """A scope with a limit, and what it has come to."""
+
+    scope: str
+    limits: Limits
+    spent: Limits
+    reserved: Limits
+
+
+def _require(scope: str, limits: Limits) -> None:
+    kind, colon, rest = scope.partition(":")
+    named = kind in ("tenant", "thread", "tag") and colon and rest
+    if not _is_name(scope) or not (named or scope == DAY) or (kind == "tag" and "=" not in rest):
+        raise BadBudget(
+            f"{scope[:60]!r} is no scope: it is tenant:NAME, thread:NAME, tag:NAME=VALUE or day"
+        )
+    if any(not 0 <= value <= LARGEST for value in limits.values):
+        raise BadBudget(f"a limit lies between 0 and {LARGEST:,} (tokens, micro-dollars, ms)")
+
+
+async def set_limits(bus: Bus, scope: str, limits: Limits) -> None:
+    """Limit a scope from now on, its runs in flight included; without any limit it is free. What it
+    spends is counted while it has one. Raises `BadBudget`."""
+    _require(scope, limits)
+    await _write_limits(bus.redis, bus.keys, scope, limits)
+
+
+async def _write_limits(redis: Redis, keys: Keys, scope: str, limits: Limits) -> None:
+    for shard in keys.all_shards():
+        if any(limits.values):
+            share = json.dumps(limits.share(keys.shards).values)
+            await redis.hset(shard.budgets, scope, share)  # pyright: ignore
+        else:
+            await redis.hdel(shard.budgets, scope)  # pyright: ignore
+
+
+async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
+    totals: dict[str, Limits] = {}
+    for shard in keys.all_shards():
+        fields: dict[bytes, bytes] = await redis.hgetall(shard.budgets)  # pyright: ignore
+        for name, text in fields.items():
+            before = totals.get(name.decode(), Limits())
+            totals[name.decode()] = _sum(before, Limits(*json.loads(text)))
+    return totals
+
+
+async def limits_set(bus: Bus) -> list[BudgetState]:
+    """All scopes with a limit that was set, by name, and what they have come to: today, those that
+    count by the day."""
+    totals = await _read_limits(bus.redis, bus.keys)
+    return [
+        BudgetState(name, limits, *await counts(bus, name))
+        for name, limits in sorted(totals.items())
+    ]
+
+
+async def counts(bus: Bus, scope: str) -> tuple[Limits, Limits]:
+    """What a scope has spent, and what is reserved: today, if it counts by the day."""
+    spent, reserved = Limits(), Limits()
+    for shard in bus.keys.all_shards():
+        names = ["tokens", "micro", "ms", "held:tokens", "held:micro", "held:ms"]
+        period = int(bus.clock.now() // 86_400) if Scope(scope).by_day else "all"
+        key = shard.spent(scope.removeprefix("key:"), period)
+        values = await bus.redis.hmget(key, names)  # pyright: ignore
+        numbers = [int(value or 0) for value in values]
+        spent = _sum(spent, Limits(*numbers[:3]))
+        reserved = _sum(reserved, Limits(*numbers[3:]))
+    return spent, reserved
+
+
+def _sum(first: Limits, second: Limits) -> Limits:
+    return Limits(*(a + b for a, b in zip(first.values, second.values, strict=True)))
+
+
+async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
+    """Give each shard its part of the limits and of what is spent, when their number changes and
+    nothing is in flight."""
+    limits = await _read_limits(redis, before)
+    spent: dict[str, Counter[str]] = {}
+    lives: dict[str, int] = {}
+    for shard in before.all_shards():
+        start = shard.spent("", "all").removesuffix(":all")
+        async for key in redis.scan_iter(match=f"{_literal(start)}*", count=1000):
+            name = key.decode().removeprefix(start)
+            counted: dict[bytes, bytes] = await redis.hgetall(key)  # pyright: ignore
+            spent.setdefault(name, Counter()).update(
+                {kind.decode(): int(count) for kind, count in counted.items()}
+            )
+            lives[name] = max(lives.get(name, 1), await redis.pttl(key))
+            if shard.index >= after.shards:
+                await redis.delete(key)
+    for name, total in limits.items():
+        await _write_limits(redis, after, name, total)
+    for name, counts_of in spent.items():
+        # Rounded up: rather too much is spent than too little.
+        part = {kind: -(-count // after.shards) for kind, count in counts_of.items()}
+        for shard in after.all_shards():
+            key = shard.spent("", "all").removesuffix(":all") + name
+            await redis.hset(key, mapping=part)  # pyright: ignore
+            await redis.pexpire(key, lives[name])
+    for shard in before.all_shards()[after.shards :]:
+        await redis.delete(shard.budgets)
+
+
+def _literal(text: str) -> str:
+    """As a pattern of SCAN that matches it alone."""
+    return "".join(f"\\{character}" if character in "*?[]\\^" else character for character in text)

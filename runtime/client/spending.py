@@ -1,0 +1,66 @@
+"""Which budgets a run shares with others, and whether its own can be held at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopline.agents.records import Run
+from loopline.bus import TRACEPARENT_TAG, Limits, Scope, pool_of
+from loopline.bus.budgets import DAY
+from loopline.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from loopline.runtime.config.settings import Settings
+
+TENANT_TAG = "tenant"
+"""Names the tenant that a run belongs to; of a run by HTTP, that of its caller's key."""
+THREAD_TAGS = ("thread", "session")
+"""Name the conversation that it belongs to: an app's, or a session of the gateway."""
+ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
+"""Their pools may lack a price where others have one: nobody bills them."""
+NO_LIMITS = Limits()
+
+
+def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
+    """What a run belongs to; `key_limits` are those of its account's day."""
+    scopes = [Scope(DAY)]
+    if run.account:
+        scopes.append(Scope(f"key:{run.account}", key_limits))
+    for name, value in run.tags.items():
+        if name == TENANT_TAG:
+            scopes.append(Scope(f"tenant:{value}"))
+        elif name in THREAD_TAGS:
+            # Callers don't share sessions.
+            scopes.append(
+                Scope(f"thread:{run.account}/{value}" if run.account else f"thread:{value}")
+            )
+        elif name != TRACEPARENT_TAG:
+            scopes.append(Scope(f"tag:{name}={value}"))
+    return tuple(scopes)
+
+
+def unpriced_pools(pools: tuple[str, ...], settings: Settings) -> list[str]:
+    """Pools whose price would have to be known for a budget in dollars."""
+    priced = [pool for pool in pools if pool in settings.priced_pools]
+    return [
+        pool
+        for pool in pools
+        if pool not in priced
+        and not (priced and settings.models[pool].engine in ENGINES_WITHOUT_BILLS)
+    ]
+
+
+def require_prices(run: Run, settings: Settings) -> None:
+    """Raises `InputError` for a run with a budget in dollars whose calls have no known price."""
+    if run.budget.micro_dollars is None:
+        return
+    pools = {pool_of(policy) for policy in run.policies.values()}
+    missing = unpriced_pools(tuple(sorted(pools & settings.models.keys())), settings)
+    if missing:
+        models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
+        setting = f"models.{missing[0]}.price"
+        raise InputError(
+            f"what calls of {models} cost is not known, so a budget in dollars can't be kept",
+            hint=f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, 0 "
+            "for a server of one's own), or leave the dollars out",
+        )
