@@ -12,6 +12,7 @@ from loopline.bus.capabilities import Server, probe
 from loopline.bus.commit import Finish, Join, Outgoing, StepCommit
 from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
+from loopline.bus.contents import ContentWriter, read_content
 from loopline.bus.dead_letters import DeadLetter
 from loopline.bus.delivery import Delivery
 from loopline.bus.envelope import Envelope
@@ -26,6 +27,7 @@ from loopline.bus.errors import (
     LeaseLost,
     MalformedEnvelope,
     MessageTooLarge,
+    OtherVersion,
     Overloaded,
     Reject,
     RequestError,
@@ -76,6 +78,7 @@ __all__ = [
     "BusSettings",
     "BusUnavailable",
     "Consumer",
+    "ContentWriter",
     "DeadLetter",
     "DeadlineExceeded",
     "Delivery",
@@ -91,6 +94,7 @@ __all__ = [
     "MalformedEnvelope",
     "MessageTooLarge",
     "Observer",
+    "OtherVersion",
     "Outgoing",
     "Overloaded",
     "Policy",
@@ -126,6 +130,7 @@ __all__ = [
     "probe",
     "publish_reward",
     "read_agreement_at",
+    "read_content",
     "read_thread",
     "retry_during_outage",
     "run_ended",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from loopline.agents.errors import UnknownName
-from loopline.agents.records import JsonObject, Record
+from loopline.agents.records import JsonObject, StoredRecord
 from loopline.agents.tools import NotCarriedOut, ToolContext, tools
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
 from loopline.bus import Delivery, Retry, effects
@@ -49,7 +49,7 @@ class Callee(Protocol):
         ...
 
 
-class CallNote(Record):
+class CallNote(StoredRecord):
     """What the list of calls without an outcome says of one."""
 
     key: str

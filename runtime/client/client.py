@@ -37,12 +37,12 @@ from loopline.agents.records import (
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
 from loopline.agents.tools.offered import attach_specs, unregistered_names, unregistered_tools
+from loopline.agents.versions import versions_of
 from loopline.agents.workflows import (
     Handoff,
     NamedTeam,
     NamingTools,
     TeamWorkflow,
-    add_rewards,
     agents_of,
     capability,
     policies_for,
@@ -55,13 +55,15 @@ from loopline.bus import (
     Admission,
     Bus,
     BusSettings,
+    ContentWriter,
     Inbox,
     Join,
     RunEnd,
-    RunState,
 )
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.run_prompts import publish_prompts
+from loopline.runtime.client.run_records import steps_of, trajectory_of
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
@@ -71,10 +73,6 @@ if TYPE_CHECKING:
 
 TOLD_SECONDS = 0.05
 """How long news of an end is waited for that the log has already."""
-
-
-class RunUnknown(UserError):
-    """The bus has no such run: it never was admitted, or its retention is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +113,7 @@ class Client:
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
         self._inbox = Inbox(self.bus)
+        self._contents = ContentWriter()
         self._stack = AsyncExitStack()
 
     @classmethod
@@ -207,6 +206,7 @@ class Client:
                 if file in prompts_of(workflow, environment, checked)
             }
             files = {**of_deployment, **(prompt_files or {})}
+            version, role_versions = versions_of(workflow)
             budget = budget or Budget()
             now = self.bus.clock.now()
             return Run(
@@ -226,6 +226,8 @@ class Client:
                 ),
                 prompts=prompt_hashes(workflow, files, environment, checked),
                 prompt_files=files,
+                role_versions=role_versions,
+                workflow_version=version,
                 generation=generation if generation and generation.chosen else None,
                 seed=seed,
                 budget=budget,
@@ -325,6 +327,7 @@ class Client:
         journal: Sequence[Step] = (),
         joins: tuple[Join, ...] = (),
     ) -> bool:
+        await publish_prompts(self.bus, self._contents, run)
         messages = tuple(outgoing(run, handoff) for handoff in handoffs)
         shard = self.bus.keys.shard_of(run.id)
         return await self.bus.admit(
@@ -444,35 +447,6 @@ class Client:
         """The journal so far. Raises `RunUnknown`."""
         state = await self.bus.run_state(run_id)
         return steps_of(state)
-
-
-def run_of(state: RunState) -> Run:
-    """Raises `RunUnknown`."""
-    if state.state == "missing":
-        raise RunUnknown(
-            f"the bus has no run {state.run_id}",
-            hint="`runtime runs ls` lists those it has; older ones are in the store.",
-        )
-    return Run.model_validate_json(state.run)
-
-
-def steps_of(state: RunState) -> tuple[Step, ...]:
-    """Raises `RunUnknown`."""
-    run_of(state)
-    return tuple(Step.model_validate_json(step) for step in state.steps)
-
-
-def trajectory_of(state: RunState) -> Trajectory:
-    """What the bus holds of an ended run, as the record that the store keeps.
-
-    Raises `RunUnknown`.
-    """
-    steps = steps_of(state)
-    return add_rewards(
-        Trajectory.from_texts(
-            state.run, steps, state.outcome, state.answer, state.reason, state.ended
-        )
-    )
 
 
 def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:

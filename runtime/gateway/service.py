@@ -23,8 +23,9 @@ from loopline.bus import (
     TraceContext,
 )
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.client import Client, Expected, run_of
+from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.run_records import run_of
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.gateway.api_keys import ApiKey

@@ -20,7 +20,7 @@ from standardwebhooks import Webhook
 
 from loopline.bus import Bus, run_ends
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.client import run_of, trajectory_of
+from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.config.sections import GatewaySettings
 from loopline.runtime.gateway import api_keys
 from loopline.runtime.gateway.errors import ApiError, invalid

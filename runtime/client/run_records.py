@@ -1,0 +1,57 @@
+"""Runs as the bus holds them, read as records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from loopline.agents.errors import VersionMismatch
+from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.versions import read_run, read_steps
+from loopline.agents.workflows import add_rewards
+from loopline.bus import RunState
+from loopline.runtime.errors import UserError
+
+T = TypeVar("T")
+
+
+class RunUnknown(UserError):
+    """The bus has no such run: it never was admitted, or its retention is over."""
+
+
+def run_of(state: RunState) -> Run:
+    """Raises `RunUnknown`."""
+    if state.state == "missing":
+        raise RunUnknown(
+            f"the bus has no run {state.run_id}",
+            hint="`runtime runs ls` lists those it has; older ones are in the store.",
+        )
+    return _read(state, lambda: read_run(state.run))
+
+
+def steps_of(state: RunState) -> tuple[Step, ...]:
+    """Raises `RunUnknown`."""
+    run_of(state)
+    return _read(state, lambda: read_steps(state.steps))
+
+
+def _read(state: RunState, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except VersionMismatch as error:
+        raise UserError(
+            f"run {state.run_id} can't be read: {error}", hint="use the program that wrote it."
+        ) from error
+
+
+def trajectory_of(state: RunState) -> Trajectory:
+    """What the bus holds of an ended run, as the record that the store keeps.
+
+    Raises `RunUnknown`.
+    """
+    steps = steps_of(state)
+    return add_rewards(
+        Trajectory.from_texts(
+            state.run, steps, state.outcome, state.answer, state.reason, state.ended
+        )
+    )
