@@ -100,8 +100,19 @@ class InvalidPrompt(AgentError, ValueError):
     """A prompt file without its header, or with an empty text."""
 
 
-class PromptMismatch(AgentError):
+class VersionMismatch(AgentError):
+    """This process is of another version than what it was handed: a worker of that version can go
+    on with it, or one that declares that it may. The message names both."""
+
+
+class PromptMismatch(VersionMismatch):
     """This process has another text for a prompt than the one the run was admitted with."""
+
+    def __init__(self, message: str, file: str, digest: str) -> None:
+        """`file` and `digest` are those of the text that is missing here."""
+        super().__init__(message)
+        self.file = file
+        self.digest = digest
 
 
 class UnexpectedPayload(AgentError, TypeError):

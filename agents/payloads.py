@@ -7,12 +7,13 @@ A package adds a payload of its own by a frozen subclass of `Payload` with the d
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError
 
-from loopline.agents.errors import UnexpectedPayload, UnknownName
-from loopline.agents.records import JsonObject, Record, Run
+from loopline.agents.errors import UnexpectedPayload, UnknownName, VersionMismatch
+from loopline.agents.records import JsonObject, Record, Run, StoredRecord
 
 MAX_PROBLEM_CHARS = 8_000
 """Longest sub-problem; ten times the longest question of the word-problem data sets."""
@@ -24,11 +25,25 @@ ExpectedType = Literal["text", "integer", "number", "boolean", "date", "list", "
 """What the planner asks the answer to be: `loopline.agents.typed_answers` reads each of them."""
 
 
-class Payload(Record):
-    """Base of every hand-over."""
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Payload(StoredRecord):
+    """Base of every hand-over.
+
+    A new field raises `type_version`. If it is optional, and a reader may ignore it,
+    `readable_from` stays the version before: then workers of both versions take each other's
+    messages. If not, the older ones hand them back, and `upcasts` has what turns a payload of the
+    version before into one of this.
+    """
 
     type_name: ClassVar[str]
     type_version: ClassVar[int] = 1
+    readable_from: ClassVar[int] = 0
+    """The oldest version whose readers may take this one; 0: only this version's."""
+    upcasts: ClassVar[Mapping[int, Upcaster]] = {}
+    """Version → what lifts the fields of a payload to the next. A field with a default needs
+    none where `readable_from` reaches back that far."""
 
     taken_by: ClassVar[str | None] = None
     """The role that takes it on behalf of the agent that it names; None where roles are agents."""
@@ -40,7 +55,11 @@ class Payload(Record):
 
     def as_json(self) -> JsonObject:
         """The payload with its `type`, as `Step.input` records it."""
-        return {"type": self.type_name, **self.model_dump(mode="json")}
+        versions: JsonObject = {}
+        if self.type_version > 1:
+            versions = {"type_version": self.type_version, "readable_from": self.readable_from}
+        # One of a later version brings its own, among the fields that are not known here.
+        return {"type": self.type_name, **versions, **self.model_dump(mode="json")}
 
 
 P = TypeVar("P", bound=Payload)
@@ -60,13 +79,34 @@ def payload_types() -> dict[str, type[Payload]]:
 
 
 def parse_payload(data: JsonObject) -> Payload:
-    """The inverse of `Payload.as_json`. Raises `UnknownName` or `UnexpectedPayload`."""
+    """The inverse of `Payload.as_json`, also of an earlier version's, and of a later one's that may
+    be read here. Raises `UnknownName`, `UnexpectedPayload` or `VersionMismatch`."""
     name = data.get("type")
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownName("payload type", str(name), _TYPES)
-    fields = {key: value for key, value in data.items() if key != "type"}
+    model = _TYPES[name]
+    fields: dict[str, Any] = {key: value for key, value in data.items() if key != "type"}
+    version, readable_from = fields.get("type_version", 1), fields.get("readable_from", 0)
+    if not isinstance(version, int) or not isinstance(readable_from, int):
+        raise UnexpectedPayload(f"a payload of type {name!r} has versions that are not numbers")
+    if version > model.type_version:
+        if not 0 < readable_from <= model.type_version:
+            raise VersionMismatch(
+                f"a journal has the payload {name!r} in version {version}, this process reads up "
+                f"to {model.type_version}"
+            )
+    else:
+        fields.pop("type_version", None)
+        fields.pop("readable_from", None)
     try:
-        return _TYPES[name].model_validate(fields)
+        for at in range(version, model.type_version):
+            if at in model.upcasts:
+                fields = model.upcasts[at](fields)
+            elif not 0 < model.readable_from <= at:
+                raise VersionMismatch(
+                    f"no way from version {at} to {model.type_version} of the payload {name!r}"
+                )
+        return model.model_validate(fields)
     except ValidationError as error:
         raise UnexpectedPayload(f"a payload of type {name!r} has wrong fields: {error}") from error
 

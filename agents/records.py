@@ -1,7 +1,10 @@
 """The records that everything reads: journal, store, trainers, bench and viewer.
 
-All models are frozen and refuse unknown fields, so that a typo or a newer writer is an error
-and not a silent loss. `RECORDS_VERSION` rises when a field changes its meaning.
+All models are frozen. What lies on the bus or in the store was perhaps written by another version
+of this program: such a record (`StoredRecord`) keeps the fields that this one does not know, also
+when it is written again, so that a program in between takes nothing away. Any other refuses them,
+as a typo. `RECORDS_VERSION` rises when a field changes its meaning, and `read_run` and its like
+(`loopline.agents.versions`) read what other versions wrote.
 
 A reference answer never appears here: anyone who verifies an outcome holds it. One environment is
 an exception: the equations of a generated word problem are in its task's instance, which the roles
@@ -44,7 +47,13 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(Record):
+class StoredRecord(Record):
+    """Base of what processes of other versions write and read: an unknown field is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class ToolCall(StoredRecord):
     """A call that a model asks for. `arguments` is the parsed object, or `None` with `error`
     set when the model wrote something that is not a JSON object."""
 
@@ -55,7 +64,7 @@ class ToolCall(Record):
     error: str | None = None
 
 
-class Message(Record):
+class Message(StoredRecord):
     """A chat message, in the shape that OpenAI-compatible endpoints use."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -70,7 +79,7 @@ class Message(Record):
     and never tokenized a second time."""
 
 
-class Task(Record):
+class Task(StoredRecord):
     """What is to be solved, with everything needed to rebuild it, but not its answer."""
 
     environment: str = Field(default="question", max_length=256)
@@ -90,7 +99,7 @@ class Task(Record):
         return prompt
 
 
-class Budget(Record):
+class Budget(StoredRecord):
     """What a run may use. `None` means no limit on that dimension."""
 
     tokens: int | None = Field(default=None, ge=1)
@@ -102,7 +111,7 @@ MAX_TOOLS = 128
 """That a task, or a source of tools, offers."""
 
 
-class ToolSpec(Record):
+class ToolSpec(StoredRecord):
     """A tool as it is offered to a model: `parameters` is a JSON schema object."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -110,7 +119,7 @@ class ToolSpec(Record):
     parameters: JsonObject
 
 
-class SamplingParams(Record):
+class SamplingParams(StoredRecord):
     """How to sample. The default is greedy with full support."""
 
     temperature: float = Field(default=0.0, ge=0.0, le=5.0)
@@ -130,7 +139,7 @@ class SamplingParams(Record):
         return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
 
 
-class ToolChoice(Record):
+class ToolChoice(StoredRecord):
     """Whether the model must call a tool, may, or must not."""
 
     mode: Literal["auto", "none", "required"] = "auto"
@@ -138,7 +147,7 @@ class ToolChoice(Record):
     """With `required`: the tool that it must call."""
 
 
-class GenerationOptions(Record):
+class GenerationOptions(StoredRecord):
     """What a caller may set for a completion. Whatever is None is as the pool has it."""
 
     temperature: float | None = Field(default=None, ge=0.0, le=5.0)
@@ -168,7 +177,7 @@ class GenerationOptions(Record):
         return defaults.model_copy(update={**values, "n": n})
 
 
-class Run(Record):
+class Run(StoredRecord):
     """One admitted run of a workflow."""
 
     version: int = RECORDS_VERSION
@@ -185,6 +194,10 @@ class Run(Record):
     prompt_files: dict[str, str] = Field(default_factory=dict)
     """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
     is the same on every machine, and anyone who reads its journal sees what was said."""
+    role_versions: dict[str, int] = Field(default_factory=dict)
+    """Role → version that it was admitted with. Empty, from an older client: any may play it."""
+    workflow_version: int = 0
+    """As it was admitted with; 0, from an older client: any may route it."""
     generation: GenerationOptions | None = None
     """What the caller set for the run's completions (`loopline.agents.generation` says for
     which)."""
@@ -205,7 +218,7 @@ class Run(Record):
     """Whose daily budget its calls count for; empty for none's."""
 
 
-class Usage(Record):
+class Usage(StoredRecord):
     """Tokens of one completion. `source` says who counted."""
 
     prompt: int = Field(ge=0)
@@ -217,7 +230,7 @@ class Usage(Record):
     source: Literal["provider", "engine", "tokenizer"]
 
 
-class Latency(Record):
+class Latency(StoredRecord):
     """Where the time of one completion went, in seconds."""
 
     queue: float = Field(default=0.0, ge=0)
@@ -230,7 +243,7 @@ class Latency(Record):
         return self.queue + self.first_token + self.decode
 
 
-class PolicyRef(Record):
+class PolicyRef(StoredRecord):
     """Which weights answered."""
 
     name: str
@@ -244,7 +257,7 @@ class PolicyRef(Record):
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancelled"]
 
 
-class Call(Record):
+class Call(StoredRecord):
     """One completion. The ledger's unit: whatever was paid for is one of these."""
 
     id: str
@@ -299,7 +312,7 @@ class Call(Record):
         return "\n\n".join(filter(None, (self.reasoning, inner)))
 
 
-class Candidate(Record):
+class Candidate(StoredRecord):
     """One of K proposals for a step."""
 
     calls: tuple[Call, ...] = ()
@@ -307,14 +320,14 @@ class Candidate(Record):
     reward_parts: dict[str, float] = Field(default_factory=dict)
 
 
-class Decision(Record):
+class Decision(StoredRecord):
     """What a role decided. `kind` is the vocabulary that the workflow routes on."""
 
     kind: str
     data: JsonObject = Field(default_factory=dict)
 
 
-class RequestTiming(Record):
+class RequestTiming(StoredRecord):
     """One request of a step to a worker that answers it. A step that was taken again finds answers
     that are stored: those took no time."""
 
@@ -330,7 +343,7 @@ class RequestTiming(Record):
     """Kind of the failure that came in place of an answer."""
 
 
-class StepTimings(Record):
+class StepTimings(StoredRecord):
     """Unix seconds and durations of one step."""
 
     started: float
@@ -345,7 +358,7 @@ class StepTimings(Record):
     """Empty where the models are in the same process."""
 
 
-class Approval(Record):
+class Approval(StoredRecord):
     """What was decided of something that needed approval."""
 
     request: str
@@ -362,7 +375,7 @@ class Approval(Record):
     reason: str = ""
 
 
-class Step(Record):
+class Step(StoredRecord):
     """One committed step of a run's journal."""
 
     run_id: str
@@ -401,7 +414,7 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-class Trajectory(Record):
+class Trajectory(StoredRecord):
     """A finished run, whole."""
 
     version: int = RECORDS_VERSION
@@ -440,7 +453,7 @@ class Trajectory(Record):
         )
 
 
-class UnknownUsage(Record):
+class UnknownUsage(StoredRecord):
     """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the
     most that it can have cost. The least is nothing: it may not have been billed at all."""
 
@@ -453,7 +466,7 @@ class UnknownUsage(Record):
     """Both, at the pool's prices."""
 
 
-class UsageEntry(Record):
+class UsageEntry(StoredRecord):
     """One line of the append-only usage ledger: one per model call that was paid for, or may have
     been, whether or not its result was used. `loopline.agents.usage.deduplicate_usage` reads
     them."""

@@ -32,6 +32,7 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.agents.stepping import take_step
+from loopline.agents.versions import changed_versions, versions_of, without_unknown_fields
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.agents.workflows.routing import ChoosingPrompts, Handoff, capability
 
@@ -155,10 +156,13 @@ class Replay:
 async def replay(trajectory: Trajectory) -> Replay:
     """Take every step of a run again, in the recorded order, up to the first that differs.
 
-    Prompts that have changed since are a divergence too, but do not stop the replay.
+    Prompts that have changed since, and that the run does not bring (`Run.prompt_files`), are a
+    divergence too, and so are roles and workflows of a version that does not go on with it; but
+    neither stops the replay. Fields that this version does not know are not compared.
     """
+    trajectory = without_unknown_fields(trajectory)
     run = trajectory.run
-    divergences = _changed_prompts(run)
+    divergences = (*_changed_prompts(run), *_changed_versions(run))
     run = run.model_copy(update={"prompts": {}})
     same = 0
     for position, recorded in enumerate(trajectory.steps):
@@ -195,7 +199,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
         handoff = expected.get((recorded.turn, recorded.branch))
         if frontier.finish is not None or handoff is None:
             return "the workflow hands nothing over there"
-        if handoff != handoff_of(recorded):
+        if not _same_handoff(handoff, recorded):
             return "the workflow hands over something else than was recorded"
         step_result = await take_step(
             run, journal, handoff, host, worker=recorded.worker, clock=lambda: run.created
@@ -216,6 +220,17 @@ def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
     for step in steps:
         if (step.turn, step.branch) in places:
             frontier.wake(handoff_of(step))
+
+
+def _same_handoff(handoff: Handoff, recorded: Step) -> bool:
+    """By the fields that both versions know: that of the record, and this."""
+    was = handoff_of(recorded)
+    if type(handoff.payload) is not type(was.payload):
+        return False
+    both = {*recorded.input} & {*type(was.payload).model_fields}
+    return (handoff.role, handoff.turn, handoff.branch) == (was.role, was.turn, was.branch) and (
+        handoff.payload.model_dump(include=both) == was.payload.model_dump(include=both)
+    )
 
 
 def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
@@ -244,6 +259,13 @@ def _changed_prompts(run: Run) -> tuple[str, ...]:
         f"prompt {file} has changed since: {admitted[:12]} → {current.get(file, 'missing')[:12]}"
         for file, admitted in sorted(run.prompts.items())
         if current.get(file) != admitted
+    )
+
+
+def _changed_versions(run: Run) -> tuple[str, ...]:
+    return tuple(
+        f"{name} has changed since: version {began} → {here}"
+        for name, (began, here) in sorted(changed_versions(run).items())
     )
 
 
@@ -307,6 +329,7 @@ def fork(
     files = {**parent.prompt_files, **(prompt_files or {})}
     task = parent.task if question is None else _asking(parent.task, question)
     options = _options_of(parent)
+    version, role_versions = versions_of(parent.workflow)
     run = Run.model_validate(
         {
             **parent.model_dump(),
@@ -318,6 +341,8 @@ def fork(
             "deadline": created + (parent.deadline - parent.created),
             "options": options,
             "prompts": prompt_hashes(parent.workflow, files, parent.task.environment, options),
+            "role_versions": role_versions,
+            "workflow_version": version,
             "seed": parent.seed if seed is None else seed,
             "policies": policies_for(
                 parent.workflow,

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, model_validator
 
-from loopline.agents.records import RECORDS_VERSION, RUN_ID, Record
+from loopline.agents.records import RECORDS_VERSION, RUN_ID, StoredRecord
 
 SESSION_TAG = "session"
 """Tag of a run that belongs to a session: its value names the session."""
@@ -38,7 +38,7 @@ class RewardPlace(NamedTuple):
     source: str
 
 
-class Reward(Record):
+class Reward(StoredRecord):
     """One version of a reward."""
 
     version: int = RECORDS_VERSION

@@ -14,6 +14,7 @@ from loopline.bus.capabilities import Server, probe
 from loopline.bus.commit import Finish, Join, Outgoing, StepCommit, Wait
 from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
+from loopline.bus.contents import ContentWriter, read_content
 from loopline.bus.dead_letters import DeadLetter
 from loopline.bus.delivery import Delivery
 from loopline.bus.envelope import Envelope
@@ -28,6 +29,7 @@ from loopline.bus.errors import (
     LeaseLost,
     MalformedEnvelope,
     MessageTooLarge,
+    OtherVersion,
     Overloaded,
     Reject,
     RequestError,
@@ -78,6 +80,7 @@ __all__ = [
     "BusSettings",
     "BusUnavailable",
     "Consumer",
+    "ContentWriter",
     "DeadLetter",
     "DeadlineExceeded",
     "Delivery",
@@ -95,6 +98,7 @@ __all__ = [
     "MessageTooLarge",
     "Observer",
     "OpenWait",
+    "OtherVersion",
     "Outgoing",
     "Overloaded",
     "Policy",
@@ -133,6 +137,7 @@ __all__ = [
     "probe",
     "publish_reward",
     "read_agreement_at",
+    "read_content",
     "read_thread",
     "retry_during_outage",
     "run_ended",

@@ -31,6 +31,7 @@ from loopline.bus.errors import (
     LeaseLost,
     MessageTooLarge,
     NotDelivered,
+    OtherVersion,
     Reject,
     Retry,
     RunEnded,
@@ -40,7 +41,7 @@ from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
 from loopline.bus.trace_context import trace_id_of
-from loopline.bus.unfinished import give_back, schedule_retry
+from loopline.bus.unfinished import give_back, hand_back, schedule_retry
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -356,7 +357,11 @@ class Consumer:
                     "(max_message_bytes)"
                 )
             envelope = Envelope.from_json(body)
-            payload = self.bus.registry.decode(envelope)
+            try:
+                payload = self.bus.registry.decode(envelope)
+            except OtherVersion as error:
+                await hand_back(self.bus, shard, stream, lease, envelope, body, str(error))
+                return
         except Exception as error:  # noqa: BLE001 - an upcaster or validator may raise anything
             # It would raise at every delivery, before any count of attempts is looked at.
             await add_dead_letter(
@@ -447,6 +452,11 @@ class Consumer:
         except RunEnded:
             # A passed deadline ends the run through the sweeper; this message has no more to do.
             await delivery.drop()
+        except OtherVersion as error:
+            again = delivery.envelope.model_copy(update={"attempt": failures})
+            await hand_back(
+                self.bus, delivery.shard, delivery.stream, delivery.lease, again, body, str(error)
+            )
         except (Reject, MessageTooLarge) as error:
             await add_dead_letter(
                 self.bus, delivery.shard, delivery.stream, delivery.lease, body, str(error),

@@ -145,7 +145,7 @@ async def replay(bus: Bus, letter_id: str) -> str:
             f"has it whole, `runtime dead purge {letter_id}` deletes it"
         ) from error
     deadline = max(envelope.deadline, bus.clock.now() + REPLAY_SECONDS)
-    again = envelope.model_copy(update={"attempt": 0, "deadline": deadline})
+    again = envelope.model_copy(update={"attempt": 0, "deadline": deadline, "handed_back": 0.0})
     is_request = bool(envelope.reply_key)
     result = await scripts.call(
         bus.redis,

@@ -15,12 +15,17 @@ FIELD = "e"
 
 class Envelope(BaseModel):
     """Addressed to a step (`run_id`, `turn`, `branch`); the payload is typed by `type` and
-    `type_version` through the registry."""
+    `type_version` through the registry. Fields that this version does not know are kept: a retry
+    writes the message again."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str = Field(max_length=128)
     type_version: int = Field(default=1, ge=1)
+    readable_from: int = Field(default=0, ge=0)
+    """The oldest version whose readers may take this payload; 0: only `type_version`'s."""
+    handed_back: float = Field(default=0.0, ge=0)
+    """Unix seconds when the first worker of another version handed it back; 0: none has."""
     run_id: str = Field(max_length=64)
     turn: int = Field(default=0, ge=0)
     branch: int = Field(default=0, ge=0)

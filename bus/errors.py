@@ -78,8 +78,14 @@ class MalformedEnvelope(BusError):
     """Bytes on a stream are not an envelope."""
 
 
-class UnknownPayload(BusError):
-    """No model is registered for this payload type, or its version can't be upcast."""
+class OtherVersion(BusError):
+    """Raised by a handler: a worker of another version may take this delivery, and this one can't.
+    It goes back to its stream, which is no failure of the message; if nobody has taken it within
+    `version_seconds`, to the dead letters. The message names the versions."""
+
+
+class UnknownPayload(OtherVersion):
+    """No model is registered for this payload type, or its version can't be read."""
 
 
 class Retry(BusError):

@@ -47,6 +47,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
 | `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
+| `{p}:content:<digest>` | string: a text by its hash, such as a prompt of runs | 30 days |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -69,6 +70,8 @@ DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
 """A run lasts one day at most; a stream that nobody has touched for seven is garbage."""
 DEAD_LIFE_MS = 30 * DAY_MS
+CONTENT_LIFE_MS = 30 * DAY_MS
+"""Renewed while runs are admitted with it, and longer than any of them is on the bus."""
 REWARD_IDS_LIFE_MS = 7 * DAY_MS
 """A reward that is sent again later than this is told from a new one when the store is read."""
 POLICY_LIFE_MS = 90 * DAY_MS
@@ -246,6 +249,9 @@ class Keys:
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"
+
+    def content(self, digest: str) -> str:
+        return f"{{{self.prefix}}}:content:{digest}"
 
     def deleted(self, run_id: str) -> str:
         return f"{{{self.prefix}}}:deleted:{run_id}"

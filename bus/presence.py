@@ -35,6 +35,8 @@ class WorkerPresence(BaseModel):
     host: str = Field(default_factory=socket.gethostname)
     pid: int = Field(default_factory=os.getpid)
     version: str = ""
+    build: str = ""
+    """The version, and the commit that its program was made from."""
     started: float = 0.0
     """Unix seconds by the bus's clock; when it was first announced, if not given."""
     state: str = "starting"

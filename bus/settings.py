@@ -80,6 +80,9 @@ class BusSettings(BaseModel):
     """Trajectories waiting for the recorder before admission answers `Overloaded`."""
     max_message_bytes: int = Field(default=1_048_576, ge=1024, le=64 * 1_048_576)
     """A larger envelope, step or reply is refused by the sender."""
+    version_seconds: float = Field(default=300.0, ge=0, le=86_400)
+    """How long a message that workers of another version hand back waits for one that can take it,
+    before it becomes a dead letter."""
     retention_seconds: float = Field(default=86_400, ge=1)
     """How long the journal and the log of an ended run stay readable on the bus."""
     block_seconds: float = Field(default=1.0, ge=0.05, le=60)

@@ -1,4 +1,5 @@
-"""What becomes of a delivery whose handler did not settle it: another try, or another worker."""
+"""What becomes of a delivery whose handler did not settle it: another try, another worker, or one
+of another version."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.eager_start import UNKNOWN_ENTRY
+from loopline.bus.envelope import Envelope
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease
 
 log = structlog.get_logger("loopline.bus.consumer")
 
+HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
+"""Between two deliveries of a message that waits for a worker of another version."""
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 
@@ -36,6 +40,53 @@ async def give_back(
             bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
             [GROUP, consumer, lease_ms, int(let_go), *deliveries],
         )  # fmt: skip
+
+
+async def hand_back(
+    bus: Bus,
+    shard: Shard,
+    stream: str,
+    lease: Lease,
+    envelope: Envelope,
+    body: bytes,
+    reason: str,
+) -> None:
+    """Leave a delivery to a worker of another version. It comes back to the stream in a moment,
+    later each time: the longer nobody could take it, the less likely that somebody can now. After
+    `version_seconds` it is a dead letter."""
+    now = bus.clock.now()
+    since = envelope.handed_back or now
+    if now - since >= bus.settings.version_seconds:
+        await add_dead_letter(
+            bus, shard, stream, lease, body,
+            f"no worker of a version that can take it within {bus.settings.version_seconds:g} s "
+            f"(version_seconds): {reason}",
+            envelope=envelope,
+        )  # fmt: skip
+        return
+    delay = min(MAX_HAND_BACK_SECONDS, max(HAND_BACK_SECONDS, (now - since) / 4))
+    again = envelope.model_copy(update={"handed_back": since})
+    log.info("handed back", stream=stream, run_id=envelope.run_id, reason=reason)
+    await _put_aside(bus, shard, stream, lease, again, delay * random.uniform(0.75, 1.25), reason)
+
+
+async def _put_aside(
+    bus: Bus,
+    shard: Shard,
+    stream: str,
+    lease: Lease,
+    again: Envelope,
+    delay: float,
+    reason: str,
+) -> None:
+    """See retry.lua."""
+    keys = [lease.stream, shard.delayed(stream), shard.run(again.run_id)]
+    why = reason[:MAX_REASON_CHARS].encode(errors="replace")
+    args: list[scripts.Value] = [
+        lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000), again.to_json(),
+        why,
+    ]  # fmt: skip
+    await retry_during_outage("retry", lambda: scripts.call(bus.redis, "retry", keys, args))
 
 
 async def schedule_retry(
@@ -58,17 +109,7 @@ async def schedule_retry(
     if delay is None:
         delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
         delay *= random.uniform(0.75, 1.25)
-    again = envelope.model_copy(update={"attempt": attempt})
+    again = envelope.model_copy(update={"attempt": attempt, "handed_back": 0.0})
     bus.observer.retried(delivery.stream)
     log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
-    await retry_during_outage(
-        "retry",
-        lambda: scripts.call(
-            bus.redis,
-            "retry",
-            [lease.stream, delivery.shard.delayed(delivery.stream),
-             delivery.shard.run(envelope.run_id)],
-            [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
-             again.to_json(), reason[:MAX_REASON_CHARS].encode(errors="replace")],
-        ),
-    )  # fmt: skip
+    await _put_aside(bus, delivery.shard, delivery.stream, lease, again, delay, reason)

@@ -10,8 +10,8 @@ from loopline.agents.records import (
     GenerationOptions,
     JsonObject,
     Message,
-    Record,
     SamplingParams,
+    StoredRecord,
     ToolSpec,
 )
 from loopline.bus import Bus, Registry, live_workers
@@ -51,7 +51,7 @@ def inference_stream(pool: str) -> str:
     return f"infer:{pool}"
 
 
-class CompletionPayload(Record):
+class CompletionPayload(StoredRecord):
     """A role asks its model for completions."""
 
     agent: str
@@ -71,7 +71,7 @@ class CompletionPayload(Record):
     """Publish the text in the run's log while it is generated."""
 
 
-class ToolPayload(Record):
+class ToolPayload(StoredRecord):
     """A role asks for a tool."""
 
     agent: str
@@ -90,7 +90,11 @@ def registry() -> Registry:
     """Every payload type that this process understands, those of plug-ins included."""
     message_registry = Registry()
     for name, payload in payload_types().items():
-        message_registry.register(name, payload, version=payload.type_version)
+        message_registry.register(
+            name, payload, version=payload.type_version, readable_from=payload.readable_from
+        )
+        for from_version, lift in payload.upcasts.items():
+            message_registry.upcast(name, from_version, lift)
     message_registry.register("completion", CompletionPayload)
     message_registry.register("tool", ToolPayload)
     return message_registry

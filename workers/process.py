@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from loopline.agents.tools.threads import run_in_own_thread
+from loopline.build import describe
 from loopline.bus import (
     Agreement,
     Bus,
@@ -128,7 +129,7 @@ class Worker:
         self._consumers: list[Consumer] = []
         self._metrics: ProcessMetrics | None = None
         self._presence = WorkerPresence(
-            name=self.name, kind=self._kind, version=version("loopline")
+            name=self.name, kind=self._kind, version=version("loopline"), build=describe()
         )
 
     async def run(self) -> None:
@@ -248,7 +249,7 @@ class Worker:
         for role in settings.roles:
             roles.get(role)  # an unknown role is an error now, not at the first message
         inbox = await stack.enter_async_context(Inbox(self._bus))
-        handler = RoleHandler(inbox, self.name)
+        handler = RoleHandler(inbox, self.name, self._presence.build)
         streams = [role_stream(role) for role in settings.roles]
         self._consume(streams, handler.handle, settings.concurrency)
         await self._build_pools(settings.models, stack)
@@ -386,9 +387,11 @@ class Worker:
             trajectory_row,
             usage_row,
         )
+        from loopline.workers.store.prompts import PromptShelf
         from loopline.workers.tracing.exporter import trace_readers
 
         store = Path(settings.store)
+        shelf = PromptShelf(self._bus, store)
         metrics = self._metrics
         counts = None if metrics is None else metrics.store_metrics(settings.priced_pools)
         on_rows = {"trajectories": counts.runs, "usage": counts.usage} if counts else {}
@@ -402,10 +405,9 @@ class Worker:
                 table = Table(store / folder, shard.index, schema, row_of, on_rows.get(folder))
                 tables.append(table)
                 self._streams.append(key)
+                write = shelf.before(table.write) if folder == "trajectories" else table.write
                 self._servers.append(
-                    LogConsumer(
-                        self._bus, key, "recorder", table.write, linger=settings.linger_seconds
-                    )
+                    LogConsumer(self._bus, key, "recorder", write, linger=settings.linger_seconds)
                 )
         traces = await stack.enter_async_context(trace_readers(self._bus, settings))
         self._servers += traces.readers

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import pydantic
+from collections.abc import Mapping
+
 import structlog
 
 from loopline.agents.approvals import ApprovalNeeded
-from loopline.agents.errors import AgentError, RequestFailed
+from loopline.agents.errors import AgentError, PromptMismatch, RequestFailed, VersionMismatch
 from loopline.agents.payloads import Payload
 from loopline.agents.records import Run, Step
-from loopline.agents.stepping import take_step
+from loopline.agents.stepping import TakenStep, take_step
+from loopline.agents.versions import read_run, read_steps, require_versions
 from loopline.agents.workflows import Handoff
-from loopline.bus import BudgetExceeded, Delivery, Inbox, Reject, Retry, run_ended, waits
+from loopline.bus import (
+    BudgetExceeded,
+    Delivery,
+    Inbox,
+    OtherVersion,
+    Reject,
+    Retry,
+    read_content,
+    run_ended,
+    waits,
+)
 from loopline.workers.host import BusHost
 from loopline.workers.messages import role_of
 from loopline.workers.routing import commit_of
@@ -22,56 +34,40 @@ log = structlog.get_logger("loopline.workers.role")
 class RoleHandler:
     """Takes the steps of the roles of this process."""
 
-    def __init__(self, inbox: Inbox, worker: str) -> None:
+    def __init__(self, inbox: Inbox, worker: str, build: str = "") -> None:
+        """`build` names this program's version where a step of another one is handed back."""
         self._inbox = inbox
         self._worker = worker
+        self._build = f"this worker is of {build or 'an unknown build'}"
 
     async def handle(self, delivery: Delivery) -> None:
         """One step: read the journal, let the role decide, commit what follows from it.
 
         A request that a budget refuses ends the run. Raises `Retry` for troubles that may pass,
-        `Reject` for a run that this process can't read or go on with.
+        `OtherVersion` for a run that a worker of another version may go on with, `Reject` for one
+        that nobody can.
         """
         envelope, payload = delivery.envelope, delivery.payload
         assert isinstance(payload, Payload)
         state = await delivery.run_state()
         if not state.active:
             raise run_ended(envelope.run_id, state.outcome)
+        role = role_of(delivery.stream)
         try:
-            run = Run.model_validate_json(state.run)
-            journal = tuple(Step.model_validate_json(step) for step in state.steps)
-        except pydantic.ValidationError as error:
-            raise Reject(
-                f"run {envelope.run_id}: its records do not fit this version: {error}"
-            ) from None
+            run, journal = read_run(state.run), read_steps(state.steps)
+            require_versions(run, role)
+        except VersionMismatch as error:
+            raise OtherVersion(f"run {envelope.run_id}: {error}; {self._build}") from error
         # A run that was woken from the dead letters has a later deadline than its record.
         run = run.model_copy(update={"deadline": state.deadline})
         handoff = Handoff(
-            role=role_of(delivery.stream),
+            role=role,
             turn=envelope.turn,
             branch=envelope.branch,
             payload=payload,
         )
-        clock = delivery.bus.clock.now
-        host = BusHost(
-            self._inbox,
-            run,
-            handoff.agent,
-            envelope.turn,
-            envelope.branch,
-            clock,
-            state.decisions,
-        )
         try:
-            step_result = await take_step(
-                run,
-                journal,
-                handoff,
-                host,
-                worker=self._worker,
-                clock=clock,
-                waited=clock() - delivery.published,
-            )
+            step_result, host = await self._take(run, journal, handoff, delivery, state.decisions)
         except ApprovalNeeded as needed:
             request = needed.request
             await waits.park(
@@ -82,11 +78,6 @@ class RoleHandler:
         except BudgetExceeded as error:
             await delivery.bus.end_run(run.id, "budget", str(error))
             raise
-        except RequestFailed as error:
-            raise Retry(str(error)) from error
-        except AgentError as error:
-            # A role or workflow that can't go on is a fault of code or data: no retry fixes it.
-            raise Reject(f"{type(error).__name__}: {error}") from error
         step = _with_history(step_result.step, host, delivery)
         over_budget = await delivery.commit(commit_of(run, step, step_result.routing))
         log.info(
@@ -97,6 +88,55 @@ class RoleHandler:
             decision=step.decision.kind,
             over_budget=over_budget,
         )
+
+    async def _take(
+        self,
+        run: Run,
+        journal: tuple[Step, ...],
+        handoff: Handoff,
+        delivery: Delivery,
+        decisions: Mapping[str, bytes],
+    ) -> tuple[TakenStep, BusHost]:
+        """The step, with the prompts that the run began with, and what was decided for it."""
+        clock = delivery.bus.clock.now
+        while True:
+            host = BusHost(
+                self._inbox,
+                run,
+                handoff.agent,
+                handoff.turn,
+                handoff.branch,
+                clock,
+                decisions,
+            )
+            try:
+                step_result = await take_step(
+                    run,
+                    journal,
+                    handoff,
+                    host,
+                    worker=self._worker,
+                    clock=clock,
+                    waited=clock() - delivery.published,
+                )
+            except RequestFailed as error:
+                raise Retry(str(error)) from error
+            except PromptMismatch as error:
+                if error.file in run.prompt_files:
+                    raise Reject(f"{type(error).__name__}: {error}") from error
+                text = await read_content(delivery.bus, error.digest)
+                if text is None:
+                    raise OtherVersion(f"{error}; {self._build}") from error
+                # What it has asked so far it asks again, and finds the answers.
+                files = {**run.prompt_files, error.file: text}
+                run = run.model_copy(update={"prompt_files": files})
+            except VersionMismatch as error:
+                raise OtherVersion(f"{error}; {self._build}") from error
+            except AgentError as error:
+                # A role or workflow that can't go on is a fault of code or data: no retry fixes it.
+                raise Reject(f"{type(error).__name__}: {error}") from error
+            else:
+                return step_result, host
 
 
 def _with_history(step: Step, host: BusHost, delivery: Delivery) -> Step:

@@ -26,6 +26,7 @@ def outgoing(run: Run, handoff: Handoff) -> Outgoing:
         Envelope(
             type=payload.type_name,
             type_version=payload.type_version,
+            readable_from=payload.readable_from,
             run_id=run.id,
             turn=handoff.turn,
             branch=handoff.branch,

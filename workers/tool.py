@@ -16,7 +16,7 @@ from loopline.agents.approvals import (
     refusal_of,
 )
 from loopline.agents.errors import UnknownName
-from loopline.agents.records import Approval, JsonObject, Record
+from loopline.agents.records import Approval, JsonObject, StoredRecord
 from loopline.agents.tools import NotCarriedOut, ToolContext, tools
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
 from loopline.bus import Delivery, Retry, effects, error_reply, waits
@@ -63,7 +63,7 @@ class Callee(Protocol):
         ...
 
 
-class CallNote(Record):
+class CallNote(StoredRecord):
     """What the list of calls without an outcome says of one."""
 
     key: str

@@ -15,7 +15,9 @@ Some roles have two texts under one name: one that fits any domain, and in the f
 the published one, which benchmarks of word problems choose by the workflow's option `prompts`.
 
 A run may bring other files in place of shipped ones (`Run.prompt_files`).
-`parse_replacement_prompt` is the border that they pass.
+`parse_replacement_prompt` is the border that they pass. The shipped ones that a run began with lie
+on the bus by their hash (`loopline.bus.contents`): a worker of another version plays the run with
+them.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class Prompt(Record):
     text: str = Field(min_length=1)
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the whole file in UTF-8, with `\\n` as line end."""
+    content: str = Field(default="", repr=False)
+    """The whole file, as its hash is of it."""
 
     @property
     def file(self) -> str:
@@ -82,6 +86,7 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
         version=int(header["version"]),
         text=text,
         hash=hashlib.sha256(content.encode()).hexdigest(),
+        content=content,
     )
 
 
@@ -162,8 +167,10 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
     if admitted is not None and admitted != prompt.hash:
         raise PromptMismatch(
             f"run {run.id} was admitted with {prompt.file} {admitted[:12]}, this process has "
-            f"{prompt.hash[:12]} (version {prompt.version}): run client and workers from the same "
-            "installation, or ask the question again"
+            f"{prompt.hash[:12]} (version {prompt.version}), and the bus no longer has the other: "
+            "start a worker of the version that admitted the run, or ask the question again",
+            prompt.file,
+            admitted,
         )
     return prompt.text
 

@@ -46,6 +46,7 @@ PROOFS: dict[str, Entry] = {
     "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
     "store": Entry("Show and read many recorded runs, compacted and not.", 1),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
+    "upgrades": Entry("Change a deployment's version while runs are in flight.", 6),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
     "vllm-faults": Entry("Kill vLLM servers and gpu workers while an adapter changes.", 10),
 }

@@ -11,9 +11,9 @@ from loopline.agents.errors import AgentError
 from loopline.agents.records import Run, Step, Trajectory
 from loopline.bus import BusSettings, ThreadHead, advance_thread, read_thread
 from loopline.runtime.client import deployment
-from loopline.runtime.client.bus_records import RunUnknown, run_of
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.client import RunEvent as BusEvent
+from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.config.sections import AppFile
 from loopline.runtime.errors import InputError
 from loopline.workers.engine_runner import EngineRunner

@@ -37,6 +37,7 @@ from loopline.agents.records import (
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
 from loopline.agents.tools.offered import attach_specs, unregistered_names, unregistered_tools
+from loopline.agents.versions import versions_of
 from loopline.agents.workflows import (
     Handoff,
     NamedTeam,
@@ -54,14 +55,16 @@ from loopline.bus import (
     Admission,
     Bus,
     BusSettings,
+    ContentWriter,
     Inbox,
     Join,
     Limits,
     RunEnd,
 )
-from loopline.runtime.client.bus_records import steps_of, trajectory_of
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.run_prompts import publish_prompts
+from loopline.runtime.client.run_records import steps_of, trajectory_of
 from loopline.runtime.client.spending import NO_LIMITS, require_prices, scopes_of
 from loopline.runtime.client.waiting import WaitingCalls
 from loopline.runtime.errors import InputError, UserError
@@ -115,6 +118,7 @@ class Client(WaitingCalls):
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
         self._inbox = Inbox(self.bus)
+        self._contents = ContentWriter()
         self._stack = AsyncExitStack()
 
     @classmethod
@@ -208,6 +212,7 @@ class Client(WaitingCalls):
                 if file in prompts_of(workflow, environment, checked)
             }
             files = {**of_deployment, **(prompt_files or {})}
+            version, role_versions = versions_of(workflow)
             budget = budget or Budget()
             now = self.bus.clock.now()
             return Run(
@@ -227,6 +232,8 @@ class Client(WaitingCalls):
                 ),
                 prompts=prompt_hashes(workflow, files, environment, checked),
                 prompt_files=files,
+                role_versions=role_versions,
+                workflow_version=version,
                 generation=generation if generation and generation.chosen else None,
                 seed=seed,
                 budget=budget,
@@ -340,6 +347,7 @@ class Client(WaitingCalls):
         delay: float = 0.0,
         key_limits: Limits = NO_LIMITS,
     ) -> bool:
+        await publish_prompts(self.bus, self._contents, run)
         messages = tuple(outgoing(run, handoff) for handoff in handoffs)
         shard = self.bus.keys.shard_of(run.id)
         return await self.bus.admit(

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from loopline.agents.approvals import ApprovalRequest
 from loopline.bus import Bus, MessageTooLarge, OpenWait, waits
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
-from loopline.runtime.client.bus_records import RunUnknown, run_of
+from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.errors import InputError, UserError
 
 MAX_REASON_CHARS = 1_000

@@ -138,7 +138,7 @@ def register(app: typer.Typer) -> None:
         from loopline.agents.replay import replay as replayed
         from loopline.runtime.errors import EXIT_FAILED
 
-        outcome = _find_known_run(redis_url, run_id).trajectory()
+        outcome = _as_it_began(redis_url, _find_known_run(redis_url, run_id).trajectory())
         result = asyncio.run(replayed(outcome))
         typer.echo(f"{result.steps} of {len(outcome.steps)} steps came out as recorded")
         for difference in result.divergences:
@@ -311,6 +311,24 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
                 hint=error.hint,
             ) from None
         return known_run
+
+
+def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
+    """With the prompts of its run, of the bus where a deployment runs, else of the store."""
+    import asyncio
+
+    from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.errors import Unreachable
+
+    async def of_deployment(client: Client, where: Deployment) -> Trajectory:
+        return await as_it_began(trajectory, on_bus_or_in_store(client.bus, where.state.store))
+
+    try:
+        return _run_on_bus(redis_url, of_deployment)
+    except Unreachable:
+        store = StateDirectory.from_environment().store
+        return asyncio.run(as_it_began(trajectory, on_bus_or_in_store(None, store)))
 
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:

@@ -9,6 +9,7 @@ would be another file elsewhere.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -54,35 +55,43 @@ class SharedConfiguration:
 
     profile: str
     digest: str
-    """Of what must not differ."""
+    """Of what must not differ, and is not as the defaults have it."""
     values: Tree
-    """Sections of the configuration; paths are whole, secrets hidden."""
+    """Sections of the configuration that are not as the defaults have it; paths are whole, secrets
+    hidden. A program that does not know a setting yet reads them as long as nobody chose it."""
+    defaults: Tree = field(default_factory=dict[str, Any])
+    """The whole sections: two programs may have different defaults."""
 
     def text(self) -> str:
-        return json.dumps(
-            {"profile": self.profile, "digest": self.digest, "values": self.values}, sort_keys=True
-        )
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def shared_configuration(settings: Settings, profile: str) -> SharedConfiguration:
     """What others must have in common with these settings."""
-    values = {
-        name: value for name, value in settings.model_dump(mode="json").items() if name in _SECTIONS
-    }
-    for model in values["models"].values():
+    chosen = _public(settings.model_dump(mode="json", exclude_defaults=True))
+    whole = _public(settings.model_dump(mode="json"))
+    fixed = json.dumps(_drop_local_keys(chosen), sort_keys=True)
+    return SharedConfiguration(profile, hashlib.sha256(fixed.encode()).hexdigest(), chosen, whole)
+
+
+def _public(dump: Tree) -> Tree:
+    """The shared sections of a dump, whole or of what is chosen alone."""
+    values = {name: value for name, value in dump.items() if name in _SECTIONS}
+    for model in values.get("models", {}).values():
         if model["engine"] in ("torch", "llama_cpp", "vllm"):
             model["model"] = _absolute_path(model["model"])
-        model["adapters"] = {name: _absolute_path(path) for name, path in model["adapters"].items()}
-        if model["base_url"]:
+        if adapters := model.get("adapters"):
+            model["adapters"] = {name: _absolute_path(path) for name, path in adapters.items()}
+        if model.get("base_url"):
             model["base_url"] = _without_password(model["base_url"])
-        model["vllm"]["servers"] = [_without_password(url) for url in model["vllm"]["servers"]]
-    for tool in values["tools"].values():
-        if tool["openapi"]:
+        if servers := model.get("vllm", {}).get("servers"):
+            model["vllm"]["servers"] = [_without_password(url) for url in servers]
+    for tool in values.get("tools", {}).values():
+        if tool.get("openapi"):
             tool["openapi"] = _absolute_path(tool["openapi"])
-        if tool["mcp"] and tool["mcp"]["cwd"]:
-            tool["mcp"]["cwd"] = _absolute_path(tool["mcp"]["cwd"])
-    fixed = json.dumps(_drop_local_keys(values), sort_keys=True)
-    return SharedConfiguration(profile, hashlib.sha256(fixed.encode()).hexdigest(), values)
+        if (mcp := tool.get("mcp")) and mcp.get("cwd"):
+            mcp["cwd"] = _absolute_path(mcp["cwd"])
+    return values
 
 
 def _absolute_path(name: str) -> str:
@@ -110,11 +119,9 @@ def _drop_local_keys(values: Tree) -> Tree:
 
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
-    """One sentence for each key that differs."""
-    local_values, deployment_values = (
-        dict(_leaves(_drop_local_keys(here.values))),
-        dict(_leaves(_drop_local_keys(there.values))),
-    )
+    """One sentence for each key that differs. One that the other program does not know is none, as
+    long as it is as its own program's default has it."""
+    local_values, deployment_values = _comparable(here, there), _comparable(there, here)
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
             yield (
@@ -122,6 +129,14 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
                 "deployment, and this process"
                 f" names {_format_value(local_values.get(key, _ABSENT))}"
             )
+
+
+def _comparable(mine: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
+    """By key: what was chosen, and the defaults of what both programs know."""
+    chosen = dict(_leaves(_drop_local_keys(mine.values)))
+    known_there = {key for key, _ in _leaves(_drop_local_keys(other.defaults or other.values))}
+    defaults = _leaves(_drop_local_keys(mine.defaults))
+    return {**{key: value for key, value in defaults if key in known_there}, **chosen}
 
 
 _ABSENT = object()
@@ -144,7 +159,11 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
     """What a deployment serves; None where nobody has said so yet."""
     text = agreement.fields.get(CONFIGURATION)
-    return None if text is None else SharedConfiguration(**json.loads(text))
+    if text is None:
+        return None
+    parts = json.loads(text)
+    known = {item.name for item in dataclasses.fields(SharedConfiguration)}
+    return SharedConfiguration(**{name: parts[name] for name in known & {*parts}})
 
 
 def read_from(bus: BusSettings) -> SharedConfiguration | None:
@@ -167,11 +186,13 @@ def read_from(bus: BusSettings) -> SharedConfiguration | None:
 
 def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
     """Raises `UserError` naming every key that differs, with both values."""
-    if here.digest == there.digest:
+    if (here.digest, here.defaults) == (there.digest, there.defaults):
         return
     mismatches = list(differences(here, there))
+    if not mismatches:
+        return
     raise UserError(
-        "\n".join(mismatches) or "this process and the deployment are of different versions",
+        "\n".join(mismatches),
         hint=f"leave it out to serve what the deployment does (profile {there.profile}), or stop"
         " the deployment (`runtime down`) and start it with the other value.",
         exit_code=EXIT_CONFIG,

@@ -18,7 +18,7 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
 )
-from loopline.runtime.client.bus_records import RunUnknown
+from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
 

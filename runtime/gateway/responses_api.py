@@ -20,7 +20,7 @@ from starlette.routing import Route
 from loopline.agents.records import Call, GenerationOptions, Message, SamplingParams
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import RunState
-from loopline.runtime.client.bus_records import run_of, steps_of, trajectory_of
+from loopline.runtime.client.run_records import run_of, steps_of, trajectory_of
 from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.chat_response import answer_of, content_of

@@ -18,8 +18,8 @@ from loopline.bus import (
     is_entry_id,
     pool_of,
 )
-from loopline.runtime.client.bus_records import run_of, steps_of, trajectory_of
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.run_records import run_of, steps_of, trajectory_of
 from loopline.runtime.gateway import idempotency, webhooks
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import (

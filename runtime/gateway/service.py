@@ -24,9 +24,9 @@ from loopline.bus import (
     TraceContext,
 )
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.bus_records import run_of
 from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.client.run_records import run_of
 from loopline.runtime.client.spending import TENANT_TAG
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError

@@ -18,7 +18,7 @@ import orjson
 from loopline.agents.records import Call, Message, Trajectory
 from loopline.agents.roles.conversation import assistant_message
 from loopline.bus import Bus
-from loopline.runtime.client.bus_records import run_of, steps_of
+from loopline.runtime.client.run_records import run_of, steps_of
 from loopline.runtime.gateway.errors import ApiError, invalid
 
 HEADER = "x-loopline-session"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.runtime.client.bus_records import RunUnknown, run_of
+from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.client.waiting import ApprovalConflict
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, validation_error

@@ -23,7 +23,7 @@ from standardwebhooks import Webhook
 
 from loopline.bus import Bus, RunState, run_ends
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.bus_records import run_of, trajectory_of
+from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.client.waiting import pending_approval
 from loopline.runtime.config.sections import GatewaySettings
 from loopline.runtime.gateway import api_keys

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
+from loopline.agents.errors import VersionMismatch
 from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.versions import read_trajectory
 from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def from_store(store: Path, run_id: str) -> Trajectory | None:
     damaged = [str(error) for error in rows.damaged]
     for _, _, body in sorted(rows.bodies, reverse=True):
         try:
-            return Trajectory.model_validate_json(body)
-        except ValidationError as error:
+            return read_trajectory(body)
+        except VersionMismatch as error:
             reason = " ".join(str(error).split())[:160]
             damaged.append(f"its record can't be read ({reason})")
     if damaged:

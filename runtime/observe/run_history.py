@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopline.bus import Bus
-from loopline.runtime.client.bus_records import RunUnknown, run_of, steps_of, trajectory_of
+from loopline.runtime.client.run_records import RunUnknown, run_of, steps_of, trajectory_of
 from loopline.runtime.errors import InputError
 from loopline.runtime.observe.recorded_runs import KnownRun, find_recorded_run
 

@@ -34,6 +34,8 @@ class WorkerStatus(BaseModel):
     busy: int = 0
     concurrency: int = 0
     version: str = ""
+    build: str = ""
+    """Version and commit of its program."""
     up_seconds: float = 0.0
     restarts: int = 0
     reason: str = ""
@@ -63,6 +65,8 @@ class Status(BaseModel):
     where the bus then hears no worker."""
     profile: str = ""
     version: str = __version__
+    builds: dict[str, list[str]] = Field(default_factory=dict)
+    """Build → its workers."""
     gateway: dict[str, str] | None = None
     """`url` of OpenAI's API and `key_file` with a key for it; None where no gateway is served from
     here."""
@@ -115,6 +119,9 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
         worker.pid, worker.restarts = worker_entry["pid"], worker_entry["restarts"]
         worker.reason, worker.last_lines = worker_entry["reason"], worker_entry["last_lines"]
     status.workers = sorted(heard.values(), key=lambda worker: (worker.kind, worker.name))
+    for worker in status.workers:
+        if worker.build:
+            status.builds.setdefault(worker.build, []).append(worker.name)
     judge(status)
     return status
 
@@ -164,6 +171,7 @@ async def workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
             busy=worker.busy,
             concurrency=worker.concurrency,
             version=worker.version,
+            build=worker.build,
             up_seconds=max(0.0, now - worker.started),
             skew_seconds=worker.skew,
             details=worker.details,

@@ -58,6 +58,10 @@ def render_status(status: Status) -> RenderableType:
         way = "ahead of" if skew > 0 else "behind"
         words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; set it by NTP"
         parts += [Text(), Text(sanitize(words), style="yellow")]
+    if len(status.builds) > 1:
+        parts.append(Text())
+        for build, names in sorted(status.builds.items()):
+            parts.append(Text(sanitize(f"{build}: {', '.join(names)}"), style="yellow"))
     if status.dead_letters:
         parts += [
             Text(),
@@ -116,8 +120,8 @@ def _workers(status: Status) -> RenderableType:
     if not status.workers:
         return Text("no workers", style="red")
     table = new_table(
-        *("worker", "state", "busy", "pid", "up", "restarts", "version", "does"),
-        words=("worker", "state", "version", "does"),
+        *("worker", "state", "busy", "pid", "up", "restarts", "build", "does"),
+        words=("worker", "state", "build", "does"),
     )
     for worker in status.workers:
         table.add_row(
@@ -127,11 +131,19 @@ def _workers(status: Status) -> RenderableType:
             str(worker.pid or ""),
             duration(worker.up_seconds),
             str(worker.restarts or ""),
-            Text(sanitize(worker.version)),
+            Text(sanitize(_short_build(worker))),
             # Words of servers and models: no markup, and nothing for a terminal to obey.
             Text(sanitize(_worker_activity(worker))),
         )
     return table
+
+
+def _short_build(worker: WorkerStatus) -> str:
+    """`0.1.0 fb299d703a68`, of a build in words (`loopline.build.describe`)."""
+    words = worker.build.removeprefix("loopline ")
+    return words.replace("(commit ", "").replace(", modified", "+").replace(")", "") or (
+        worker.version
+    )
 
 
 def _worker_activity(worker: WorkerStatus) -> str:

@@ -62,13 +62,15 @@ class Rights:
 
 
 RIGHTS: dict[UserKind, Rights] = {
-    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes")),
+    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "<P:content:*")),
     "gpu": Rights(
         (*_responder_rules(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
-    "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger", "S:rewards", "<S:usage:*")),
+    "recorder": Rights(
+        (*_COMMON, "S:trajectories", "S:ledger", "S:rewards", "<S:usage:*", "<P:content:*")
+    ),
     # A job is a command of a terminal's, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
     "gateway": Rights(
@@ -80,6 +82,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",
+            "P:content:*",
             "P:api-keys",
             "P:dashboard-session:*",
             "P:dashboard-ticket:*",

@@ -92,7 +92,7 @@ def test_a_run_admitted_with_another_text_is_refused() -> None:
     run = a_run("solo")
     assert prompt_for(run, prompt) == prompt.text
     altered_run = run.model_copy(update={"prompts": {"solo.md": "0" * 64}})
-    with pytest.raises(PromptMismatch, match="same installation"):
+    with pytest.raises(PromptMismatch, match="the version that admitted the run"):
         prompt_for(altered_run, prompt)
 
 

@@ -3,9 +3,11 @@ does, and says so where it can't."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,33 @@ def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
     ]
     with pytest.raises(UserError, match=r"models\.slm\.temperature"):
         require_same(other_configuration, here)
+
+
+def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_chosen() -> None:
+    """The other version is what lies on the bus without some setting, or with one more."""
+    here = shared_configuration(load("scripted"), "scripted")
+    older_defaults = json.loads(json.dumps(here.defaults))
+    del older_defaults["models"]["slm"]["price"]["cached"]
+    older = replace(here, defaults=older_defaults)
+    require_same(here, older)
+    require_same(older, here)
+
+    later_defaults = json.loads(json.dumps(here.defaults))
+    later_defaults["models"]["slm"]["price"]["later"] = 0.0
+    later = replace(here, defaults=later_defaults)
+    require_same(here, later)
+    chosen = json.loads(json.dumps(here.values))
+    chosen["models"]["slm"]["price"] = {"later": 1.5}
+    with pytest.raises(UserError, match=r"models.slm.price.later is 1.5 in the deployment"):
+        require_same(here, replace(later, values=chosen, digest="other"))
+
+
+def test_a_default_that_is_another_in_the_other_version_is_a_difference() -> None:
+    here = shared_configuration(load("scripted"), "scripted")
+    defaults = json.loads(json.dumps(here.defaults))
+    defaults["models"]["slm"]["max_tokens"] += 1
+    with pytest.raises(UserError, match=r"models.slm.max_tokens is \d+ in the deployment"):
+        require_same(here, replace(here, defaults=defaults))
 
 
 def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(

@@ -37,3 +37,20 @@ def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
     output = out.getvalue()
     assert output.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
     assert "near:" not in output
+
+
+def test_workers_of_several_builds_are_named_by_build() -> None:
+    workers = [
+        WorkerStatus(name="slm-0", kind="slm", state="ready", build="loopline 1.0 (commit aaa)"),
+        WorkerStatus(
+            name="slm-1", kind="slm", state="ready", build="loopline 1.0 (commit bbb, modified)"
+        ),
+    ]
+    builds = {worker.build: [worker.name] for worker in workers}
+    out = io.StringIO()
+    status = Status(phase="ready", workers=workers, builds=builds)
+    Console(file=out, width=200).print(render_status(status))
+    assert "1.0 aaa " in out.getvalue()
+    assert "1.0 bbb+" in out.getvalue()
+    assert "loopline 1.0 (commit aaa): slm-0" in out.getvalue()
+    assert "loopline 1.0 (commit bbb, modified): slm-1" in out.getvalue()

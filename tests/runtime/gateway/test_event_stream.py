@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from loopline.agents.errors import UnknownName
 from loopline.bus import BusUnavailable
-from loopline.runtime.client.bus_records import RunUnknown
+from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.event_stream import event, event_stream, start_stream
 

@@ -13,8 +13,8 @@ pytest.importorskip("mcp", reason="needs make install")
 from loopline.agents.records import Budget, JsonObject
 from loopline.agents.tools.offered import offered_tools
 from loopline.bus import Inbox
-from loopline.runtime.client.bus_records import run_of
 from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_records import run_of
 from loopline.runtime.errors import InputError
 from loopline.testing import RedisProcess
 from loopline.workers.host import BusHost

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopline.agents.records import Budget, Run, Trajectory
-from loopline.runtime.client.bus_records import RunUnknown
 from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG

@@ -1,11 +1,18 @@
-"""Records of what the bus holds of a run."""
+"""Runs as the bus holds them, read as records."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from loopline.agents.errors import VersionMismatch
 from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.versions import read_run, read_steps
 from loopline.agents.workflows import add_rewards
 from loopline.bus import RunState
 from loopline.runtime.errors import UserError
+
+T = TypeVar("T")
 
 
 class RunUnknown(UserError):
@@ -19,13 +26,22 @@ def run_of(state: RunState) -> Run:
             f"the bus has no run {state.run_id}",
             hint="`runtime runs ls` lists those it has; older ones are in the store.",
         )
-    return Run.model_validate_json(state.run)
+    return _read(state, lambda: read_run(state.run))
 
 
 def steps_of(state: RunState) -> tuple[Step, ...]:
     """Raises `RunUnknown`."""
     run_of(state)
-    return tuple(Step.model_validate_json(step) for step in state.steps)
+    return _read(state, lambda: read_steps(state.steps))
+
+
+def _read(state: RunState, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except VersionMismatch as error:
+        raise UserError(
+            f"run {state.run_id} can't be read: {error}", hint="use the program that wrote it."
+        ) from error
 
 
 def trajectory_of(state: RunState) -> Trajectory:

@@ -1,0 +1,132 @@
+"""Versions in flight: a run is finished with the roles and the workflow that it began with, or with
+later ones that declare that they go on with it.
+
+`Run.role_versions` and `Run.workflow_version` say what it began with. A role or workflow whose
+version rises may finish earlier runs by an attribute `continues`, the versions whose runs it takes
+over:
+
+    class Planner:
+        name = "planner"
+        version = 3
+        continues = (2,)  # runs of version 1 wait for a worker of that version
+
+Without it a worker hands such a run's steps back for one of the other version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from loopline.agents.errors import UnknownName, VersionMismatch
+from loopline.agents.records import RECORDS_VERSION, Run, Step, StoredRecord, Trajectory
+from loopline.agents.roles import roles
+from loopline.agents.workflows import Workflow, workflows
+
+R = TypeVar("R", bound=StoredRecord)
+
+
+def read_run(text: str | bytes) -> Run:
+    """A run as the bus holds it. Raises `VersionMismatch` naming what does not fit, or both
+    versions."""
+    return _read(Run, text)
+
+
+def read_steps(texts: Sequence[str | bytes]) -> tuple[Step, ...]:
+    """A journal as the bus holds it. Raises `VersionMismatch` naming what does not fit."""
+    return tuple(_read(Step, text) for text in texts)
+
+
+def read_trajectory(text: str | bytes) -> Trajectory:
+    """A trajectory as a store holds it. Raises `VersionMismatch` as `read_run`."""
+    return _read(Trajectory, text)
+
+
+def _read(kind: type[R], text: str | bytes) -> R:
+    try:
+        record = kind.model_validate_json(text)
+    except ValidationError as error:
+        raise VersionMismatch(_misfit(kind, text, error)) from None
+    version = getattr(record, "version", RECORDS_VERSION)
+    if version > RECORDS_VERSION:
+        raise VersionMismatch(
+            f"a {kind.__name__.lower()} has version {version} of the records, this process reads up"
+            f" to {RECORDS_VERSION}"
+        )
+    return record
+
+
+def _misfit(kind: type[StoredRecord], text: str | bytes, error: ValidationError) -> str:
+    try:
+        version = json.loads(text)["version"]
+    except (ValueError, KeyError, TypeError):
+        version = RECORDS_VERSION
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the whole record"
+    return (
+        f"a {kind.__name__.lower()} of version {version!s:.20} of the records does not fit this "
+        f"version, which reads up to {RECORDS_VERSION}: {where}: {first['msg']}"
+    )
+
+
+def without_unknown_fields(record: R) -> R:
+    """The record as this version would have written it, to be compared with what it makes."""
+    return type(record).model_validate(record.model_dump(), extra="ignore")
+
+
+def versions_of(workflow: str) -> tuple[int, dict[str, int]]:
+    """The workflow's version, and role → version of all its roles. Raises `UnknownName` and
+    `PluginError`."""
+    definition = workflows.get(workflow)
+    return workflow_version(definition), {
+        role: roles.get(role).version for role in definition.roles
+    }
+
+
+def workflow_version(workflow: Workflow) -> int:
+    """1 where it says nothing."""
+    return int(getattr(workflow, "version", 1))
+
+
+def require_versions(run: Run, role: str) -> None:
+    """Raises `VersionMismatch` if this process may not take a step of that role in this run."""
+    try:
+        workflow = workflows.get(run.workflow)
+    except UnknownName as error:
+        raise VersionMismatch(f"run {run.id}: {error}") from error
+    if run.workflow_version:
+        here = workflow_version(workflow)
+        _require(run, f"workflow {run.workflow!r}", run.workflow_version, here, workflow)
+    if role in run.role_versions:
+        item = roles.get(role)
+        _require(run, f"role {role!r}", run.role_versions[role], item.version, item)
+
+
+def _goes_on(began: int, here: int, item: object) -> bool:
+    return began == here or began in getattr(item, "continues", ())
+
+
+def _require(run: Run, what: str, began: int, here: int, item: object) -> None:
+    if not _goes_on(began, here, item):
+        raise VersionMismatch(
+            f"run {run.id} began with version {began} of the {what}, this process has {here}, which"
+            f" does not go on with it (`continues`)"
+        )
+
+
+def changed_versions(run: Run) -> Mapping[str, tuple[int, int]]:
+    """What is of another version here than the run began with, and does not go on with it: name →
+    both versions. Raises `UnknownName` and `PluginError`."""
+    workflow = workflows.get(run.workflow)
+    pairs: dict[str, tuple[int, int]] = {}
+    for role in workflow.roles:
+        began, item = run.role_versions.get(role), roles.get(role)
+        if began is not None and not _goes_on(began, item.version, item):
+            pairs[f"role {role}"] = (began, item.version)
+    here = workflow_version(workflow)
+    if run.workflow_version and not _goes_on(run.workflow_version, here, workflow):
+        pairs[f"workflow {run.workflow}"] = (run.workflow_version, here)
+    return pairs

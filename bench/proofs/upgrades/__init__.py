@@ -1,0 +1,1 @@
+"""`bench upgrades`: deployments change their version while runs are in flight."""

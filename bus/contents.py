@@ -1,0 +1,58 @@
+"""Texts by the hash of their content: written once, read by whoever only has the hash.
+
+What many runs have in common need not travel with each of them. The bus knows nothing of what the
+texts are; a text is never changed, only forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.keys import CONTENT_LIFE_MS
+
+RENEW_SECONDS = 600.0
+"""Between two writings of one text by one process: a server that lost its data has it again."""
+MAX_CONTENT_BYTES = 262_144
+GIVE_UP_SECONDS = 30.0
+"""As for an admission."""
+
+
+class ContentWriter:
+    """What one process has written, so that it does so rarely."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, float] = {}
+
+    def missing(self, digests: Mapping[str, str]) -> bool:
+        """Whether one of these (name → digest) is not known to lie on the bus."""
+        oldest = time.monotonic() - RENEW_SECONDS
+        return any(self._written.get(digest, oldest) <= oldest for digest in digests.values())
+
+    async def write(self, bus: Bus, contents: Mapping[str, str]) -> None:
+        """Digest → text. Raises ValueError for a text that is too long, and `BusUnavailable`."""
+        for digest, text in contents.items():
+            body = text.encode()
+            if len(body) > MAX_CONTENT_BYTES:
+                raise ValueError(
+                    f"{digest[:12]} has {len(body)} bytes; a text has at most {MAX_CONTENT_BYTES}"
+                )
+            key = bus.keys.content(digest)
+            await retry_during_outage(
+                "content",
+                lambda key=key, body=body: bus.redis.set(key, body, px=CONTENT_LIFE_MS),
+                give_up_after=GIVE_UP_SECONDS,
+            )
+            self._written[digest] = time.monotonic()
+
+
+async def read_content(bus: Bus, digest: str) -> str | None:
+    """The text with this SHA-256 (hexadecimal); None where the bus has none, or another under its
+    name."""
+    body = await retry_during_outage("content", lambda: bus.redis.get(bus.keys.content(digest)))
+    if body is None or hashlib.sha256(body).hexdigest() != digest:
+        return None
+    return body.decode()

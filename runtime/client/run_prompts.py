@@ -1,0 +1,61 @@
+"""The prompts that a run began with: on the bus by their hash, so that a process of another version
+plays, replays and shows the run with the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from loopline.agents.errors import AgentError
+from loopline.agents.records import Run, Trajectory
+from loopline.agents.workflows import prompt_hashes, prompts_of
+from loopline.bus import Bus, ContentWriter, read_content
+from loopline.workers.store.prompts import read_stored_prompt
+
+Find = Callable[[str], Awaitable[str | None]]
+"""The text with a hash, where it is."""
+
+
+async def publish_prompts(bus: Bus, writer: ContentWriter, run: Run) -> None:
+    """Before a run is admitted: put on the bus what its prompts say, unless the run brings them
+    itself or they were put there a moment ago. Raises `BusUnavailable`."""
+    shared = {file: digest for file, digest in run.prompts.items() if file not in run.prompt_files}
+    if not writer.missing(shared):
+        return
+    prompts = prompts_of(run.workflow, run.task.environment, run.options)
+    contents = {
+        prompt.hash: prompt.content
+        for file, prompt in prompts.items()
+        if shared.get(file) == prompt.hash and prompt.content
+    }
+    await writer.write(bus, contents)
+
+
+async def with_own_prompts(run: Run, find: Find) -> Run:
+    """The run with the texts that it began with among its `prompt_files`, where this version ships
+    others. Those that nobody has any more are left out: a replay then names them."""
+    try:
+        here = prompt_hashes(run.workflow, run.prompt_files, run.task.environment, run.options)
+    except AgentError:  # of what is not installed here; whoever plays the run says so
+        return run
+    others = {file: digest for file, digest in run.prompts.items() if here.get(file) != digest}
+    texts = {file: await find(digest) for file, digest in others.items()}
+    brought = {file: text for file, text in texts.items() if text is not None}
+    if not brought:
+        return run
+    return run.model_copy(update={"prompt_files": {**run.prompt_files, **brought}})
+
+
+def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
+    """Looks on the bus, where there is one, then in the store."""
+
+    async def find(digest: str) -> str | None:
+        text = None if bus is None else await read_content(bus, digest)
+        return read_stored_prompt(store, digest) if text is None else text
+
+    return find
+
+
+async def as_it_began(trajectory: Trajectory, find: Find) -> Trajectory:
+    """The trajectory with its run as by `with_own_prompts`."""
+    return trajectory.model_copy(update={"run": await with_own_prompts(trajectory.run, find)})

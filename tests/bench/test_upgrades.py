@@ -1,0 +1,39 @@
+"""A deployment changes its version, and back, while runs are in flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopline.bench.errors import BenchError
+from loopline.bench.proofs.upgrades.other_version import CHANGES, copy_of_this
+from loopline.bench.proofs.upgrades.proof import UpgradesOptions, Way, upgrade_and_back
+
+RUNS = 6
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("change", "way"), [("payload", "rolling"), ("prompt", "in place")])
+async def test_runs_in_flight_end_well_and_stay_readable_on_both_sides(
+    change: str, way: Way, tmp_path: Path
+) -> None:
+    old = copy_of_this(tmp_path, "old")
+    new = copy_of_this(tmp_path, "new", CHANGES[change])
+    options = UpgradesOptions(runs=RUNS, forks=1)
+    result = await upgrade_and_back(way, old, new, tmp_path / "deployment", options)
+    assert (result.runs, result.bad, result.unreadable) == (2 * RUNS, [], [])
+    assert result.in_flight > 0
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_fits_the_code(name: str, tmp_path: Path) -> None:
+    copy_of_this(tmp_path, name, CHANGES[name])
+    assert (tmp_path / name / "loopline" / "build.json").exists()
+
+
+def test_a_change_that_no_longer_fits_the_code_says_so(tmp_path: Path) -> None:
+    version = copy_of_this(tmp_path, "step", CHANGES["step"])
+    with pytest.raises(BenchError, match="mend this change"):
+        CHANGES["step"](version.root / "loopline")
