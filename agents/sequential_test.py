@@ -18,7 +18,7 @@ FINE_STAKES = (0.02, 0.05, *STAKES)
 """With smaller ones, for values that vary far more than their mean is away from the bound."""
 MOST_CAPITAL = 1e100
 """Beyond it there is nothing to tell apart."""
-_HALVINGS = 24
+_HALVINGS = 16
 
 
 class MeanTest:

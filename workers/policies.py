@@ -185,7 +185,7 @@ class PolicyFollower:
                         f"version {canary.version} is no longer kept", kind="bad_request"
                     )
                 await self._engine.load_adapter(served.adapter, path, canary.version)
-        except Exception as error:  # noqa: BLE001 - a bad canary must not end the worker
+        except Exception as error:
             expected = isinstance(error, EngineError)
             served.refused = str(error) if expected else f"{type(error).__name__}: {error}"
             served.passing = isinstance(error, EngineError) and error.retryable

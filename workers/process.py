@@ -375,6 +375,7 @@ class Worker:
         stack.push_async_callback(self._bus.background.stop, [task])
 
     async def _build_recorder(self, settings: RecorderSettings, stack: AsyncExitStack) -> None:
+        from loopline.workers.canaries.decider import CanaryDecider
         from loopline.workers.recorder import (
             REWARD_SCHEMA,
             TRAJECTORY_SCHEMA,
@@ -413,9 +414,12 @@ class Worker:
 
             compactor = Compactor(store, settings.compact_files, settings.compact_seconds)
             self._servers.append(compactor)
+        decider = CanaryDecider(self._bus, store, self.name, settings.canary_seconds)
+        self._servers.append(decider)
         self._details = lambda: {
             "rows": sum(table.rows for table in tables),
             "files_compacted": compactor.done.files if compactor else 0,
+            "canaries": decider.details(),
             **traces.details(),
         }
 
