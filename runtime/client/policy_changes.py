@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
-from loopline.bus import Bus, Policy, live_workers, policies, pool_of
+from loopline.bus import Bus, Policy, WorkerPresence, live_workers, policies, pool_of
 from loopline.bus.canaries import Canary
+from loopline.bus.policy_log import LogEntry
 from loopline.runtime.client.deployment import find
 from loopline.runtime.errors import EXIT_FAILED, InputError
 from loopline.runtime.on_bus import query_bus
+from loopline.workers.canaries import in_words
 
 LOOK_SECONDS = 0.2
 
@@ -92,6 +96,31 @@ def describe_canary(canary: Canary) -> str:
     """What it does, in words."""
     what = "in the shadow of" if canary.mode == "shadow" else "answers"
     return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
+
+
+NOT_LOOKED = "no recorder has looked at it yet"
+
+
+def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
+    """Policy → what a recorder says of its canary."""
+    return {
+        name: evidence
+        for worker in workers
+        for name, evidence in worker.details.get("canaries", {}).items()
+    }
+
+
+def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
+    """When, which policy, what, by whom, and why."""
+    when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    what = f"{entry.action}: {entry.version}"
+    if entry.before != entry.version:
+        what += f" (in use before: {entry.before})"
+    if entry.action == "canary":
+        why = f"{entry.evidence.get('mode')} of {entry.evidence.get('share')}"
+    else:
+        why = in_words(entry.evidence)
+    return when, entry.policy, what, entry.by, why
 
 
 def change_and_report(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loopline.bus import Bus, Policy
-    from loopline.bus.policy_log import LogEntry
 
 
 def register_canaries(policies: typer.Typer) -> None:
@@ -91,6 +89,7 @@ def register_canaries(policies: typer.Typer) -> None:
     ) -> None:
         """List what was changed of policies, by whom and why, the newest first."""
         from loopline.bus.policy_log import read_log
+        from loopline.runtime.client.policy_changes import describe_entry
         from loopline.runtime.on_bus import query_bus
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
@@ -104,21 +103,6 @@ def register_canaries(policies: typer.Typer) -> None:
             typer.echo("\n".join(align_columns(heads, rows)))
         else:
             typer.echo("no policy was changed")
-
-
-def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
-    """When, which policy, what, by whom, and why."""
-    from loopline.workers.canaries.judgement import in_words
-
-    when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    what = f"{entry.action}: {entry.version}"
-    if entry.before != entry.version:
-        what += f" (in use before: {entry.before})"
-    if entry.action == "canary":
-        why = f"{entry.evidence.get('mode')} of {entry.evidence.get('share')}"
-    else:
-        why = in_words(entry.evidence)
-    return when, entry.policy, what, entry.by, why
 
 
 def share_of(text: str) -> float:
@@ -180,13 +164,14 @@ def _require_recorder(redis_url: str | None) -> None:
 
 
 def _show(name: str, redis_url: str | None, as_json: bool) -> None:
+    from loopline.bus import live_workers
     from loopline.bus.policies import load_policy
-    from loopline.runtime.client.policy_changes import describe_canary
+    from loopline.runtime.client.policy_changes import NOT_LOOKED, comparisons_of, describe_canary
     from loopline.runtime.errors import InputError
     from loopline.runtime.on_bus import query_bus
 
     async def question(bus: Bus) -> tuple[Policy | None, dict[str, Any]]:
-        return await load_policy(bus, name), await comparisons(bus)
+        return await load_policy(bus, name), comparisons_of(await live_workers(bus))
 
     policy, evidence = query_bus(redis_url, question)
     if policy is None or policy.canary is None:
@@ -200,16 +185,5 @@ def _show(name: str, redis_url: str | None, as_json: bool) -> None:
         return
     canary = policy.canary
     typer.echo(f"{name}: version {canary.version} {describe_canary(canary)}")
-    words = evidence.get(name, {}).get("in_words", "no recorder has looked at it yet")
+    words = evidence.get(name, {}).get("in_words", NOT_LOOKED)
     typer.echo(f"  {words}")
-
-
-async def comparisons(bus: Bus) -> dict[str, Any]:
-    """Policy → what a recorder says of its canary."""
-    from loopline.bus import live_workers
-
-    return {
-        name: evidence
-        for worker in await live_workers(bus)
-        for name, evidence in worker.details.get("canaries", {}).items()
-    }

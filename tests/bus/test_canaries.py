@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -141,7 +142,7 @@ async def test_two_who_decide_at_once_make_one_decision_and_one_entry_of_the_log
 
 async def test_each_kind_of_change_has_its_name_in_the_log(bus: Bus) -> None:
     trial = Canary(version=2, against=0, share=0.1)
-    changes = (
+    changes: tuple[Callable[[Policy], Policy], ...] = (
         lambda policy: policy.published("/1", 0.0),
         lambda policy: policy.added("/2", 0.0),
         lambda policy: policy.with_canary(trial),

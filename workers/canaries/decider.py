@@ -18,7 +18,8 @@ from loopline.bus import Bus, MessageTooLarge, Overloaded, PolicyError, live_wor
 from loopline.bus.canaries import Canary, is_shadow, shadow_run_id
 from loopline.bus.connection import OUTAGE, pause_before
 from loopline.bus.policies import Policy
-from loopline.workers.canaries.judgement import Pair, Verdict, in_words, judge, pairs_of
+from loopline.workers.canaries import in_words
+from loopline.workers.canaries.judgement import Pair, Verdict, judge, pairs_of
 from loopline.workers.canaries.records import RecentRuns
 from loopline.workers.canaries.shadows import NoShadow, admit_shadow, shadow_of
 from loopline.workers.store.files import find_run_rows

@@ -217,8 +217,9 @@ def _evidence(canary: Canary, trial: Trial) -> dict[str, JsonValue]:
     if not pairs:
         return evidence
     count = len(pairs)
-    differences = mean_interval((pair.difference for pair in pairs), canary.delta)
-    savings = mean_interval((pair.saving for pair in pairs), canary.delta)
+    # Each end at the level of the tests: it is above 0 where "better" is decided.
+    differences = mean_interval((pair.difference for pair in pairs), 2 * canary.delta)
+    savings = mean_interval((pair.saving for pair in pairs), 2 * canary.delta)
     by_source = Counter(pair.canary.source for pair in pairs)
     by_source.update(pair.serving.source for pair in pairs)
     evidence |= {
@@ -246,17 +247,3 @@ def _evidence(canary: Canary, trial: Trial) -> dict[str, JsonValue]:
 
 def _round(value: float) -> float:
     return round(value, 4)
-
-
-def in_words(evidence: Mapping[str, JsonValue]) -> str:
-    """One sentence of a verdict's evidence."""
-    reason = str(evidence.get("reason", ""))
-    if "difference" not in evidence:
-        nothing = "; nothing to compare: runs need rewards, outcomes or a cascade's verdicts"
-        return reason + (nothing if "compared" in evidence else "")
-    return (
-        f"{reason}: {evidence['compared']:,} comparisons, score {evidence['canary_score']} against "
-        f"{evidence['serving_score']} (difference {evidence['difference']}, "
-        f"{evidence['difference_low']} to {evidence['difference_high']}), "
-        f"{float(str(evidence['saving'])):.1%} of the cost saved"
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
-from loopline.workers.store.records import iterate_trajectories
+from loopline.workers.store.records import NoRecords, iterate_trajectories
 from tests.conftest import quick_settings
 from tests.workers.processes import spawn, workers_running
 
@@ -41,16 +41,23 @@ class Trial:
         )
         assert policy.canary is not None
         async with asyncio.timeout(60):
-            while policy.canary.since not in [
-                worker.details.get("policies", {}).get(POLICY, {}).get("canary_since")
-                for worker in await live_workers(self.bus)
-            ]:
+            while True:
+                served = [
+                    worker.details.get("policies", {}).get(POLICY, {}).get("canary_since")
+                    for worker in await live_workers(self.bus)
+                ]
+                if policy.canary.since in served:
+                    return policy.canary
                 await asyncio.sleep(0.05)
-        return policy.canary
 
     async def play(self, count: int) -> list[Trajectory]:
         runs = [
-            self.client.new_run(f"How many is {n}?", workflow="solo", policies={"solo": POLICY})
+            self.client.new_run(
+                f"How many is {n}?",
+                workflow="completion",
+                options={"prompt": "api_call"},
+                policies={"completion": POLICY},
+            )
             for n in range(count)
         ]
         for run in runs:
@@ -70,9 +77,10 @@ class Trial:
         """What the store has, once it has so many runs."""
         async with asyncio.timeout(60):
             while True:
-                rows = list(iterate_trajectories(self.store, None, []))
-                if len(rows) >= count:
-                    return rows
+                with suppress(NoRecords):
+                    rows = list(iterate_trajectories(self.store, None, []))
+                    if len(rows) >= count:
+                        return rows
                 await asyncio.sleep(0.1)
 
 
@@ -87,7 +95,7 @@ async def deployed(
     pool = ModelSettings(engine="torch", model=str(model), max_concurrency=16, max_tokens=6)
     store = folder / "store"
     workers = [
-        RoleWorkerSettings(bus=bus, name="solo", roles=("solo",)),
+        RoleWorkerSettings(bus=bus, name="role", roles=("completion",)),
         GpuWorkerSettings(bus=bus, name="gpu", models={"slm": pool}),
         *(
             RecorderSettings(
@@ -156,7 +164,7 @@ async def test_a_shadow_answers_nobody_and_is_judged_by_the_answer_of_its_run(
     for run in played:
         shadow = rows[shadow_run_id(run.run.id, POLICY, canary)]
         assert versions(shadow) == {2}
-        assert shadow.run.policies == {"solo": f"{POLICY}@2"}
+        assert shadow.run.policies == {"completion": f"{POLICY}@2"}
         assert shadow.run.tags == {"shadow_of": run.run.id, "canary": f"{POLICY}@2"}
         assert shadow.run.task == run.run.task
         (entry,) = await trial.client.usage(shadow.run.id)

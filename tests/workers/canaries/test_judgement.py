@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.bus.canaries import Canary
-from loopline.workers.canaries.judgement import Pair, Played, decide, in_words, judge, pairs_of
+from loopline.workers.canaries import in_words
+from loopline.workers.canaries.judgement import Pair, Played, decide, judge, pairs_of
 from loopline.workers.canaries.records import RunRecord, Scored
 from tests.bus.payloads import new_run_id
 
