@@ -385,6 +385,7 @@ class Worker:
             trajectory_row,
             usage_row,
         )
+        from loopline.workers.router_watch import RouterWatch
         from loopline.workers.tracing.exporter import trace_readers
 
         store = Path(settings.store)
@@ -415,11 +416,13 @@ class Worker:
             compactor = Compactor(store, settings.compact_files, settings.compact_seconds)
             self._servers.append(compactor)
         decider = CanaryDecider(self._bus, store, self.name, settings.canary_seconds)
-        self._servers.append(decider)
+        routers = RouterWatch(store, self._bus.clock.now(), settings.canary_seconds)
+        self._servers += [decider, routers]
         self._details = lambda: {
             "rows": sum(table.rows for table in tables),
             "files_compacted": compactor.done.files if compactor else 0,
             "canaries": decider.details(),
+            "routers": routers.details(),
             **traces.details(),
         }
 

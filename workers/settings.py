@@ -115,7 +115,7 @@ class RecorderSettings(WorkerBase):
     compact_seconds: float = Field(default=30.0, gt=0)
     """Between two looks at how many there are."""
     canary_seconds: float = Field(default=5.0, gt=0)
-    """Between two looks at what canaries have come to."""
+    """Between two looks at what canaries, and the routers of cascades, have come to."""
     priced_pools: tuple[str, ...] = ()
     """Pools that have a price: what calls of others cost is not known."""
     tracing: TracingSettings = TracingSettings()

@@ -14,7 +14,7 @@ from loopline.bench.route.comparison import compare
 from loopline.bench.route.report import RouteReport, Signal
 from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
 from loopline.trainers.router.fitting import Floats, area_under_curve
-from loopline.trainers.router.guarantee import allowed_errors
+from loopline.agents.router.guarantee import allowed_errors
 from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough
 from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded

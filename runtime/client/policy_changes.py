@@ -110,6 +110,15 @@ def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any
     }
 
 
+def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
+    """Router file → what a recorder says of it."""
+    return {
+        name: facts
+        for worker in workers
+        for name, facts in worker.details.get("routers", {}).items()
+    }
+
+
 def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
     """When, which policy, what, by whom, and why."""
     when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.bus import Policy, live_workers, policies, pool_of
+from loopline.bus import Policy, WorkerPresence, live_workers, policies, pool_of
 from loopline.bus.policy_log import read_log
 from loopline.runtime.client.policy_changes import (
     NOT_LOOKED,
@@ -20,6 +20,7 @@ from loopline.runtime.client.policy_changes import (
     describe_canary,
     describe_entry,
     describe_state,
+    routers_of,
 )
 from loopline.runtime.dashboard.frame import Frame, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
@@ -59,22 +60,26 @@ class PoliciesView:
             viewer,
             "policies.html.j2",
             title="Policies",
-            rows=await self._table(),
-            log=await self._log(),
+            **await self._content(),
             pools=list(self._frame.settings.models),
         )
 
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
-        return self._frame.fragment(
-            "policy_rows.html.j2", rows=await self._table(), log=await self._log(), viewer=viewer
-        )
+        return self._frame.fragment("policy_rows.html.j2", viewer=viewer, **await self._content())
+
+    async def _content(self) -> dict[str, object]:
+        workers = await live_workers(self._frame.bus)
+        return {
+            "rows": await self._table(workers),
+            "routers": routers_of(workers),
+            "log": await self._log(),
+        }
 
     async def _log(self) -> list[tuple[str, ...]]:
         return [describe_entry(entry) for entry in await read_log(self._frame.bus, count=LOG_ROWS)]
 
-    async def _table(self) -> list[PolicyRow]:
+    async def _table(self, workers: list[WorkerPresence]) -> list[PolicyRow]:
         stored = await policies.load_policies(self._frame.bus)
-        workers = await live_workers(self._frame.bus)
         evidence = comparisons_of(workers)
         return [
             PolicyRow(

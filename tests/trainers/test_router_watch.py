@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from loopline.agents.records import Trajectory
 from loopline.agents.router.evidence import AnswerEvidence
 from loopline.agents.router.router import Router
+from loopline.agents.router.watching import Audited, Watch, watched
 from loopline.agents.workflow_runner import run_locally
 from loopline.trainers.cli import app
 from loopline.trainers.router.labelled import BadLabels, read_labelled
-from loopline.trainers.router.recorded import Audited
+from loopline.trainers.router.recorded import watch
 from loopline.trainers.router.training import first_run_id, train_router
-from loopline.trainers.router.watching import Watch, watch, watched
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.trainers.grpo.recorded import record
 from tests.trainers.labelled_answers import labelled_rows, write_rows

@@ -20,9 +20,10 @@ from loopline.bus.connection import OUTAGE, pause_before
 from loopline.bus.policies import Policy
 from loopline.workers.canaries import in_words
 from loopline.workers.canaries.judgement import Pair, Verdict, judge, pairs_of
-from loopline.workers.canaries.records import RecentRuns
+from loopline.workers.canaries.records import RunRecord, record_of, scores_of
 from loopline.workers.canaries.shadows import NoShadow, admit_shadow, shadow_of
 from loopline.workers.store.files import find_run_rows
+from loopline.workers.store.recent import RecentRuns
 
 log = structlog.get_logger("loopline.workers.canaries")
 
@@ -41,7 +42,7 @@ class CanaryDecider:
         self._name = name
         self._pause = pause
         self._draining = asyncio.Event()
-        self._recent: RecentRuns | None = None
+        self._recent: RecentRuns[RunRecord] | None = None
         self._verdicts: dict[str, tuple[Canary, tuple[Pair, ...], Verdict]] = {}
         self._shadows: set[str] = set()
         """Ids that need not be admitted again."""
@@ -99,7 +100,7 @@ class CanaryDecider:
             return
         since = min(canary.since for _, canary in trials.values())
         if self._recent is None or since < self._recent.since:
-            self._recent = RecentRuns(self._store, since)
+            self._recent = RecentRuns(self._store, since, record_of)
         recent = self._recent
         await run_in_own_thread(recent.read_new)
         refusals = await self._refusals()
@@ -121,8 +122,10 @@ class CanaryDecider:
                     refusals[place] = f"{worker.name}: {state['canary_refused']}"
         return refusals
 
-    def _judge(self, name: str, canary: Canary, recent: RecentRuns, refusal: str) -> Verdict:
-        pairs = tuple(pairs_of(name, canary, recent.runs, recent.scores()))
+    def _judge(
+        self, name: str, canary: Canary, recent: RecentRuns[RunRecord], refusal: str
+    ) -> Verdict:
+        pairs = tuple(pairs_of(name, canary, recent.runs, scores_of(recent)))
         last = self._verdicts.get(name)
         if last is not None and last[:2] == (canary, pairs) and not refusal:
             return last[2]
@@ -150,7 +153,9 @@ class CanaryDecider:
             why=in_words(verdict.evidence),
         )  # fmt: skip
 
-    async def _admit_shadows(self, name: str, canary: Canary, recent: RecentRuns) -> None:
+    async def _admit_shadows(
+        self, name: str, canary: Canary, recent: RecentRuns[RunRecord]
+    ) -> None:
         admitted = 0
         for run_id, record in recent.runs.items():
             shadow_id = shadow_run_id(run_id, name, canary)

@@ -1,37 +1,22 @@
 """What the store has of the runs since a canary began, as far as a comparison needs it."""
 
-# pyarrow has no type stubs.
-# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
-
-import structlog
-from pydantic import ValidationError
+from typing import Literal
 
 from loopline.agents.errors import AgentError
-from loopline.agents.records import RECORDS_VERSION, Outcome, Trajectory
+from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.rewards import Reward
 from loopline.agents.router.features import comparable_answer
 from loopline.agents.workflows import policy_of
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bus.canaries import SHADOW_TAG
 from loopline.bus.policies import split_pin
-from loopline.workers.store.files import Damaged, batches_since, parquet_files
-from loopline.workers.store.rewards import (
-    EntryOrder,
-    Feedback,
-    PostedRewards,
-    RecordedReward,
-    first_of_each_id,
-    own_targets,
-)
-
-log = structlog.get_logger("loopline.workers.canaries")
+from loopline.workers.store.recent import RecentRuns
+from loopline.workers.store.rewards import Feedback, own_targets
 
 ScoreSource = Literal["feedback", "outcome", "audit", "ladder", "serving answer"]
 """Who says what a run was worth: a posted reward; how it ended, or what its environment gave; the
@@ -135,73 +120,20 @@ def _short(text: str) -> str:
     return text if len(text) <= 64 else hashlib.sha256(text.encode()).hexdigest()
 
 
-class RecentRuns:
-    """The runs and rewards of a store from a moment on. Each file is read once."""
-
-    def __init__(self, store: Path, since: float) -> None:
-        self.since = since
-        self._store = store
-        self._files: dict[str, set[str]] = {"trajectories": set(), "rewards": set()}
-        self._runs: dict[str, tuple[int, RunRecord]] = {}
-        self._rewards: dict[str, RecordedReward] = {}
-
-    @property
-    def runs(self) -> Mapping[str, RunRecord]:
-        """By id; of a run that was replayed the newest."""
-        return {run_id: record for run_id, (_, record) in self._runs.items()}
-
-    def read_new(self) -> None:
-        """Read the files that came since. What can't be read is logged, and left to `runtime store
-        verify`."""
-        columns = ("trajectory", "generation")
-        for body, generation in self._new_rows("trajectories", "ended", columns):
-            try:
-                record = record_of(Trajectory.model_validate_json(body))
-            except ValidationError as error:
-                log.warning("a run is left out of the comparison", error=str(error)[:200])
-                continue
-            before = self._runs.get(record.run_id)
-            if before is None or generation >= before[0]:
-                self._runs[record.run_id] = generation, record
-        for body, shard, entry in self._new_rows("rewards", "at", ("reward", "shard", "entry")):
-            try:
-                reward = Reward.model_validate_json(body)
-            except ValidationError as error:
-                log.warning("a reward is left out of the comparison", error=str(error)[:200])
-                continue
-            if reward.version == RECORDS_VERSION:
-                recorded = RecordedReward(EntryOrder.of(entry, shard), reward)
-                self._rewards[recorded.entry] = recorded
-
-    def _new_rows(
-        self, table: str, time_column: str, columns: Sequence[str]
-    ) -> Iterator[tuple[Any, ...]]:
-        folder, done = self._store / table, self._files[table]
-        # A compaction replaces files: what is in no folder any more need not be remembered.
-        done &= {path.name for path in parquet_files(folder)}
-        damaged: list[Damaged] = []
-        for batch in batches_since(folder, columns, time_column, self.since, done, damaged):
-            values = [batch[name].to_pylist() for name in (*columns, time_column)]
-            for *row, at in zip(*values, strict=True):
-                if at >= self.since:
-                    yield tuple(row)
-        for error in damaged:
-            log.error("a file is left out of the comparison", file=str(error.path), error=error.why)
-
-    def scores(self) -> dict[str, Scored]:
-        """By run, of those that somebody has said something of."""
-        posted = PostedRewards(first_of_each_id(self._rewards.values()))
-        by_target = posted.of_target()
-        times: dict[str, float] = {}
-        for recorded in posted.rewards:
-            target = recorded.reward.target
-            times[target] = max(times.get(target, 0.0), recorded.order.milliseconds / 1000)
-        scored: dict[str, Scored] = {}
-        for run_id, record in self.runs.items():
-            score = score_of(record, by_target, times)
-            if score is not None:
-                scored[run_id] = score
-        return scored
+def scores_of(recent: RecentRuns[RunRecord]) -> dict[str, Scored]:
+    """By run, of those that somebody has said something of."""
+    posted = recent.posted
+    by_target = posted.of_target()
+    times: dict[str, float] = {}
+    for recorded in posted.rewards:
+        target = recorded.reward.target
+        times[target] = max(times.get(target, 0.0), recorded.order.milliseconds / 1000)
+    scored: dict[str, Scored] = {}
+    for run_id, record in recent.runs.items():
+        score = score_of(record, by_target, times)
+        if score is not None:
+            scored[run_id] = score
+    return scored
 
 
 def score_of(

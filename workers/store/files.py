@@ -169,9 +169,10 @@ def batches_since(
     since: float,
     done: set[str],
     damaged: list[Damaged],
+    workflow: str | None = None,
 ) -> Iterator[Any]:
     """The row groups, of files that are not `done`, that may hold a row from that Unix second on,
-    with these columns and that of the time. The names of files that were read are added to
+    of a workflow where it is given, with these columns and that of the time. The names of files that were read are added to
     `done`; one that a compaction replaces meanwhile is found under its new name the next time."""
     wanted = (*columns, time_column)
     for path in parquet_files(folder):
@@ -179,7 +180,11 @@ def batches_since(
             continue
         try:
             file = open_parquet(path)
-            for group in _groups_up_to(file.metadata, time_column, since):
+            recent = _groups_up_to(file.metadata, time_column, since)
+            if workflow is not None:
+                held_by = set(_groups_that_may_hold(file.metadata, "workflow", workflow))
+                recent = (group for group in recent if group in held_by)
+            for group in recent:
                 yield read_group(path, file, group, wanted)
         except FileNotFoundError:
             continue
