@@ -96,8 +96,7 @@ class RecorderSection(Section):
     compact_seconds: float = Field(default=30.0, gt=0)
     """How often the recorder looks how many there are."""
     canary_seconds: float = Field(default=5.0, gt=0)
-    """How often the recorder looks what canaries of policies, and the routers of cascades, have come
-    to."""
+    """How often the recorder looks what canaries and the routers of cascades have come to."""
 
 
 class JobSettings(Section):

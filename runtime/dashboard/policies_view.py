@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -67,7 +68,7 @@ class PoliciesView:
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
         return self._frame.fragment("policy_rows.html.j2", viewer=viewer, **await self._content())
 
-    async def _content(self) -> dict[str, object]:
+    async def _content(self) -> dict[str, Any]:
         workers = await live_workers(self._frame.bus)
         return {
             "rows": await self._table(workers),

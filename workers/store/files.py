@@ -172,8 +172,9 @@ def batches_since(
     workflow: str | None = None,
 ) -> Iterator[Any]:
     """The row groups, of files that are not `done`, that may hold a row from that Unix second on,
-    of a workflow where it is given, with these columns and that of the time. The names of files that were read are added to
-    `done`; one that a compaction replaces meanwhile is found under its new name the next time."""
+    of a workflow where it is given, with these columns and that of the time. The names of files
+    that were read are added to `done`; one that a compaction replaces meanwhile is found under its
+    new name the next time."""
     wanted = (*columns, time_column)
     for path in parquet_files(folder):
         if path.name in done:

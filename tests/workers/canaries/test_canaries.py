@@ -202,32 +202,28 @@ async def test_one_that_a_worker_can_not_load_is_rolled_back_while_the_other_ser
 async def test_a_recorder_that_was_killed_leaves_the_decision_to_the_next_one(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
-    async with deployed(settings, tiny_model, tiny_loras, tmp_path, recorders=0) as trial:
+    async with (
+        deployed(settings, tiny_model, tiny_loras, tmp_path, recorders=0) as trial,
+        AsyncExitStack() as stack,
+    ):
         recorder = RecorderSettings(
-            bus=settings,
-            name="recorder",
-            store=trial.store,
-            linger_seconds=0,
-            canary_seconds=0.05,
+            bus=settings, name="recorder", store=trial.store, linger_seconds=0, canary_seconds=600
         )
-        canary = await trial.begin()
-        played = await trial.play(60)
-        for run in played:
-            await trial.client.reward(run.run.id, float(canary.takes(POLICY, run.run.id)))
-        decided = False
-        for _ in range(50):
-            process = spawn(recorder, tmp_path)
-            try:
-                async with asyncio.timeout(1.0 if not decided else 60):
-                    await trial.decided()
-                    decided = True
-            except TimeoutError:
-                pass
-            finally:
-                process.kill()
-                process.wait()
-            if decided:
-                break
+        first = spawn(recorder, tmp_path)
+        try:
+            canary = await trial.begin()
+            played = await trial.play(60)
+            for run in played:
+                await trial.client.reward(run.run.id, float(canary.takes(POLICY, run.run.id)))
+            await trial.recorded(60)
+        finally:
+            first.kill()
+            first.wait()
+        policy = await policies.load_policy(trial.bus, POLICY)
+        assert policy is not None
+        assert policy.canary == canary, "it looks once in ten minutes"
+        looking = recorder.model_copy(update={"canary_seconds": 0.1})
+        await stack.enter_async_context(workers_running([looking], tmp_path))
         assert (await trial.decided()).action == "canary promoted"
         actions = [entry.action for entry in await read_log(trial.bus, POLICY)]
         assert actions == ["canary promoted", "canary", "add", "publish"]
