@@ -234,5 +234,6 @@ async def test_a_trial_that_is_stopped_leaves_requests_in_work_alone(trial: Tria
     playing = asyncio.create_task(trial.play(40))
     await policies.change(trial.bus, POLICY, Policy.without_canary)
     played = await playing
-    assert {run.outcome.value for run in played} == {"answered"}
-    assert set().union(*map(versions, played)) <= {1, 2}
+    # The tiny model may say nothing at all; what would be wrong is a request that nobody answers.
+    assert {run.outcome.value for run in played} <= {"answered", "gave_up"}
+    assert {frozenset(versions(run)) for run in played} <= {frozenset((1,)), frozenset((2,))}
