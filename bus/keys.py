@@ -40,6 +40,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
+| `{p}:policy-log` | stream: what was changed of policies, by whom and why | policy life |
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
@@ -274,3 +275,7 @@ class Keys:
     @property
     def policy_changes(self) -> str:
         return f"{{{self.prefix}}}:policy-changes"
+
+    @property
+    def policy_log(self) -> str:
+        return f"{{{self.prefix}}}:policy-log"

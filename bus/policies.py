@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from loopline.bus import scripts
 from loopline.bus.bus import Bus
+from loopline.bus.canaries import Canary
 from loopline.bus.connection import OUTAGE, pause_before
 from loopline.bus.errors import BusError
 from loopline.bus.keys import POLICY_LIFE_MS
+from loopline.bus.policy_log import MAX_ENTRIES, LogEntry, PolicyAction, this_process
 
 MAX_VERSIONS = 200
 """Kept for each policy; the oldest go first."""
@@ -64,6 +66,8 @@ class Policy(BaseModel):
     current: _Version = 0
     earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
     """Versions that were in use before, the last one last: what a rollback goes back to."""
+    canary: Canary | None = None
+    """A version on trial beside the one in use."""
 
     @property
     def pool(self) -> str:
@@ -78,35 +82,88 @@ class Policy(BaseModel):
         tells versions apart: after a loss of all data they are counted from 1 again."""
         return next((entry.published for entry in self.versions if entry.version == version), None)
 
+    @property
+    def newest(self) -> int:
+        """The greatest number of a version; 0 where none was ever published."""
+        return max((entry.version for entry in self.versions), default=0)
+
     def published(self, path: str, now: float) -> Policy:
         """With a new version, in use."""
-        number = max((entry.version for entry in self.versions), default=0) + 1
-        new = PolicyVersion(version=number, path=path, published=now)
-        versions = (*self.versions, new)[-MAX_VERSIONS:]
-        return self.model_copy(update={"versions": versions})._with_current(number)
+        return self.added(path, now)._with_current(self.newest + 1)
+
+    def added(self, path: str, now: float) -> Policy:
+        """With a new version that nobody is served with yet."""
+        new = PolicyVersion(version=self.newest + 1, path=path, published=now)
+        return self.model_copy(update={"versions": (*self.versions, new)[-MAX_VERSIONS:]})
 
     def with_version_in_use(self, version: int) -> Policy:
         """With this version in use. Raises PolicyError."""
+        self._require(version)
+        return self._with_current(version)
+
+    def with_canary(self, canary: Canary) -> Policy:
+        """With this version on trial. Raises PolicyError for one that there is not, that
+        serves already, or that would stand beside another canary."""
+        self._require(canary.version)
+        if self.canary is not None:
+            raise PolicyError(
+                f"policy {self.name!r} has a canary: version {self.canary.version}. Wait for its "
+                f"decision, or end it with `runtime policies canary {self.name} --stop`"
+            )
+        if canary.version == self.current:
+            raise PolicyError(
+                f"version {canary.version} of policy {self.name!r} is the one in use: there is "
+                "nothing to compare it with. Name another, or publish one with `runtime policies "
+                "publish --no-use`"
+            )
+        if canary.mode == "share" and canary.share == 1:
+            raise PolicyError(
+                "a canary that answers all runs leaves none to compare it with: take a smaller "
+                "share, or `--shadow`; `runtime policies pin` just puts it in use"
+            )
+        new = canary.model_copy(update={"against": self.current})
+        return self.model_copy(update={"canary": new})
+
+    def promoted(self, canary: Canary) -> Policy:
+        """With that canary in use. Raises PolicyError if it has ended meanwhile."""
+        self._require_live(canary)
+        return self._with_current(canary.version)
+
+    def without_canary(self, canary: Canary | None = None) -> Policy:
+        """With no version on trial: that canary's, or whichever there is. Raises PolicyError
+        where there is none, or that one has ended meanwhile."""
+        if self.canary is None or canary is not None:
+            self._require_live(canary)
+        return self.model_copy(update={"canary": None})
+
+    def _require_live(self, canary: Canary | None) -> None:
+        if self.canary is None:
+            raise PolicyError(f"policy {self.name!r} has no canary")
+        if canary != self.canary:
+            raise PolicyError(f"policy {self.name!r} has another canary by now")
+
+    def _require(self, version: int) -> None:
         numbers = [0, *(entry.version for entry in self.versions)]
         if version not in numbers:
             raise PolicyError(
                 f"policy {self.name!r} has no version {version}; there are: "
                 f"{', '.join(map(str, numbers))}"
             )
-        return self._with_current(version)
 
     def rolled_back(self) -> Policy:
         """With the version in use that was in use before. Raises PolicyError."""
         if not self.earlier:
             raise PolicyError(f"policy {self.name!r} had no other version in use before")
         *earlier, before = self.earlier
-        return self.model_copy(update={"current": before, "earlier": tuple(earlier)})
+        update = {"current": before, "earlier": tuple(earlier), "canary": None}
+        return self.model_copy(update=update)
 
     def without_versions(self, versions: Collection[int]) -> Policy:
         """Without these versions, which nobody can choose any more. The one in use stays, that a
-        rollback would go back to, and the newest, whose number is never given a second time."""
-        newest = max((entry.version for entry in self.versions), default=0)
-        gone = {*versions} - {0, newest, self.current, *self.earlier[-1:]}
+        rollback would go back to, one on trial, and the newest, whose number is never given a
+        second time."""
+        trial = () if self.canary is None else (self.canary.version,)
+        gone = {*versions} - {0, self.newest, self.current, *self.earlier[-1:], *trial}
         earlier = self.earlier
         if (*earlier, self.current)[:2] == (0, 1) and 1 in gone:
             # Nobody chose the plain model before the first version: it is not to look so now.
@@ -119,8 +176,9 @@ class Policy(BaseModel):
         )
 
     def _with_current(self, version: int) -> Policy:
+        """A choice ends what was compared with the version before."""
         earlier = (*self.earlier, self.current)[-MAX_VERSIONS:]
-        return self.model_copy(update={"current": version, "earlier": earlier})
+        return self.model_copy(update={"current": version, "earlier": earlier, "canary": None})
 
 
 def pool_of(policy: str) -> str:
@@ -171,8 +229,16 @@ async def policies(bus: Bus) -> list[Policy]:
     return [*(await load_policies(bus)).policies]
 
 
-async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
-    """Replace a policy's state by what `to` makes of it; returns the new state.
+async def change(
+    bus: Bus,
+    name: str,
+    to: Callable[[Policy], Policy],
+    *,
+    by: str = "",
+    evidence: Mapping[str, JsonValue] | None = None,
+) -> Policy:
+    """Replace a policy's state by what `to` makes of it; returns the new state. The log has who did
+    it (`by`: this process where nothing is given) and on which evidence.
 
     Raises PolicyError for a name that cannot be one, a policy that can't be read, and what `to`
     raises.
@@ -181,12 +247,20 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
         raise PolicyError(
             f"{name!r} is not a policy's name: a pool, or pool/adapter, of letters, digits, - and _"
         )
-    keys = [bus.keys.policies, bus.keys.policy_changes]
+    keys = [bus.keys.policies, bus.keys.policy_changes, bus.keys.policy_log]
     while True:
         before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
         current = _read(name, before) if before else Policy(name=name)
         after = _with_publish_times(to(current), current, bus.clock.now())
-        args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
+        entry = _log_entry(current, after, bus.clock.now(), by or this_process(), evidence or {})
+        args: list[scripts.Value] = [
+            name,
+            before,
+            after.model_dump_json().encode(),
+            POLICY_LIFE_MS,
+            b"" if entry is None else entry.model_dump_json().encode(),
+            MAX_ENTRIES,
+        ]
         if await scripts.call(bus.redis, "policy", keys, args):
             return after
 
@@ -242,14 +316,55 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
             await asyncio.sleep(pause_before(failures))
 
 
+def _log_entry(
+    before: Policy, after: Policy, now: float, by: str, evidence: Mapping[str, JsonValue]
+) -> LogEntry | None:
+    """None where nothing changed."""
+    action: PolicyAction
+    version = after.current
+    if after.canary is not None and before.canary is None:
+        action, version = "canary", after.canary.version
+        evidence = {**after.canary.model_dump(exclude={"by"}), **evidence}
+    elif before.canary is not None and after.canary is None and evidence:
+        promoted = before.canary.version == after.current
+        action = "canary promoted" if promoted else "canary rolled back"
+    elif after.current != before.current and after.newest > before.newest:
+        action = "publish"
+    elif after.current != before.current:
+        action = "rollback" if len(after.earlier) < len(before.earlier) else "pin"
+    elif before.canary is not None and after.canary is None:
+        action, version = "canary stopped", before.canary.version
+    elif after.newest > before.newest:
+        action, version = "add", after.newest
+    elif len(after.versions) < len(before.versions):
+        action = "forget"
+    elif after.earlier != before.earlier:
+        action = "pin"
+    else:
+        return None
+    return LogEntry(
+        at=now,
+        policy=after.name,
+        action=action,
+        version=version,
+        before=before.current,
+        by=by[:200],
+        evidence=evidence,
+    )
+
+
 def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
-    """With its new versions published now: by the bus's clock, whatever machine made them."""
+    """With its new versions published, and a new canary begun, now: by the bus's clock, whatever
+    machine made them."""
     previous_versions = {entry.version for entry in before.versions}
     versions = tuple(
         entry if entry.version in previous_versions else entry.model_copy(update={"published": now})
         for entry in policy.versions
     )
-    return policy.model_copy(update={"versions": versions})
+    update: dict[str, object] = {"versions": versions}
+    if policy.canary is not None and before.canary is None:
+        update["canary"] = policy.canary.model_copy(update={"since": now})
+    return policy.model_copy(update=update)
 
 
 def _read(name: str, body: bytes) -> Policy:

@@ -17,6 +17,7 @@ from loopline.agents.records import (
     UsageEntry,
 )
 from loopline.bus import step_name
+from loopline.bus.policies import split_pin
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
@@ -59,7 +60,8 @@ def call_of(
         policy=PolicyRef(
             name=pool,
             base=engine.base,
-            adapter=completion.adapter,
+            # A version on trial has a name of its own in the engine.
+            adapter=None if completion.adapter is None else split_pin(completion.adapter)[0],
             version=completion.adapter_version,
         ),
         text=completion.text,

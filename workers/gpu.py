@@ -81,10 +81,16 @@ class Pool:
             request = await self._request(delivery, payload, deadline)
             if not self.engine.capabilities.announces_calls:
                 await paid.hold(request)
-            if payload.stream:
-                completions = await self._generate_streamed(request, delivery, payload.agent, paid)
-            else:
-                completions = await self._generate(request, None, paid)
+            try:
+                completions = await self._complete(request, delivery, payload, paid)
+            except EngineError as error:
+                if error.kind != "unknown_adapter":
+                    raise
+                again = await self._request(delivery, payload, deadline)
+                if again.adapter == request.adapter:
+                    raise
+                # The trial of a version ended before the engine had the request: nothing was drawn.
+                completions = await self._complete(again, delivery, payload, paid)
         except EngineBroken:
             raise
         except BudgetExceeded as error:
@@ -115,12 +121,23 @@ class Pool:
                 self.observer.answered(self.name, answer)
         await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
+    async def _complete(
+        self,
+        request: GenerateRequest,
+        delivery: Delivery,
+        payload: CompletionPayload,
+        paid: PaidCalls,
+    ) -> list[Completion]:
+        if payload.stream:
+            return await self._generate_streamed(request, delivery, payload.agent, paid)
+        return await self._generate(request, None, paid)
+
     async def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
         name, version = split_pin(payload.policy or self.name)
         try:
-            adapter = self.policies.adapter(name, version)
+            adapter = self.policies.adapter(name, version, delivery.envelope.run_id)
         except OtherVersion as error:
             raise await self._judge_lag(delivery.bus, error) from error
         options = payload.options or GenerationOptions()
@@ -152,8 +169,9 @@ class Pool:
             policy = await load_policy(bus, error.policy)
         except PolicyError:
             return error
-        in_use = policy is not None and policy.current == error.wanted
-        lags = in_use and self.policies.may_serve(error.policy, error.wanted)
+        trial = None if policy is None or policy.canary is None else policy.canary.version
+        comes = policy is not None and error.wanted in (policy.current, trial)
+        lags = comes and self.policies.may_serve(error.policy, error.wanted)
         return error.lagging() if lags else error
 
     async def _generate_streamed(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from loopline.bus import Policy
+from loopline.bus.canaries import Canary, canary_adapter
 from loopline.workers.engines.protocol import Engine, EngineError
 
 log = structlog.get_logger("loopline.workers.policies")
@@ -42,6 +43,34 @@ class ServedPolicy:
     """Updates to skip until the next attempt."""
 
 
+@dataclass
+class ServedCanary:
+    """A version on trial, on this engine."""
+
+    policy: str
+    canary: Canary
+    published: float | None
+    """When its version was published: see `ServedPolicy.seen_published`."""
+    refused: str = ""
+    """Why it could not be loaded: then the version in use answers in its place."""
+    passing: bool = False
+    """The reason may pass: it is tried again at a later update."""
+
+    @property
+    def adapter(self) -> str | None:
+        """What the engine calls it; None for the model without an adapter."""
+        version = self.canary.version
+        return canary_adapter(self.policy, version) if version else None
+
+    def answers(self, run_id: str, pin: int | None) -> bool:
+        """Whether a request of this run, for this version alone where it names one, is its own."""
+        if self.refused:
+            return False
+        if pin is not None:
+            return pin == self.canary.version
+        return self.canary.mode == "share" and self.canary.takes(self.policy, run_id)
+
+
 class PolicyFollower:
     """The policies of one pool, on one engine."""
 
@@ -54,10 +83,11 @@ class PolicyFollower:
         self._engine = engine
         self._begin_plain = {pool, *(f"{pool}/{name}" for name in base_until_published)}
         self._served: dict[str, ServedPolicy] = {}
+        self._canaries: dict[str, ServedCanary] = {}
 
-    def adapter(self, policy: str, version: int | None = None) -> str | None:
-        """The adapter that a request of this policy asks the engine for; with a `version` it is one
-        for that version alone.
+    def adapter(self, policy: str, version: int | None = None, run_id: str = "") -> str | None:
+        """The adapter that a request of this policy, in this run, asks the engine for; with a
+        `version` it is one for that version alone.
 
         Raises `OtherVersion` where another one serves, and EngineError `unknown_adapter` while none
         of the policy's versions could be loaded: the plain model's answer would be taken for the
@@ -65,6 +95,9 @@ class PolicyFollower:
         that can be loaded; one that begins with the plain model has it until its first version is
         loaded or refused.
         """
+        canary = self._canaries.get(policy)
+        if canary is not None and canary.answers(run_id, version):
+            return canary.adapter
         served_policy = self._served.get(policy)
         if served_policy is None:
             if policy in self._begin_plain:
@@ -78,13 +111,27 @@ class PolicyFollower:
         return policy if served_policy.version else None
 
     def may_serve(self, policy: str, version: int) -> bool:
-        """Whether a version that is in use on the bus is one that this engine has not refused."""
+        """Whether a version that is in use on the bus, or on trial, is one that this engine has not
+        refused."""
+        canary = self._canaries.get(policy)
+        if canary is not None and canary.canary.version == version:
+            return not canary.refused
         served_policy = self._served.get(policy)
         return served_policy is None or served_policy.refused != version
 
     def state(self) -> dict[str, dict[str, object]]:
         """For the worker's presence and its metrics, from any thread."""
-        return {name: vars(served_policy) for name, served_policy in list(self._served.items())}
+        return {
+            name: vars(served_policy) | self._canary_state(name)
+            for name, served_policy in list(self._served.items())
+        }
+
+    def _canary_state(self, policy: str) -> dict[str, object]:
+        canary = self._canaries.get(policy)
+        if canary is None:
+            return {}
+        refused = {"canary_refused": canary.refused} if canary.refused else {}
+        return {"canary": canary.canary.version, "canary_since": canary.canary.since, **refused}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
         """Load what is new, and what may not be refused any more. A version that cannot be loaded
@@ -109,6 +156,46 @@ class PolicyFollower:
                     continue
                 await self._change(policy, served_policy)
                 served_policy.seen, served_policy.seen_published = wanted
+        # After the version in use: one that is promoted serves before its trial ends.
+        of_pool = {policy.name: policy for policy in policies if policy.pool == self._pool}
+        for name in {*of_pool, *self._canaries}:
+            await self._change_canary(name, of_pool.get(name))
+
+    async def _change_canary(self, name: str, policy: Policy | None) -> None:
+        """Load a version on trial, and unload one whose trial is over."""
+        canary = None if policy is None else policy.canary
+        published = (
+            None if policy is None or canary is None else policy.published_at(canary.version)
+        )
+        present = self._canaries.get(name)
+        if present is not None:
+            if (present.canary, present.published) == (canary, published) and not present.passing:
+                return
+            del self._canaries[name]
+            if present.adapter is not None and not present.refused:
+                await self._engine.unload_adapter(present.adapter)
+        if policy is None or canary is None:
+            return
+        served = ServedCanary(name, canary, published)
+        path = policy.path_of(canary.version)
+        try:
+            if served.adapter is not None:
+                if path is None:
+                    raise EngineError(
+                        f"version {canary.version} is no longer kept", kind="bad_request"
+                    )
+                await self._engine.load_adapter(served.adapter, path, canary.version)
+        except Exception as error:
+            expected = isinstance(error, EngineError)
+            served.refused = str(error) if expected else f"{type(error).__name__}: {error}"
+            served.passing = isinstance(error, EngineError) and error.retryable
+            log.error(
+                "canary refused", policy=name, version=canary.version, error=served.refused,
+                exc_info=not expected,
+            )  # fmt: skip
+        else:
+            log.info("canary serves", policy=name, version=canary.version, share=canary.share)
+        self._canaries[name] = served
 
     def _initial_policy(self, policy: str) -> ServedPolicy:
         """What serves a policy before its first version."""

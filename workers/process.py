@@ -378,6 +378,7 @@ class Worker:
         stack.push_async_callback(self._bus.background.stop, [task])
 
     async def _build_recorder(self, settings: RecorderSettings, stack: AsyncExitStack) -> None:
+        from loopline.workers.canaries.decider import CanaryDecider
         from loopline.workers.recorder import (
             REWARD_SCHEMA,
             TRAJECTORY_SCHEMA,
@@ -387,6 +388,7 @@ class Worker:
             trajectory_row,
             usage_row,
         )
+        from loopline.workers.router_watch import RouterWatch
         from loopline.workers.store.prompts import PromptShelf
         from loopline.workers.tracing.exporter import trace_readers
 
@@ -417,9 +419,14 @@ class Worker:
 
             compactor = Compactor(store, settings.compact_files, settings.compact_seconds)
             self._servers.append(compactor)
+        decider = CanaryDecider(self._bus, store, self.name, settings.canary_seconds)
+        routers = RouterWatch(store, self._bus.clock.now(), settings.canary_seconds)
+        self._servers += [decider, routers]
         self._details = lambda: {
             "rows": sum(table.rows for table in tables),
             "files_compacted": compactor.done.files if compactor else 0,
+            "canaries": decider.details(),
+            "routers": routers.details(),
             **traces.details(),
         }
 

@@ -114,6 +114,8 @@ class RecorderSettings(WorkerBase):
     """So many small files of a table and shard are joined into one; 0 leaves them."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """Between two looks at how many there are."""
+    canary_seconds: float = Field(default=5.0, gt=0)
+    """Between two looks at what canaries, and the routers of cascades, have come to."""
     priced_pools: tuple[str, ...] = ()
     """Pools that have a price: what calls of others cost is not known."""
     tracing: TracingSettings = TracingSettings()

@@ -7,7 +7,7 @@ from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import format_summary, names_of, pair_rows
 from loopline.bench.report.options import options_sentence
-from loopline.bench.report.sections import compat_figure, headline, title, what_was_asked
+from loopline.bench.report.sections import compat_figure, headline, payoffs, title, what_was_asked
 from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables as teams
 
@@ -28,6 +28,7 @@ def render(facts: Facts) -> str:
     verdict = headline(facts)
     if verdict:
         lines += [verdict, ""]
+    lines += [f"{sentence}\n" for sentence in payoffs(facts)]
     lines += main_table(facts)
     lines += ["", "## Accuracy by checker", "", *_checkers(facts)]
     players = teams.rows(facts)

@@ -52,7 +52,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
         title=title(facts),
         about=_about(facts),
         left=remaining_work(facts),
-        verdict=headline(facts),
+        verdict=" ".join([headline(facts), *payoffs(facts)]),
         accuracy_against_cost=accuracy_against_cost(facts),
         differences=differences(facts),
         checker_intervals=checker_intervals(facts, tuple(facts.checkers)),
@@ -126,6 +126,46 @@ def headline(facts: Facts) -> str:
         what = "dollars" if unit == "micro_dollars" else "tokens"
         words += f" It takes {estimate / base:.2f} times the {what} of {second}."
     return words
+
+
+BIG_ALONE = "llm"
+DELEGATING = ("router", "cascade")
+"""Arms that have the small model answer, or help to."""
+
+
+def payoffs(facts: Facts) -> list[str]:
+    """Does it pay? For each arm that delegates, beside the big model alone, one sentence with the
+    dollars; nothing where no model has a price."""
+    return [
+        sentence
+        for arm in DELEGATING
+        for pair in facts.results["pairs"]
+        if {pair["a"], pair["b"]} == {arm, BIG_ALONE} and pair["n"]
+        if (sentence := _payoff(facts, arm, pair))
+    ]
+
+
+def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
+    arms = facts.results["arms"]
+    ours, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
+    if not ours or not alone:
+        return ""
+    sign = 1 if pair["a"] == arm else -1
+    spent, gap = pair["micro_dollars"], pair["difference"]
+    low, high = sorted((sign * spent["low"], sign * spent["high"]))
+    cheaper, dearer = high < 0, low > 0
+    worse = pair["p"] < 0.05 and sign * gap["estimate"] < 0
+    pays = cheaper and not worse
+    why = (
+        "" if pays else " (dearer)" if dearer else " (less accurate)" if worse else " (not surely)"
+    )
+    points = say.points(sign * gap["estimate"])
+    return (
+        f"{arm} {'pays' if pays else 'does not pay'}{why}: {say.dollars(ours / 1000)} for 1,000 "
+        f"questions, {say.dollars(alone / 1000)} by {BIG_ALONE} alone "
+        f"({(ours - alone) / alone:+.0%} [{low / alone:+.0%}, {high / alone:+.0%}]), at {points} "
+        "points of accuracy."
+    )
 
 
 def compat_figure(row: dict[str, Any], side: str) -> str:

@@ -9,7 +9,7 @@ from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import format_summary, names_of, pair_rows
 from loopline.bench.report.options import options_sentence
-from loopline.bench.report.sections import compat_figure, headline, title
+from loopline.bench.report.sections import compat_figure, headline, payoffs, title
 from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables as players
 from loopline.runtime.terminal.tables import new_table
@@ -51,6 +51,8 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
         console.print(f"Not complete. {remaining}", markup=False, highlight=False, soft_wrap=True)
     sentence = headline(facts)
     if sentence:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    for sentence in payoffs(facts):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     if facts.manifest.compat == "delegate":
         print_compat(facts)

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from threadpoolctl import threadpool_limits
 
+from loopline.agents.router.guarantee import allowed_errors
 from loopline.bench.errors import UsageError
 from loopline.bench.route.comparison import compare
 from loopline.bench.route.report import RouteReport, Signal
 from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
 from loopline.trainers.router.fitting import Floats, area_under_curve
-from loopline.trainers.router.guarantee import allowed_errors
 from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough
 from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from loopline.agents.router.guarantee import delta_of_a_split, errors_within
 from loopline.trainers.router.fitting import Floats
-from loopline.trainers.router.guarantee import delta_of_a_split, errors_within
 from loopline.trainers.router.policy import Policy, Rows, Table, learn_policy, outcomes
 
 TRAIN, CALIBRATION = 0.4, 0.3

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
-from loopline.bus import Bus, Policy, live_workers, policies, pool_of
+from loopline.bus import Bus, Policy, WorkerPresence, live_workers, policies, pool_of
+from loopline.bus.canaries import Canary
+from loopline.bus.policy_log import LogEntry
 from loopline.runtime.client.deployment import find
 from loopline.runtime.errors import EXIT_FAILED, InputError
 from loopline.runtime.on_bus import query_bus
+from loopline.workers.canaries import in_words
 
 LOOK_SECONDS = 0.2
 
@@ -32,12 +37,14 @@ class PolicyChange:
         return self.policy.path_of(self.policy.current)
 
 
-async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float) -> PolicyChange:
+async def change(
+    bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float, *, by: str = ""
+) -> PolicyChange:
     """Replace a policy's state by what `to` makes of it, and wait, at most that many seconds, until
-    every worker that serves its pool has acted on that. Raises `PolicyError` and what `to` raises.
+    every worker that serves its pool has acted on that. `by`: see `policies.change`. Raises
+    `PolicyError` and what `to` raises.
     """
-    policy = await policies.change(bus, name, to)
-    changed = (policy.current, policy.published_at(policy.current))
+    policy = await policies.change(bus, name, to, by=by)
     states: dict[str, str] = {}
     refusals: dict[str, str] = {}
     end = asyncio.get_running_loop().time() + wait
@@ -49,9 +56,9 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: floa
         ]
         for worker in serving:
             state = worker.details.get("policies", {}).get(name)
-            if state is not None and (state["seen"], state["seen_published"]) == changed:
+            if state is not None and _has_acted(state, policy):
                 states[worker.name] = describe_state(state)
-                if state["refused"] == policy.current:
+                if state["refused"] == policy.current or state.get("canary_refused"):
                     refusals[worker.name] = states[worker.name]
         done = bool(serving) and all(worker.name in states for worker in serving)
         if done or asyncio.get_running_loop().time() > end:
@@ -60,18 +67,76 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: floa
         await asyncio.sleep(LOOK_SECONDS)
 
 
+def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
+    """Whether a worker knows the version in use, and the one on trial."""
+    in_use = (policy.current, policy.published_at(policy.current))
+    canary = policy.canary
+    trial = (None, None) if canary is None else (canary.version, canary.since)
+    return (state["seen"], state["seen_published"]) == in_use and (
+        state.get("canary"),
+        state.get("canary_since"),
+    ) == trial
+
+
 def describe_state(state: Mapping[str, object]) -> str:
     """What a worker says of a policy, in words."""
     if state["refused"] is None:
-        return f"serves version {state['version']}"
-    instead = "nothing" if state["version"] is None else state["version"]
-    return f"refuses version {state['refused']}, serves {instead}: {state['reason']}"
+        words = f"serves version {state['version']}"
+    else:
+        instead = "nothing" if state["version"] is None else state["version"]
+        words = f"refuses version {state['refused']}, serves {instead}: {state['reason']}"
+    if state.get("canary") is None:
+        return words
+    if state.get("canary_refused"):
+        return f"{words}; refuses the canary {state['canary']}: {state['canary_refused']}"
+    return f"{words}, and the canary {state['canary']}"
+
+
+def describe_canary(canary: Canary) -> str:
+    """What it does, in words."""
+    what = "in the shadow of" if canary.mode == "shadow" else "answers"
+    return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
+
+
+NOT_LOOKED = "no recorder has looked at it yet"
+
+
+def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
+    """Policy → what a recorder says of its canary."""
+    return {
+        name: evidence
+        for worker in workers
+        for name, evidence in worker.details.get("canaries", {}).items()
+    }
+
+
+def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
+    """Router file → what a recorder says of it."""
+    return {
+        name: facts
+        for worker in workers
+        for name, facts in worker.details.get("routers", {}).items()
+    }
+
+
+def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
+    """When, which policy, what, by whom, and why."""
+    when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    what = f"{entry.action}: {entry.version}"
+    if entry.before != entry.version:
+        what += f" (in use before: {entry.before})"
+    if entry.action == "canary":
+        why = f"{entry.evidence.get('mode')} of {entry.evidence.get('share')}"
+    else:
+        why = in_words(entry.evidence)
+    return when, entry.policy, what, entry.by, why
 
 
 def change_and_report(
     name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]
-) -> None:
-    """Change a policy of the running deployment as `change` does, and print what became of it.
+) -> Policy:
+    """Change a policy of the running deployment as `change` does, and print what became of it;
+    returns the new state.
 
     Raises `InputError` for a pool that is not there, and `typer.Exit` with code 1 if a worker
     refused the new state.
@@ -80,11 +145,15 @@ def change_and_report(
     if pool_of(name) not in pools:
         raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
     changed = query_bus(redis_url, lambda bus: change(bus, name, to, wait))
-    policy = changed.policy
+    policy, canary = changed.policy, changed.policy.canary
     typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
+    if canary is not None:
+        path = policy.path_of(canary.version) or "the model itself"
+        typer.echo(f"  canary: version {canary.version} ({path}), {describe_canary(canary)}")
     for worker, words in changed.states.items():
         typer.echo(f"  {worker}: {words}")
     if not changed.states:
         typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
     if changed.refusals:
         raise typer.Exit(EXIT_FAILED)
+    return policy

@@ -1,4 +1,5 @@
-"""`runtime policies ls|publish|pin|rollback`: which weights new requests are answered with."""
+"""`runtime policies ls|publish|pin|rollback|canary|log`: which weights new requests are answered
+with."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loopline.runtime.commands.canaries import register_canaries
 from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from loopline.bus import Bus
+    from loopline.bus import Bus, Policy
     from loopline.bus.policies import PolicySnapshot
 
 Name = Annotated[
@@ -25,9 +27,10 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait until the policy's wo
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Publish, pin and roll back adapters or whole models. Requests go on meanwhile.",
+        help="Publish, pin, try and roll back adapters or whole models while requests go on.",
     )
     app.add_typer(policies, name="policies")
+    register_canaries(policies)
 
     @policies.command("ls")
     def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -58,7 +61,8 @@ def register(app: typer.Typer) -> None:
         rows = [
             (
                 policy.name,
-                str(policy.current),
+                str(policy.current)
+                + (f" (canary {policy.canary.version})" if policy.canary else ""),
                 policy.path_of(policy.current) or "the model itself",
                 "; ".join(
                     f"{worker}: {states[policy.name]}"
@@ -94,6 +98,9 @@ def register(app: typer.Typer) -> None:
         ],
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
+        use: Annotated[
+            bool, typer.Option(help="Answer with it; --no-use: keep it for `canary` or `pin`.")
+        ] = True,
     ) -> None:
         """Answer new requests of a policy with these weights. Those in work end as they began.
 
@@ -109,7 +116,17 @@ def register(app: typer.Typer) -> None:
             raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
         path = str(Path(weights).resolve())
         _require_base(name, path, redis_url)
-        change_and_report(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
+
+        def published(policy: Policy) -> Policy:
+            add = policy.published if use else policy.added
+            return add(path, time.time())
+
+        newest = change_and_report(name, redis_url, wait, published).newest
+        if not use:
+            typer.echo(
+                f"  version {newest} is kept: `runtime policies canary {name}@{newest} --share 10%`"
+                " tries it"
+            )
 
     @policies.command("pin")
     def pin(  # pyright: ignore[reportUnusedFunction]

@@ -95,6 +95,8 @@ class RecorderSection(Section):
     `runtime store compact`."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """How often the recorder looks how many there are."""
+    canary_seconds: float = Field(default=5.0, gt=0)
+    """How often the recorder looks what canaries and the routers of cascades have come to."""
 
 
 class JobSettings(Section):

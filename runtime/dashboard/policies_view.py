@@ -1,4 +1,4 @@
-"""Which weights answer: versions, who serves them, and publish, pin and roll back."""
+"""Which weights answer: versions, who serves them, canaries, and the log of every change."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.bus import Policy, live_workers, policies, pool_of
-from loopline.runtime.client.policy_changes import change, describe_state
+from loopline.bus import Policy, WorkerPresence, live_workers, policies, pool_of
+from loopline.bus.policy_log import read_log
+from loopline.runtime.client.policy_changes import (
+    NOT_LOOKED,
+    change,
+    comparisons_of,
+    describe_canary,
+    describe_entry,
+    describe_state,
+    routers_of,
+)
 from loopline.runtime.dashboard.frame import Frame, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
 
+LOG_ROWS = 30
 WAIT_SECONDS = 5.0
 """For the workers to say what became of a change; afterwards the page says so."""
 
@@ -26,6 +37,8 @@ class PolicyRow:
 
     policy: Policy
     served_by: dict[str, str]
+    trial: str
+    """What its canary does and has come to; empty without one."""
 
 
 class PoliciesView:
@@ -48,16 +61,27 @@ class PoliciesView:
             viewer,
             "policies.html.j2",
             title="Policies",
-            rows=await self._table(),
+            **await self._content(),
             pools=list(self._frame.settings.models),
         )
 
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
-        return self._frame.fragment("policy_rows.html.j2", rows=await self._table(), viewer=viewer)
+        return self._frame.fragment("policy_rows.html.j2", viewer=viewer, **await self._content())
 
-    async def _table(self) -> list[PolicyRow]:
-        stored = await policies.load_policies(self._frame.bus)
+    async def _content(self) -> dict[str, Any]:
         workers = await live_workers(self._frame.bus)
+        return {
+            "rows": await self._table(workers),
+            "routers": routers_of(workers),
+            "log": await self._log(),
+        }
+
+    async def _log(self) -> list[tuple[str, ...]]:
+        return [describe_entry(entry) for entry in await read_log(self._frame.bus, count=LOG_ROWS)]
+
+    async def _table(self, workers: list[WorkerPresence]) -> list[PolicyRow]:
+        stored = await policies.load_policies(self._frame.bus)
+        evidence = comparisons_of(workers)
         return [
             PolicyRow(
                 policy,
@@ -66,6 +90,10 @@ class PoliciesView:
                     for worker in workers
                     if policy.name in worker.details.get("policies", {})
                 },
+                ""
+                if policy.canary is None
+                else f"version {policy.canary.version} {describe_canary(policy.canary)}: "
+                + evidence.get(policy.name, {}).get("in_words", NOT_LOOKED),
             )
             for policy in stored.policies
         ]
@@ -76,7 +104,8 @@ class PoliciesView:
         pools = self._frame.settings.models
         if pool_of(name) not in pools:
             raise Refused(f"there is no pool {pool_of(name)[:64]!r}; pools: {', '.join(pools)}")
-        await change(self._frame.bus, name, _action(form), WAIT_SECONDS)
+        by = f"{viewer.key.name}, on the page"
+        await change(self._frame.bus, name, _action(form), WAIT_SECONDS, by=by)
         return self._frame.go_to("/policies")
 
 
@@ -95,5 +124,7 @@ def _action(form: dict[str, str]) -> Callable[[Policy], Policy]:
             return lambda policy: policy.with_version_in_use(int(version))
         case "roll_back":
             return lambda policy: policy.rolled_back()
+        case "stop_canary":
+            return lambda policy: policy.without_canary()
         case _:
-            raise Refused("publish, pin or roll_back")
+            raise Refused("publish, pin, roll_back or stop_canary")

@@ -45,23 +45,26 @@ class ModelCatalogue:
                 return Target(model.removeprefix(WORKFLOW))
         else:
             name, version = policies.split_pin(model)
-            current = (await self._versions()).get(name)
-            if current is not None:
-                if version not in (None, current):
-                    raise _not_in_use(name, version, current)
+            served = (await self._versions()).get(name)
+            if served is not None:
+                if version is not None and version not in served:
+                    raise _not_in_use(name, version, served[0])
                 return Target("chat", {"chat": model})
         raise _unknown(model, await self.names())
 
-    async def _versions(self) -> dict[str, int]:
-        """Policy → its version in use; 0 is the pool's own model, which answers for some policies
-        until they are published."""
+    async def _versions(self) -> dict[str, tuple[int, ...]]:
+        """Policy → its version in use, and one on trial; 0 is the pool's own model, which answers
+        for some policies until they are published."""
         unpublished = {
-            f"{pool}/{adapter}": 0
+            f"{pool}/{adapter}": (0,)
             for pool, settings in self._settings.models.items()
             for adapter in settings.base_until_published
         }
         published = await policies.policies(self._bus)
-        return unpublished | {policy.name: policy.current for policy in published}
+        return unpublished | {
+            policy.name: (policy.current, *((policy.canary.version,) if policy.canary else ()))
+            for policy in published
+        }
 
     def _workflows(self) -> list[str]:
         """Those whose every policy is served here."""

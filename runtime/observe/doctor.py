@@ -14,6 +14,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *_engines(settings),
         *_sandbox(settings),
         *_cost(settings),
+        *_payoff(state),
     ]
 
 
@@ -448,3 +450,10 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
 def _cost(settings: Settings) -> Iterator[Finding]:
     for line in estimates(settings):
         yield Finding("ok", "cost", line)
+
+
+def _payoff(state: StateDirectory) -> Iterator[Finding]:
+    """Does delegation pay, by what this deployment has recorded?"""
+    from loopline.runtime.observe.doctor_payoff import payoff_sentence
+
+    yield Finding("ok", "delegation", payoff_sentence(state.store, time.time()))

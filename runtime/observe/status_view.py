@@ -62,6 +62,7 @@ def render_status(status: Status) -> RenderableType:
         parts.append(Text())
         for build, names in sorted(status.builds.items()):
             parts.append(Text(sanitize(f"{build}: {', '.join(names)}"), style="yellow"))
+    parts += [part for line in _watched(status) for part in (Text(), line)]
     if status.dead_letters:
         parts += [
             Text(),
@@ -109,6 +110,25 @@ def _head(status: Status) -> Text:
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )
     return head
+
+
+def _watched(status: Status) -> list[Text]:
+    """What recorders say of canaries and of the routers of cascades: an alarm in red."""
+    lines: list[Text] = []
+    for worker in status.workers:
+        for name, facts in worker.details.get("canaries", {}).items():
+            words = f"canary {facts.get('version')} of {name}: {facts.get('in_words')}"
+            lines.append(Text(sanitize(words)))
+        for name, facts in worker.details.get("routers", {}).items():
+            words = str(facts.get("error") or facts.get("in_words"))
+            if facts.get("alarms"):
+                words = (
+                    f"ALARM, raised {format_count(facts['alarms'], 'time')}: it was tightened by "
+                    f"itself; train it again with `train router`. {words}"
+                )
+            style = "red" if facts.get("alarms") or facts.get("error") else ""
+            lines.append(Text(sanitize(f"router {name}: {words}"), style=style))
+    return lines
 
 
 def _memory(redis: dict[str, Any]) -> str:

@@ -64,12 +64,34 @@ class Rights:
 RIGHTS: dict[UserKind, Rights] = {
     "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "<P:content:*")),
     "gpu": Rights(
-        (*_responder_rules(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
+        (
+            *_responder_rules(inference_stream("*")),
+            "S:log:*",
+            "P:policies",
+            "P:policy-changes",
+            "P:policy-log",
+        )
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
+    # It judges canaries, and lets their shadow runs in.
     "recorder": Rights(
-        (*_COMMON, "S:trajectories", "S:ledger", "S:rewards", "<S:usage:*", "<P:content:*")
+        (
+            *_COMMON,
+            "S:trajectories",
+            "S:ledger",
+            "S:rewards",
+            "<S:usage:*",
+            "<P:content:*",
+            "P:policies",
+            "P:policy-changes",
+            "P:policy-log",
+            "S:run:*",
+            "S:journal:*",
+            "S:work:role:*",
+            "S:runs",
+            "S:closed",
+        )
     ),
     # A job is a command of a terminal's, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
@@ -79,6 +101,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "S:*",
             "P:policies",
             "P:policy-changes",
+            "P:policy-log",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",

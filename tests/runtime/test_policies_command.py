@@ -4,6 +4,7 @@ that has no workers at all."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,30 @@ def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_ro
     assert (policy["name"], policy["current"], len(policy["versions"])) == ("slm", 0, 1)
 
 
+def test_a_canary_that_the_workers_refuse_is_rolled_back_by_itself_and_the_log_says_why(
+    shared: Deployment, tmp_path: Path
+) -> None:
+    (tmp_path / "adapter_model.safetensors").touch()
+    output = shared.ok("policies", "publish", "slm/new", str(tmp_path), "--no-use")
+    assert "slm/new: version 0 (the model itself)" in output
+    assert "version 1 is kept: `runtime policies canary slm/new@1 --share 10%`" in output
+    process = shared.run("policies", "canary", "slm/new@1", "--share", "100%")
+    assert process.returncode == EXIT_USAGE
+    assert "leaves none to compare it with" in process.stderr
+    process = shared.run("policies", "canary", "slm/new@1", "--share", "10%")
+    assert process.returncode == EXIT_FAILED
+    assert "canary: version 1" in process.stdout
+    assert "refuses the canary 1: the scripted engine has no weights to adapt" in process.stdout
+    deadline = time.monotonic() + 60
+    while "canary rolled back" not in (output := shared.ok("policies", "log", "slm/new")):
+        assert time.monotonic() < deadline, output
+    entries = json.loads(shared.ok("policies", "log", "slm/new", "--json"))
+    assert [entry["action"] for entry in entries] == ["canary rolled back", "canary", "add"]
+    assert "a worker refuses it" in entries[0]["evidence"]["reason"]
+    assert entries[0]["by"].startswith("recorder")
+    assert "share of 0.1" in output
+
+
 def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -52,6 +77,20 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
         (("pin", "llm", "7"), "no version 7; there are: 0"),
         (("rollback", "llm"), "no other version in use before"),
         (("pin", "slm/a b", "0"), "not a policy's name"),
+        (("canary", "llm@7", "--share", "10%"), "no version 7; there are: 0"),
+        (("canary", "llm@0", "--share", "10%"), "version 0 of policy 'llm' is the one in use"),
+        (("canary", "llm@0"), "a canary needs its share of the runs"),
+        (("canary", "llm@0", "--share", "0"), "'0' is no share of the runs"),
+        (("canary", "llm@0", "--share", "101%"), "'101%' is no share of the runs"),
+        (("canary", "llm@0", "--share", "nan"), "'nan' is no share of the runs"),
+        (("canary", "llm@0", "--share", "ten"), "'ten' is no share of the runs"),
+        (("canary", "llm@0", "--share", "0.1", "--margin", "2"), "--margin: Input should be less"),
+        (("canary", "llm@0", "--share", "0.1", "--runs", "0"), "--runs: Input should be greater"),
+        (("canary", "pink@1", "--share", "10%"), "there is no pool 'pink'"),
+        (("canary", "llm", "--share", "10%"), "which version of 'llm' is to be tried?"),
+        (("canary", "llm"), "policy 'llm' has no canary"),
+        (("canary", "llm", "--stop"), "policy 'llm' has no canary"),
+        (("canary", "llm@1", "--stop"), "--stop ends whatever canary there is"),
     ],
 )
 def test_what_cannot_be_done_is_one_error(

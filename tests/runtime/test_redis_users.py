@@ -50,7 +50,7 @@ READ: dict[UserKind, set[str]] = {
     "gpu": {"log", "ledger", "requests of models", "policies"},
     "tool": {"ledger", "requests of tools"},
     "judge": {"ledger", "programs"},
-    "recorder": {"ended runs", "ledger", "rewards"},
+    "recorder": {"ended runs", "ledger", "rewards", "policies", "journal", "steps"},
     "gateway": set(KEYS) - {"queue", "another deployment", "a key of others"},
     "jobs": set(KEYS) - {"another deployment", "a key of others"},
     "client": set(KEYS) - {"another deployment", "a key of others"},

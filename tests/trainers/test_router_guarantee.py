@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.trainers.router.guarantee import (
+from loopline.agents.router.guarantee import (
     allowed_errors,
     delta_of_a_split,
     errors_within,
+    most_lenient,
     upper_bound,
 )
-from loopline.trainers.router.policy import most_lenient
 
 
 @pytest.mark.parametrize(("n", "alpha", "delta"), [(50, 0.1, 0.05), (400, 0.05, 0.01)])

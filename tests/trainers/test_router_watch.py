@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,13 @@ from typer.testing import CliRunner
 from loopline.agents.records import Trajectory
 from loopline.agents.router.evidence import AnswerEvidence
 from loopline.agents.router.router import Router
+from loopline.agents.router.watching import Audited, Watch, watched
 from loopline.agents.workflow_runner import run_locally
 from loopline.trainers.cli import app
 from loopline.trainers.router.labelled import BadLabels, read_labelled
-from loopline.trainers.router.recorded import Audited
+from loopline.trainers.router.recorded import watch
 from loopline.trainers.router.training import first_run_id, train_router
-from loopline.trainers.router.watching import Watch, watch, watched
+from loopline.workers.router_watch import RouterWatch
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.trainers.grpo.recorded import record
 from tests.trainers.labelled_answers import labelled_rows, write_rows
@@ -88,19 +91,43 @@ def test_ids_of_runs_sort_by_the_time_of_their_admission() -> None:
     assert first_run_id(1.0) < first_run_id(2.0) < first_run_id(1e9)
 
 
-async def test_the_command_tightens_the_file_and_ends_with_an_error(
-    router: Router, tmp_path: Path
-) -> None:
-    """The texts are those of right answers, and the big model mostly answers otherwise."""
+async def audited_cascades(store: Path, name: str | None = None, *, count: int = 60) -> None:
+    """The texts are those of right answers, and the big model mostly answers otherwise. `name`: the
+    router that the runs name."""
     runs: list[Trajectory] = []
-    for number, row in enumerate(labelled_rows(60, signal=False, small=0.3)):
+    for number, row in enumerate(labelled_rows(count, signal=False, small=0.3)):
         run = a_run("cascade", row["question"], prompts="general", audit=1.0)
-        run = run.model_copy(update={"id": f"01890000-0000-7000-8000-{number:012d}"})
+        run = run.model_copy(
+            update={
+                "id": f"01890000-0000-7000-8000-{number:012d}",
+                "options": {**run.options, "router": None},
+            }
+        )
         text = row["small"]["text"]
         big = text if row["small"]["right"] else "#### 1"
         hosts = {"first": ScriptedHost([says(text)]), "solo": ScriptedHost([says(big)])}
-        runs.append(await run_locally(run, hosts))
-    await record(tmp_path, runs)
+        played = await run_locally(run, hosts)
+        named = played.run.model_copy(update={"options": {**run.options, "router": name}})
+        runs.append(played.model_copy(update={"run": named, "ended": time.time()}))
+    await record(store, runs)
+
+
+async def looked(recorder: RouterWatch) -> None:
+    """Let it run until it has something to say."""
+    running = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(60):
+        while True:
+            if recorder.details():
+                break
+            await asyncio.sleep(0.02)
+    recorder.drain()
+    await running
+
+
+async def test_the_command_tightens_the_file_and_ends_with_an_error(
+    router: Router, tmp_path: Path
+) -> None:
+    await audited_cascades(tmp_path)
     path = tmp_path / "used.router.json"
     path.write_text(router.model_dump_json())
     arguments = ["watch-router", str(path), "--from-store", str(tmp_path)]
@@ -112,6 +139,40 @@ async def test_the_command_tightens_the_file_and_ends_with_an_error(
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 0
     assert "holds as far as can be told" in again.output
+
+
+async def test_a_recorder_tightens_the_router_of_the_cascades_that_it_records(
+    router: Router, tmp_path: Path
+) -> None:
+    path = tmp_path / "used.router.json"
+    path.write_text(router.model_dump_json())
+    await audited_cascades(tmp_path, str(path))
+    recorders = [RouterWatch(tmp_path, time.time(), 0.02) for _ in range(2)]
+    await asyncio.gather(*map(looked, recorders))
+    tightened = Router.model_validate_json(path.read_bytes())
+    assert (tightened.alarms, tightened.threshold) == (1, None), "once, by one of both"
+    for recorder in recorders:
+        facts = recorder.details()[str(path)]
+        assert (facts["alarms"], facts["threshold"]) == (1, None)
+
+
+async def test_a_router_that_the_recorder_can_not_read_is_named(tmp_path: Path) -> None:
+    await audited_cascades(tmp_path, "/nowhere/at/all.router.json", count=3)
+    recorder = RouterWatch(tmp_path, time.time(), 0.02)
+    await looked(recorder)
+    facts = recorder.details()["/nowhere/at/all.router.json"]
+    assert "can't be watched from the recorder's machine" in str(facts["error"])
+
+
+def test_what_somebody_said_of_an_audited_run_counts_where_it_says_something() -> None:
+    same = Audited("r", accepted=True, wrong=False, evidence=AnswerEvidence("q", "a"))
+    other = Audited("r", accepted=True, wrong=True, evidence=AnswerEvidence("q", "a"))
+    assert same.judged(None) == same.judged(True) == same
+    assert other.judged(None) == other.judged(True) == other
+    wrong = same.judged(False)
+    assert wrong is not None
+    assert wrong.wrong
+    assert other.judged(False) is None, "beside a wrong answer another one may be right"
 
 
 def test_a_file_that_is_no_router_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def watch_router(options: WatchRouterOptions) -> None:
     import time
 
     from loopline.trainers.core.interruption import exit_on_interrupt
-    from loopline.trainers.router.watching import watch
+    from loopline.trainers.router.recorded import watch
 
     alarmed = False
     with exit_on_interrupt():

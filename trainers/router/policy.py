@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from loopline.agents.router.guarantee import allowed_errors, most_lenient
 from loopline.trainers.router.fitting import (
     Features,
     Fit,
@@ -21,7 +22,6 @@ from loopline.trainers.router.fitting import (
     extract,
     learn,
 )
-from loopline.trainers.router.guarantee import allowed_errors
 from loopline.trainers.router.labelled import Labelled
 
 Rows = NDArray[np.int64]
@@ -156,19 +156,6 @@ def has_signal(scores: Floats, right: Floats) -> bool:
     area under the curve is above one half by `SIGNAL` standard errors."""
     areas = (area_under_curve(scores[:, at], right[:, at] > 0) for at in (0, 1))
     return any(area - SIGNAL * error > 0.5 for area, error in areas)
-
-
-def most_lenient(scores: Floats, wrong: NDArray[np.bool_], allowed: int) -> float:
-    """The least threshold at which at most so many of the accepted are wrong. Between two scores it
-    is the upper one's: what lies between them was not tested."""
-    errors = np.sort(scores[wrong & np.isfinite(scores)])[::-1]
-    finite = scores[np.isfinite(scores)]
-    if allowed < 0 or not len(finite):
-        return float("inf")
-    if len(errors) <= allowed:
-        return float(finite.min())
-    above = finite[finite > errors[allowed]]
-    return float(above.min()) if len(above) else float("inf")
 
 
 @dataclass(frozen=True)

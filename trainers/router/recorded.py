@@ -17,22 +17,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.records import Call, Outcome, Step, Trajectory
-from loopline.agents.rewards import Reward
+from pydantic import ValidationError
+
+from loopline.agents.records import Call, Step, Trajectory
 from loopline.agents.router.evidence import AnswerEvidence
 from loopline.agents.router.features import comparable_answer
 from loopline.agents.router.rungs import logprobs_of
+from loopline.agents.router.watching import Watched
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bus import pool_of
+from loopline.bus.canaries import is_shadow
+from loopline.trainers.core.disk_errors import guard_disk_writes
+from loopline.trainers.core.json_records import damage_error
 from loopline.trainers.data.json_files import Skipped, summarize_skipped
 from loopline.trainers.data.store import iterate_trajectories
-from loopline.trainers.router.labelled import Labelled
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.router.labelled import BadLabels, Labelled
 from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
-from loopline.workers.store.rewards import Feedback, own_targets, read_rewards
+from loopline.workers.router_watch import audited_runs, tighten, verdict_of
+from loopline.workers.store.records import NoRecords
+from loopline.workers.store.rewards import read_rewards
 
 WORKFLOWS = ("cascade", "solo")
-RIGHT_FROM = 0.5
-"""Least reward of a right answer."""
 SMALL_POOL, BIG_POOL = "slm", "llm"
 
 
@@ -87,33 +93,6 @@ class Recorded:
         return text + (f"; not read: {summarize_skipped(self.skipped)}" if self.skipped else "")
 
 
-@dataclass(frozen=True)
-class Audited:
-    """One audited run of a cascade."""
-
-    run_id: str
-    """Sorts by the time of admission."""
-    accepted: bool
-    """The ladder let the small answer pass."""
-    wrong: bool
-    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
-    evidence: AnswerEvidence
-
-
-def audited_runs(store: Path) -> list[Audited]:
-    """In the order in which they were admitted. Raises `UnreadableData` if there is no store."""
-    rewards = read_rewards(store).of_target()
-    runs: list[Audited] = []
-    for trajectory in iterate_trajectories(store, "cascade", []):
-        small: dict[str, Answered] = {}
-        big: dict[str, Answered] = {}
-        _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
-        for row in _labelled(small, big, SMALL_PRICES, BIG_PRICES)[0]:
-            accepted = trajectory.steps[0].decision.kind == "answer"
-            runs.append(Audited(row.id, accepted, not row.small_right, row.evidence))
-    return sorted(runs, key=lambda run: run.run_id)
-
-
 def read_recorded(
     store: Path, small_prices: Prices = SMALL_PRICES, big_prices: Prices = BIG_PRICES
 ) -> Recorded:
@@ -127,24 +106,15 @@ def read_recorded(
     runs = 0
     for workflow in WORKFLOWS:
         for trajectory in iterate_trajectories(store, workflow, skipped):
+            if is_shadow(trajectory.run.id):
+                continue
             runs += 1
             if workflow == "cascade":
-                _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+                _add_audited(trajectory, verdict_of(trajectory, rewards), small, big)
             else:
-                _add_solo(trajectory, _verdict(trajectory, rewards), small, big)
+                _add_solo(trajectory, verdict_of(trajectory, rewards), small, big)
     rows, by_big = _labelled(small, big, small_prices, big_prices)
     return Recorded(rows, by_big, runs, (*skipped, *posted.skipped))
-
-
-def _verdict(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
-    """Whether the run's answer is right, as far as anyone said."""
-    names = own_targets(trajectory.run)
-    team = Feedback.of(reward for name in names for reward in rewards.get(name, [])).team
-    if team is not None:
-        return team >= RIGHT_FROM
-    if trajectory.outcome in (Outcome.SOLVED, Outcome.FAILED):
-        return trajectory.outcome is Outcome.SOLVED
-    return None
 
 
 def _add_audited(
@@ -215,3 +185,15 @@ def _labelled(
             )
         )
     return rows, by_big
+
+
+def watch(path: Path, store: Path) -> Watched:
+    """One look at the store. Tightens the router file if the alarm is raised. Raises BadLabels for
+    a file that is no router, `UnreadableData` for a folder that is no store, OSError."""
+    try:
+        with guard_disk_writes(path):
+            return tighten(path, lambda _router: audited_runs(store))
+    except ValidationError as error:
+        raise damage_error(path, error, "train it again with `train router`", BadLabels) from error
+    except NoRecords as error:
+        raise UnreadableData(str(error)) from error

@@ -162,6 +162,49 @@ def _batches_of(
         first += rows
 
 
+def batches_since(
+    folder: Path,
+    columns: Sequence[str],
+    time_column: str,
+    since: float,
+    done: set[str],
+    damaged: list[Damaged],
+    workflow: str | None = None,
+) -> Iterator[Any]:
+    """The row groups, of files that are not `done`, that may hold a row from that Unix second on,
+    of a workflow where it is given, with these columns and that of the time. The names of files
+    that were read are added to `done`; one that a compaction replaces meanwhile is found under its
+    new name the next time."""
+    wanted = (*columns, time_column)
+    for path in parquet_files(folder):
+        if path.name in done:
+            continue
+        try:
+            file = open_parquet(path)
+            recent = _groups_up_to(file.metadata, time_column, since)
+            if workflow is not None:
+                held_by = set(_groups_that_may_hold(file.metadata, "workflow", workflow))
+                recent = (group for group in recent if group in held_by)
+            for group in recent:
+                yield read_group(path, file, group, wanted)
+        except FileNotFoundError:
+            continue
+        except Damaged as error:
+            damaged.append(error)
+        done.add(path.name)
+
+
+def _groups_up_to(metadata: Any, column: str, least: float) -> Iterator[int]:
+    """Row groups whose greatest value is not below `least`, by their statistics; all of those that
+    have none."""
+    names: list[str] = metadata.schema.names
+    at = names.index(column) if column in names else None
+    for group in range(metadata.num_row_groups):
+        statistics = None if at is None else metadata.row_group(group).column(at).statistics
+        if statistics is None or not statistics.has_min_max or not statistics.max < least:
+            yield group
+
+
 @dataclass
 class RunRows:
     """The rows of one run."""

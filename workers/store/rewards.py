@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
@@ -27,6 +27,12 @@ class EntryOrder(NamedTuple):
     milliseconds: int
     number: int
     shard: int
+
+    @classmethod
+    def of(cls, entry: str, shard: int) -> Self:
+        """Of an entry's id."""
+        milliseconds, _, number = entry.partition("-")
+        return cls(int(milliseconds), int(number), shard)
 
 
 class RecordedReward(NamedTuple):
@@ -87,14 +93,19 @@ def read_rewards(store: Path, entries: Collection[str] | None = None) -> PostedR
             detail = f"version {reward.version}; this program reads {RECORDS_VERSION}"
             skipped.append(Skipped(where, OTHER_VERSION, detail))
             continue
-        milliseconds, _, number = entry.partition("-")
-        order = EntryOrder(int(milliseconds), int(number), shard)
-        recorded.append(RecordedReward(order, reward))
+        recorded.append(RecordedReward(EntryOrder.of(entry, shard), reward))
+    rewards = (
+        item for item in first_of_each_id(recorded) if entries is None or item.entry in entries
+    )
+    return PostedRewards(tuple(rewards), tuple(skipped))
+
+
+def first_of_each_id(recorded: Iterable[RecordedReward]) -> tuple[RecordedReward, ...]:
+    """In the order in which they were accepted."""
     once: dict[tuple[str, str], RecordedReward] = {}
     for item in sorted(recorded, key=lambda item: item.order):
         once.setdefault((item.reward.target, item.reward.id), item)
-    rewards = (item for item in once.values() if entries is None or item.entry in entries)
-    return PostedRewards(tuple(rewards), tuple(skipped))
+    return tuple(once.values())
 
 
 def targets_of(run: Run) -> tuple[str, ...]:

@@ -109,3 +109,30 @@ def test_sampling_is_for_every_agent_and_the_length_for_who_answers(
         assert sampling["temperature"] == 0.5
         assert (sampling["max_tokens"] == 200) == (agent == "planner")
         assert (sampling["seed"] == 4) == (agent == "planner")
+
+
+def test_a_cascade_is_a_model_whose_small_one_answers_what_its_ladder_does_not_doubt(
+    scripted: ScriptedGateway,
+) -> None:
+    with scripted.client() as http:
+        models = [model["id"] for model in http.get("/v1/models").json()["data"]]
+        assert "workflow/cascade" in models
+        body = asked(SUM, model="workflow/cascade", max_tokens=200)
+        completion = http.post("/v1/chat/completions", json=body).json()
+        assert completion["model"] == "workflow/cascade"
+        assert completion["choices"][0]["message"]["content"]
+        run_id = completion["id"].removeprefix("chatcmpl-")
+        steps = http.get(f"/v1/runs/{run_id}").json()["steps"]
+        assert [step["agent"] for step in steps] == ["first"]
+        doubted: JsonBody = {
+            "workflow": "cascade",
+            "prompt": SUM,
+            "options": {"min_logprob": 0.0},
+        }
+        run_id = http.post("/v1/runs", json=doubted).json()["id"]
+        with http.stream("GET", f"/v1/runs/{run_id}/events") as events:
+            for _ in events.iter_lines():
+                pass
+        steps = http.get(f"/v1/runs/{run_id}").json()["steps"]
+        assert [step["agent"] for step in steps] == ["first", "solo"]
+        assert "log-prob" in steps[0]["decision"]["data"]["reason"]

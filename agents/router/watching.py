@@ -1,15 +1,13 @@
 """Whether a router in use still keeps its bound: a sequential test on audited runs.
 
 Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0; one
-that the present threshold would not accept counts as not accepted. Against
-"the risk is at most alpha" a bettor stakes a share of its capital on each run: the capital is the
-mean over several stakes b of the product of 1 + b (e - alpha). While the bound holds it is a
-supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta at most,
-however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686). When it
-does, the alarm is raised and the threshold is chosen again from the latest audited runs, never
-below the present one; where these are too few for any, nothing is accepted until a router is
-trained again. That threshold was chosen with the runs that raised the alarm, so it is watched, not
-promised: the test begins from 1 with the runs that follow.
+that the present threshold would not accept counts as not accepted. "The risk is at most alpha" is
+tested by `loopline.agents.sequential_test`: while it is true, the capital ever reaches 1 / delta
+with probability delta at most, however often anyone looks. When it does, the alarm is raised and
+the threshold is chosen again from the latest audited runs, never below the present one; where these
+are too few for any, nothing is accepted until a router is trained again. That threshold was chosen
+with the runs that raised the alarm, so it is watched, not promised: the test begins from 1 with the
+runs that follow.
 
 Nothing is kept but the router file: anyone who reads the store again comes to the same result, so a
 watch that was killed goes on where it was.
@@ -17,34 +15,47 @@ watch that was killed goes on where it was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-import numpy as np
-
+from loopline.agents.records import Trajectory
 from loopline.agents.router.evidence import AnswerEvidence
+from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.guarantee import allowed_errors, most_lenient
 from loopline.agents.router.router import Guarantee, Router
-from loopline.trainers.core.disk_errors import guard_disk_writes
-from loopline.trainers.core.json_records import read_record, write_record
-from loopline.trainers.router.guarantee import allowed_errors
-from loopline.trainers.router.labelled import BadLabels
-from loopline.trainers.router.policy import most_lenient
-from loopline.trainers.router.recorded import Audited, audited_runs
+from loopline.agents.router.rungs import logprobs_of
+from loopline.agents.sequential_test import MeanTest
 
-STAKES = (0.1, 0.25, 0.5, 0.75)
-"""Shares of the largest stake that cannot ruin, 1 / alpha."""
 WINDOW = 1_000
 """Latest audited runs that a threshold is chosen from."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One audited run of a cascade."""
+
+    run_id: str
+    """Sorts by the time of admission."""
+    accepted: bool
+    """The ladder let the small answer pass."""
+    wrong: bool
+    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
+    evidence: AnswerEvidence
+
+    def judged(self, right: bool | None) -> Audited | None:
+        """The same where somebody said whether the run's answer, the big model's, is right. None
+        where nothing can be said then: beside a wrong answer another one may be right."""
+        if right is not False:
+            return self
+        return None if self.wrong else replace(self, wrong=True)
 
 
 class Watch:
     """The capital of the bettor."""
 
     def __init__(self, alpha: float, delta: float) -> None:
-        self._alpha = alpha
-        self._stakes = np.array(STAKES) / alpha
-        self._capital = np.ones(len(STAKES))
+        self._test = MeanTest(alpha, low=0.0)
         self._limit = 1 / delta
         self.runs = 0
         self.errors = 0
@@ -52,16 +63,13 @@ class Watch:
     @property
     def capital(self) -> float:
         """Evidence against the bound; 1 at the beginning."""
-        return float(self._capital.mean())
+        return self._test.capital
 
     def add(self, error: bool) -> bool:
         """One audited run; whether the alarm is raised."""
         self.runs += 1
         self.errors += error
-        # Beyond any limit there is nothing to tell apart.
-        won = self._capital * (1 + self._stakes * (float(error) - self._alpha))
-        self._capital = np.minimum(won, 1e100)
-        return self.capital >= self._limit
+        return self._test.add(float(error)) >= self._limit
 
 
 @dataclass(frozen=True)
@@ -97,17 +105,6 @@ class Watched:
         )
 
 
-def watch(path: Path, store: Path) -> Watched:
-    """One look at the store. Tightens the router file if the alarm is raised. Raises BadLabels for
-    a file that is no router, `UnreadableData` for a folder that is no store, OSError."""
-    router = read_record(path, Router, "train it again with `train router`", BadLabels)
-    findings = watched(router, audited_runs(store))
-    if findings.alarm is not None:
-        with guard_disk_writes(path):
-            write_record(path, findings.router)
-    return findings
-
-
 def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     """What the audited runs say of a router, in the order in which they were admitted."""
     promise = router.guarantee
@@ -115,8 +112,8 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     for at, run in enumerate(runs):
         if run.run_id <= router.watched_after:
             continue
-        accepted = run.accepted and _accepts(router, run.evidence)
-        if test.add(accepted and run.wrong):
+        # The score is looked at only where it matters: it takes a millisecond.
+        if test.add(run.wrong and run.accepted and _accepts(router, run.evidence)):
             window = runs[max(0, at + 1 - WINDOW) : at + 1]
             return Watched(
                 _tightened(router, window), test.runs, test.errors, test.capital, run.run_id
@@ -126,26 +123,26 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
 
 def _tightened(router: Router, window: Sequence[Audited]) -> Router:
     promise = router.guarantee
-    scores = np.array([_score(router, run.evidence) for run in window])
-    wrong = np.array([run.wrong for run in window])
+    scores = [_score(router, run.evidence) for run in window]
+    wrong = [run.wrong for run in window]
     allowed = allowed_errors(len(window), promise.alpha, promise.delta)
     threshold = most_lenient(scores, wrong, allowed)
     if router.threshold is not None:
-        threshold = max(threshold, float(np.nextafter(router.threshold, np.inf)))
-    accepted = scores >= threshold
-    if router.threshold is None or not accepted.any():
-        threshold = np.inf
+        threshold = max(threshold, math.nextafter(router.threshold, math.inf))
+    accepted = [score >= threshold for score in scores]
+    if router.threshold is None or not any(accepted):
+        threshold = math.inf
     return router.model_copy(
         update={
-            "threshold": float(threshold) if np.isfinite(threshold) else None,
+            "threshold": threshold if math.isfinite(threshold) else None,
             "watched_after": window[-1].run_id,
             "alarms": router.alarms + 1,
             "guarantee": Guarantee(
                 alpha=promise.alpha,
                 delta=promise.delta,
                 calibration=len(window),
-                accepted=int(accepted.sum()),
-                wrong=int((accepted & wrong).sum()),
+                accepted=sum(accepted),
+                wrong=sum(map(min, accepted, wrong)),
                 allowed=allowed,
             ),
         }
@@ -159,3 +156,23 @@ def _accepts(router: Router, evidence: AnswerEvidence) -> bool:
 def _score(router: Router, evidence: AnswerEvidence) -> float:
     accepts = router.asks_small(evidence.question)
     return router.judge(evidence).score if accepts else float("-inf")
+
+
+def audited(trajectory: Trajectory) -> Audited:
+    """What an audited run of a cascade says of its small answer where nobody else did."""
+    steps = {step.agent: step for step in trajectory.steps if step.calls}
+    first, big = steps["first"], steps["solo"].calls[-1]
+    count = first.decision.data.get("samples", 0)
+    samples = first.calls[len(first.calls) - count :] if isinstance(count, int) else ()
+    small = first.calls[len(first.calls) - len(samples) - 1]
+    return Audited(
+        run_id=trajectory.run.id,
+        accepted=first.decision.kind == "answer",
+        wrong=comparable_answer(small.said) != comparable_answer(big.said),
+        evidence=AnswerEvidence(
+            trajectory.run.task.prompt,
+            small.said,
+            logprobs_of((small,)),
+            tuple(call.said for call in samples),
+        ),
+    )

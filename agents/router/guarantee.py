@@ -22,6 +22,7 @@ exchangeable, so which of them are is a draw without replacement, whatever the s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -45,6 +46,20 @@ def allowed_errors(n: int, alpha: float, delta: float, future: int | None = None
 def errors_within(n: int, alpha: float) -> int:
     """The most errors among `n` questions whose share is at most `alpha`."""
     return math.floor(alpha * n + 1e-9)
+
+
+def most_lenient(scores: Iterable[float], wrong: Iterable[bool], allowed: int) -> float:
+    """The least threshold at which at most so many of the accepted are wrong. Between two scores it
+    is the upper one's: what lies between them was not tested. Infinite where nothing may be
+    accepted; a score that is not finite never is."""
+    rows = [(float(score), bool(bad)) for score, bad in zip(scores, wrong, strict=True)]
+    finite = sorted(score for score, _ in rows if math.isfinite(score))
+    if allowed < 0 or not finite:
+        return math.inf
+    errors = sorted((score for score, bad in rows if bad and math.isfinite(score)), reverse=True)
+    if len(errors) <= allowed:
+        return finite[0]
+    return min((score for score in finite if score > errors[allowed]), default=math.inf)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,88 @@
+"""A test of a mean that may be looked at after every value, as often as anyone likes.
+
+Against "the mean is at most `bound`" a bettor stakes a share of its capital on each value: the
+capital is the mean over several stakes s of the product of 1 + s (x - bound) / (bound - low), where
+no value is below `low`. While the mean of each value, given those before, is at most `bound`, the
+capital is a supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta
+at most, however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+STAKES = (0.1, 0.25, 0.5, 0.75)
+"""Shares of the largest stake that cannot ruin, 1 / (bound - low)."""
+FINE_STAKES = (0.02, 0.05, *STAKES)
+"""With smaller ones, for values that vary far more than their mean is away from the bound."""
+MOST_CAPITAL = 1e100
+"""Beyond it there is nothing to tell apart."""
+_HALVINGS = 16
+
+
+class MeanTest:
+    """The capital of one who bets that the mean is above `bound`."""
+
+    def __init__(self, bound: float, *, low: float, stakes: Sequence[float] = STAKES) -> None:
+        """`low` is the least value that there can be. Raises ValueError for a bound that is not
+        above it."""
+        if not low < bound:
+            raise ValueError(f"the bound, {bound}, has to be above the least value, {low}")
+        self._bound, self._low = bound, low
+        self._stakes = tuple(stake / (bound - low) for stake in stakes)
+        self._capitals = [1.0] * len(self._stakes)
+        self.values = 0
+        self.most = 1.0
+        """The greatest capital that there ever was: what the level of the test is about."""
+
+    @property
+    def capital(self) -> float:
+        """Evidence against "the mean is at most the bound"; 1 at the beginning."""
+        return sum(self._capitals) / len(self._capitals)
+
+    def add(self, value: float) -> float:
+        """One value; returns the capital. Raises ValueError for a value below the least."""
+        if not value >= self._low:
+            raise ValueError(f"the value {value} is below the least, {self._low}")
+        self.values += 1
+        gain = value - self._bound
+        self._capitals = [
+            min(MOST_CAPITAL, capital * (1 + stake * gain))
+            for capital, stake in zip(self._capitals, self._stakes, strict=True)
+        ]
+        capital = self.capital
+        self.most = max(self.most, capital)
+        return capital
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the mean lies."""
+
+    low: float
+    high: float
+
+
+def mean_interval(values: Iterable[float], delta: float) -> Interval:
+    """Of values from -1 to 1: the mean is within it with probability 1 - `delta`, also where the
+    number of values was chosen by looking at them."""
+    numbers = tuple(values)
+    return Interval(
+        low=_lower_bound(numbers, delta / 2),
+        high=-_lower_bound(tuple(-number for number in numbers), delta / 2),
+    )
+
+
+def _lower_bound(values: Sequence[float], delta: float) -> float:
+    """The greatest bound that a test of this level rejects; -1 where it rejects none. The capital
+    falls as the bound rises, so half of what is left can be ruled out each time."""
+    low, high = -1.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        test = MeanTest(middle, low=-1.0, stakes=FINE_STAKES)
+        if any(test.add(value) >= 1 / delta for value in values):
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,85 @@
+"""A canary: a version of a policy that answers a share of the runs, or stands in their shadow,
+until it is compared well enough with the version that serves.
+
+Which runs it answers follows from their ids and from the canary alone, and a canary never changes:
+so every worker, and a step that is taken again, comes to the same. Runs that were admitted before
+it began keep the version that they began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CanaryMode = Literal["share", "shadow"]
+
+MAX_RUNS = 1_000_000
+
+
+class Canary(BaseModel):
+    """One version on trial."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    version: int = Field(ge=0, le=2**53)
+    against: int = Field(ge=0, le=2**53)
+    """The version that serves meanwhile, which it is compared with."""
+    mode: CanaryMode = "share"
+    """`share`: it answers its runs. `shadow`: the serving version does, and afterwards each of
+    those runs is played once more with the canary, for nobody but the comparison."""
+    share: float = Field(gt=0, le=1)
+    """Of the runs."""
+    margin: float = Field(default=0.02, gt=0, lt=1)
+    """By so much, of scores from 0 to 1, it may be worse."""
+    delta: float = Field(default=0.05, gt=0, lt=1)
+    """Probability of a wrong decision, of either kind."""
+    runs: int = Field(default=2_000, ge=1, le=MAX_RUNS)
+    """Comparisons after which it is rolled back if nothing was decided."""
+    since: float = 0.0
+    """Unix seconds by the bus's clock."""
+    by: str = Field(default="", max_length=200)
+    """Who began it."""
+
+    def takes(self, policy: str, run_id: str) -> bool:
+        """Whether the canary of that policy has this run in its share."""
+        if admitted_ms(run_id) < int(self.since * 1000):
+            return False
+        drawn = hashlib.sha256(f"canary/{policy}@{self.version}/{self.since}/{run_id}".encode())
+        return int.from_bytes(drawn.digest()[:8]) < self.share * 2**64
+
+
+def canary_adapter(policy: str, version: int) -> str:
+    """What an engine calls the canary's weights, beside those that serve the policy."""
+    return f"{policy}@{version}"
+
+
+def admitted_ms(run_id: str) -> int:
+    """When a run was admitted, in Unix milliseconds: its id begins with that. 0 for an id that
+    does not."""
+    try:
+        return int(run_id.replace("-", "")[:12], 16)
+    except ValueError:
+        return 0
+
+
+SHADOW_TAG = "shadow_of"
+"""Tag of a shadow run: the run that it repeats."""
+CANARY_TAG = "canary"
+"""Tag of a shadow run: policy@version that it is played with."""
+
+
+def shadow_run_id(run_id: str, policy: str, canary: Canary) -> str:
+    """The same for anyone who asks, so that a run has one shadow. It is a UUID of version 8: it
+    sorts beside its run, and is told from a caller's run by its version alone."""
+    name = f"shadow/{policy}@{canary.version}/{canary.since}/{run_id}"
+    digits = hashlib.sha256(name.encode()).hexdigest()
+    head = run_id.replace("-", "")[:12]
+    variant = "89ab"[int(digits[0], 16) % 4]
+    return f"{head[:8]}-{head[8:]}-8{digits[1:4]}-{variant}{digits[4:7]}-{digits[7:19]}"
+
+
+def is_shadow(run_id: str) -> bool:
+    """Whether a run, also one of which only its entries in the ledger are at hand, is a shadow."""
+    return run_id[14:15] == "8"

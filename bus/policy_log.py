@@ -1,0 +1,70 @@
+"""What was changed of policies, when, by whom and on which evidence: a log on the bus, written in
+the step that changes the policy."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from loopline.bus.bus import Bus
+
+MAX_ENTRIES = 10_000
+"""Kept, about; the oldest go first."""
+
+PolicyAction = Literal[
+    "publish", "pin", "rollback", "forget", "add",
+    "canary", "canary stopped", "canary promoted", "canary rolled back",
+]  # fmt: skip
+
+
+class LogEntry(BaseModel):
+    """One change."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: float
+    """Unix seconds by the bus's clock."""
+    policy: str = Field(max_length=200)
+    action: PolicyAction
+    version: int
+    """In use afterwards; of a new canary or a version that was only added, that one."""
+    before: int
+    """In use before."""
+    by: str = Field(default="", max_length=200)
+    """Who changed it: user and machine, an API key's name, or a worker."""
+    evidence: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """What the change rests on; empty where somebody just chose so."""
+
+
+async def read_log(bus: Bus, policy: str | None = None, count: int = 100) -> list[LogEntry]:
+    """The latest changes, of one policy or of all, the newest first. What another program wrote
+    there is left out."""
+    entries: list[LogEntry] = []
+    last = "+"
+    while len(entries) < count:
+        page = await bus.redis.xrevrange(bus.keys.policy_log, max=last, count=500)
+        for entry_id, fields in page:
+            last = f"({entry_id.decode()}"
+            try:
+                entry = LogEntry.model_validate_json(fields.get(b"change", b""))
+            except ValidationError:
+                continue
+            if policy is None or entry.policy == policy:
+                entries.append(entry)
+        if len(page) < 500:
+            break
+    return entries[:count]
+
+
+def this_process() -> str:
+    """Who changes something from here: user, machine and process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"

@@ -1,0 +1,145 @@
+"""Does delegation pay for me? From the cascades that a deployment has recorded.
+
+Of a cascade's question the ledger has what was paid. What the big model alone would have cost is
+known where it was asked: for the questions that the ladder escalated, and for a random sample of
+the others, the audited ones (option `audit`). Their means, each for its part of the questions, are
+its price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, variance
+
+from loopline.agents.records import Step, Trajectory
+from loopline.agents.router.watching import audited
+from loopline.bus.canaries import is_shadow
+from loopline.workers.router_watch import has_audit
+from loopline.workers.store.recent import RecentRuns
+
+DAYS = 30
+LEAST_AUDITED = 20
+"""Below, an interval says nothing."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of a cascade, in US dollars."""
+
+    accepted: bool
+    small: float
+    big: float | None
+    """None where the big model was not asked."""
+    differs: bool | None
+    """Of an audited one: the big model says something else."""
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """What cascades cost, beside the big model alone."""
+
+    questions: int
+    audited: int
+    """Accepted answers beside which the big model was asked."""
+    different: int
+    """Of those."""
+    paid: float
+    """US dollars, without what audits cost."""
+    alone: float
+    low: float
+    high: float
+    """95 % interval of what was saved."""
+
+    @property
+    def saved(self) -> float:
+        return self.alone - self.paid
+
+    def describe(self) -> str:
+        """One sentence."""
+        head = f"{self.questions:,} questions of cascades in {DAYS} days"
+        if self.low > 0:
+            verdict = "delegation pays"
+        elif self.high < 0:
+            verdict = "delegation does not pay"
+        else:
+            verdict = "it can't be told yet whether delegation pays"
+        return (
+            f"{verdict}: {head} cost ${self.paid:,.4f}, by the big model alone they would have cost"
+            f" ${self.alone:,.4f} ({-self.saved / self.alone:+.0%}; saved ${self.saved:,.4f}, "
+            f"95 % interval {self.low:,.4f} to {self.high:,.4f}); {self.different:,} of "
+            f"{self.audited:,} audited answers of the small model differ from the big one's"
+        )
+
+
+def payoff_sentence(store: Path, now: float) -> str:
+    """The answer, or what is missing for one."""
+    recent = RecentRuns(store, now - DAYS * 86_400, question_of, "cascade")
+    recent.read_new()
+    questions = tuple(recent.runs.values())
+    if not questions:
+        return (
+            "not known: no run of the workflow cascade is recorded; ask with --workflow cascade "
+            "--option audit=0.1, or see `bench route`"
+        )
+    if not any(question.small or question.big for question in questions):
+        return "not known: no pool of its models has a price; set [models.NAME.price]"
+    checked = sum(question.accepted and question.big is not None for question in questions)
+    if checked < LEAST_AUDITED:
+        return (
+            f"not known: of {len(questions):,} questions of cascades {checked:,} accepted answers "
+            f"were audited, and {LEAST_AUDITED} are the least; ask with --option audit=0.1"
+        )
+    return payoff(questions).describe()
+
+
+def question_of(trajectory: Trajectory) -> Question | None:
+    """None for a run without an answer of the small model, and for a shadow."""
+    steps = {step.agent: step for step in trajectory.steps if step.calls}
+    if "first" not in steps or is_shadow(trajectory.run.id):
+        return None
+    big = steps.get("solo")
+    return Question(
+        accepted=steps["first"].decision.kind == "answer",
+        small=_dollars(steps["first"]),
+        big=None if big is None else _dollars(big),
+        differs=audited(trajectory).wrong if has_audit(trajectory) else None,
+    )
+
+
+def payoff(questions: Sequence[Question]) -> Payoff:
+    """Of questions some of whose accepted answers were audited."""
+    accepted = [question for question in questions if question.accepted]
+    audits = [question.big for question in accepted if question.big is not None]
+    escalated = [
+        question.big for question in questions if not question.accepted and question.big is not None
+    ]
+    small = sum(question.small for question in questions)
+    price = fmean(audits)
+    savings = [(price if question.accepted else 0.0) - question.small for question in questions]
+    error = math.sqrt(len(questions) * _variance(savings) + len(accepted) ** 2 * _error(audits))
+    saved = math.fsum(savings)
+    return Payoff(
+        questions=len(questions),
+        audited=len(audits),
+        different=sum(bool(question.differs) for question in accepted),
+        paid=small + sum(escalated),
+        alone=len(accepted) * price + sum(escalated),
+        low=saved - 1.96 * error,
+        high=saved + 1.96 * error,
+    )
+
+
+def _variance(values: Sequence[float]) -> float:
+    return variance(values) if len(values) > 1 else 0.0
+
+
+def _error(values: Sequence[float]) -> float:
+    """Variance of their mean."""
+    return _variance(values) / len(values)
+
+
+def _dollars(step: Step) -> float:
+    return sum(call.cost_micro_dollars for call in step.calls) / 1e6

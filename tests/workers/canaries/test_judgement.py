@@ -1,0 +1,191 @@
+"""What a canary's comparison comes to: promoted, rolled back, or not yet."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline.bus.canaries import Canary
+from loopline.workers.canaries import in_words
+from loopline.workers.canaries.judgement import Pair, Played, decide, judge, pairs_of
+from loopline.workers.canaries.records import RunRecord, Scored
+from tests.bus.payloads import new_run_id
+
+CANARY = Canary(version=2, against=1, share=0.5, margin=0.1)
+SHADOW = CANARY.model_copy(update={"mode": "shadow", "share": 1.0})
+
+
+def played(score: float, cost: float = 100.0, tokens: float = 50.0) -> Played:
+    return Played(score, cost, tokens, "feedback", 0.0)
+
+
+def pairs(rows: list[tuple[float, float]], cost: float = 100.0) -> list[Pair]:
+    """Score of the canary and of the serving version; what a run of the canary costs."""
+    return [Pair(played(ours, cost), played(theirs)) for ours, theirs in rows]
+
+
+def test_a_better_canary_is_promoted_with_its_numbers() -> None:
+    verdict = judge(CANARY, pairs([(1.0, 0.0)] * 40))
+    assert verdict.decision == "promote"
+    assert verdict.evidence["reason"] == "not worse by more than 0.1, and better"
+    assert verdict.evidence["difference"] == 1.0
+    low, high = verdict.evidence["difference_low"], verdict.evidence["difference_high"]
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    assert 0 < low < high == pytest.approx(1.0, abs=1e-3)
+    assert "difference 1.0" in in_words(verdict.evidence)
+
+
+def test_an_equal_canary_is_promoted_only_if_it_is_cheaper() -> None:
+    same = [(1.0, 1.0), (0.0, 0.0)] * 100
+    cheaper, dearer = judge(CANARY, pairs(same, 40)), judge(CANARY, pairs(same, 140))
+    assert cheaper.decision == "promote"
+    assert cheaper.evidence["reason"] == "not worse by more than 0.1, and cheaper"
+    assert cheaper.evidence["saving"] == 0.6
+    assert dearer.decision is None
+    assert judge(CANARY, pairs(same)).decision is None
+
+
+def test_a_worse_canary_is_rolled_back_however_cheap_it_is() -> None:
+    verdict = judge(CANARY, pairs([(0.0, 1.0)] * 40, 1))
+    assert verdict.decision == "roll back"
+    assert verdict.evidence["reason"] == "worse by more than 0.1"
+    compared = verdict.evidence["compared"]
+    assert isinstance(compared, int)
+    assert compared < 20
+
+
+def test_what_is_not_decided_in_time_is_rolled_back() -> None:
+    canary = CANARY.model_copy(update={"runs": 30})
+    verdict = judge(canary, pairs([(1.0, 1.0)] * 29))
+    assert verdict.decision is None
+    verdict = judge(canary, pairs([(1.0, 1.0)] * 50))
+    assert (verdict.decision, verdict.evidence["compared"]) == ("roll back", 30)
+    assert verdict.evidence["reason"] == "not decided after 30 comparisons"
+
+
+def test_one_that_a_worker_can_not_serve_is_rolled_back() -> None:
+    verdict = judge(CANARY, [], "gpu: no such file")
+    assert verdict.decision == "roll back"
+    assert in_words(verdict.evidence) == "a worker refuses it: gpu: no such file"
+
+
+def test_without_any_score_nothing_is_decided_and_the_words_say_what_is_missing() -> None:
+    verdict = judge(CANARY, [])
+    assert verdict.decision is None
+    assert "runs need rewards" in in_words(verdict.evidence)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=60), st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_who_looks_later_comes_to_the_same_decision(
+    rows: list[tuple[float, float]], first: int
+) -> None:
+    early, late = judge(CANARY, pairs(rows[:first])), judge(CANARY, pairs(rows))
+    if early.decision is not None:
+        assert (early.decision, early.evidence) == (late.decision, late.evidence)
+
+
+@settings(max_examples=4, deadline=None)
+@given(rate=st.floats(0.3, 0.9), seed=st.integers(0, 2**32))
+def test_a_canary_at_the_margin_is_promoted_no_more_often_than_delta(
+    rate: float, seed: int
+) -> None:
+    """The worst that is to be refused: worse by just the margin, and free."""
+    chance = random.Random(seed)
+    trials, wrong = 120, 0
+    for _ in range(trials):
+        rows = [
+            (float(chance.random() < rate - 0.1), float(chance.random() < rate)) for _ in range(200)
+        ]
+        wrong += decide(CANARY, pairs(rows, 1)).decision == "promote"
+    assert wrong <= 0.05 * trials + 5 * (trials * 0.05 * 0.95) ** 0.5
+
+
+def run(versions: set[int], answer: str | None = "4", **changes: object) -> RunRecord:
+    record = RunRecord(
+        run_id=new_run_id(),
+        targets=(),
+        ended=1.0,
+        answer=answer,
+        score=None,
+        scored_by="outcome",
+        micro_dollars=100,
+        tokens=10,
+        versions={"slm/a": frozenset(versions)},
+        pinned=frozenset(),
+        shadow_of=None,
+    )
+    return replace(record, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def test_runs_of_both_versions_are_compared_block_by_block() -> None:
+    records: dict[str, RunRecord] = {}
+    scores: dict[str, Scored] = {}
+    wanted: list[bool] = []
+    for at in range(60):
+        record = run({1})
+        takes = CANARY.takes("slm/a", record.run_id)
+        record = replace(record, versions={"slm/a": frozenset((2 if takes else 1,))})
+        records[record.run_id] = record
+        scores[record.run_id] = Scored(float(takes), "feedback", float(at))
+        wanted.append(takes)
+    found = pairs_of("slm/a", CANARY, records, scores)
+    assert found
+    assert all(pair.difference == 1.0 for pair in found)
+    assert sum(pair.runs for pair in found) <= 60
+    assert len(found) <= min(sum(wanted), 60 - sum(wanted))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"versions": {"slm/a": frozenset((1, 2))}},
+        {"versions": {}},
+        {"pinned": frozenset(("slm/a",))},
+    ],
+)
+def test_a_run_that_both_versions_answered_or_that_chose_one_is_not_compared(
+    changes: dict[str, object],
+) -> None:
+    records = [replace(run({1}), **changes) for _ in range(40)]  # pyright: ignore[reportArgumentType]
+    records = [replace(record, run_id=new_run_id()) for record in records]
+    scores = {record.run_id: Scored(1.0, "feedback", 0.0) for record in records}
+    assert not pairs_of("slm/a", CANARY, {record.run_id: record for record in records}, scores)
+
+
+@pytest.mark.parametrize(
+    ("worth", "answer", "difference"),
+    [
+        (1.0, "4", 0.0),
+        (1.0, "5", -1.0),
+        (1.0, None, -1.0),
+        (0.0, "4", 0.0),
+        (0.0, "5", None),
+    ],
+)
+def test_a_shadow_is_judged_by_the_answer_of_its_run(
+    worth: float, answer: str | None, difference: float | None
+) -> None:
+    serving = run({1})
+    shadow = run({2}, answer, shadow_of=serving.run_id)
+    records = {record.run_id: record for record in (serving, shadow)}
+    scores = {serving.run_id: Scored(worth, "feedback", 3.0)}
+    found = pairs_of("slm/a", SHADOW, records, scores)
+    assert [pair.difference for pair in found] == ([] if difference is None else [difference])
+
+
+def test_a_shadow_that_somebody_judged_counts_as_judged() -> None:
+    serving = run({1})
+    shadow = run({2}, "5", shadow_of=serving.run_id)
+    records = {record.run_id: record for record in (serving, shadow)}
+    scores = {
+        serving.run_id: Scored(0.0, "feedback", 3.0),
+        shadow.run_id: Scored(1.0, "feedback", 4.0),
+    }
+    (pair,) = pairs_of("slm/a", SHADOW, records, scores)
+    assert pair.difference == 1.0

@@ -1,0 +1,23 @@
+"""Canaries are judged here, in the recorder: by what it has written of finished runs and rewards.
+Nothing is kept but the store and the policy on the bus, so a recorder that was killed, or another
+one beside it, comes to the same decision, and the bus makes it once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+
+def in_words(evidence: Mapping[str, JsonValue]) -> str:
+    """One sentence of a verdict's evidence."""
+    reason = str(evidence.get("reason", ""))
+    if "difference" not in evidence:
+        nothing = "; nothing to compare: runs need rewards, outcomes or a cascade's verdicts"
+        return reason + (nothing if "compared" in evidence else "")
+    return (
+        f"{reason}: {evidence['compared']:,} comparisons, score {evidence['canary_score']} against "
+        f"{evidence['serving_score']} (difference {evidence['difference']}, "
+        f"{evidence['difference_low']} to {evidence['difference_high']}), "
+        f"{float(str(evidence['saving'])):.1%} of the cost saved"
+    )
