@@ -107,7 +107,7 @@ def audited_runs(store: Path) -> list[Audited]:
     for trajectory in iterate_trajectories(store, "cascade", []):
         small: dict[str, Answered] = {}
         big: dict[str, Answered] = {}
-        _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+        _add_audited(trajectory, verdict(trajectory, rewards), small, big)
         for row in _labelled(small, big, SMALL_PRICES, BIG_PRICES)[0]:
             accepted = trajectory.steps[0].decision.kind == "answer"
             runs.append(Audited(row.id, accepted, not row.small_right, row.evidence))
@@ -129,14 +129,14 @@ def read_recorded(
         for trajectory in iterate_trajectories(store, workflow, skipped):
             runs += 1
             if workflow == "cascade":
-                _add_audited(trajectory, _verdict(trajectory, rewards), small, big)
+                _add_audited(trajectory, verdict(trajectory, rewards), small, big)
             else:
-                _add_solo(trajectory, _verdict(trajectory, rewards), small, big)
+                _add_solo(trajectory, verdict(trajectory, rewards), small, big)
     rows, by_big = _labelled(small, big, small_prices, big_prices)
     return Recorded(rows, by_big, runs, (*skipped, *posted.skipped))
 
 
-def _verdict(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
+def verdict(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
     """Whether the run's answer is right, as far as anyone said."""
     names = own_targets(trajectory.run)
     team = Feedback.of(reward for name in names for reward in rewards.get(name, [])).team
