@@ -40,4 +40,6 @@ class DistillOptions(RowOptions):
                     f"--hold-out {self.hold_out} cannot be read: {error}; give a UTF-8 text file "
                     "with one question on each line"
                 ) from error
-        return HeldOut.of(self.hold_out_kind or (), filter(None, questions))
+        return HeldOut.of(
+            self.hold_out_kind or (), [question for question in questions if question]
+        )
