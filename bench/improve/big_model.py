@@ -44,6 +44,8 @@ class BigModel:
 
     def _turns(self, problem: WordProblem, *, calculator: bool) -> list[Turn]:
         solved = problem if self.is_right(problem) else turned(problem)
+        # It names no steps: it only calculates.
+        solved = replace(solved, links=tuple(replace(link, label="") for link in solved.links))
         kind = "solo" if calculator else "solo_without_tools"
         worked = dialogue(kind, solved, random.Random(problem.id))
         return [turn for turn in worked.turns if turn.learned]
