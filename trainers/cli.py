@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loopline.runtime.program import add_command, program, run
 from loopline.trainers.data.command import data, worlds
+from loopline.trainers.distill import command as distill
 from loopline.trainers.export.command import export
 from loopline.trainers.glpft import command as glpft
 from loopline.trainers.grpo.command import register as register_grpo
@@ -19,6 +20,9 @@ add_command(app, sft.evaluate, "trainers.sft.options:EvalOptions", name="eval")
 add_command(app, glpft.glpft, "trainers.glpft.options:GlpftOptions", preview=glpft.preview)
 add_command(
     app, prompts.prompts, "trainers.prompts.options:PromptsOptions", preview=prompts.preview
+)
+add_command(
+    app, distill.distill, "trainers.distill.options:DistillOptions", preview=distill.preview
 )
 add_command(app, router, "trainers.router.options:RouterOptions")
 add_command(app, watch_router, "trainers.router.options:WatchRouterOptions", name="watch-router")

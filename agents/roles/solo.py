@@ -8,8 +8,13 @@ from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import QuestionPayload, has_calculator
 from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
-from loopline.agents.records import Message
-from loopline.agents.roles.conversation import Conversation, Ending, conversation_of
+from loopline.agents.records import Message, Run
+from loopline.agents.roles.conversation import (
+    CallableTool,
+    Conversation,
+    Ending,
+    conversation_of,
+)
 from loopline.agents.roles.final_text import boxed_result, text_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
@@ -24,11 +29,15 @@ def question_conversation(
         raise UnexpectedPayload(
             f"role {role} takes no {context.payload.type_name!r}, only the question"
         )
-    run, prompts = context.run, prompt_set_of(context.run)
-    messages = conversation_of(run.task, prompt_for(run, prompt_in(prompts, "solo")))
-    tools = (calculate,) if has_calculator(run) else ()
-    result_of = boxed_result if prompts == "mathematics" else text_result
+    messages, tools = question_opening(context.run)
+    result_of = boxed_result if prompt_set_of(context.run) == "mathematics" else text_result
     return messages, Conversation(host, messages, tools=tools), result_of
+
+
+def question_opening(run: Run) -> tuple[list[Message], tuple[CallableTool, ...]]:
+    """What a model that is asked the whole question reads first, and the tools it is offered."""
+    messages = conversation_of(run.task, prompt_for(run, prompt_in(prompt_set_of(run), "solo")))
+    return messages, (calculate,) if has_calculator(run) else ()
 
 
 class Solo:

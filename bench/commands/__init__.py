@@ -32,6 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.grpo",
         "commands.glpft",
         "commands.staleness",
+        "commands.improve",
         "experiments.grpo_curve",
     ),
     "Prove": (

@@ -30,15 +30,23 @@ _OF_RECIPE = OnlyWith("a recipe, not with --from-store", lambda options: not _fr
 _SESSIONS = OnlyWith("--from-store", _from_store)
 
 
-class SessionOptions(ThresholdOptions, PublishingOptions):
-    """A training on recorded sessions."""
+class RowOptions(PublishingOptions):
+    """A training on recorded rows, which is one stage of `train glpft`."""
 
-    panel: ClassVar[str] = "Recorded sessions"
+    panel: ClassVar[str] = DEFAULT_PANEL
 
-    agent: Annotated[
-        tuple[str, ...] | None, Option(metavar="NAME", default="every agent"), _SESSIONS
-    ] = None
-    """Agent whose conversations are learned from, by the tag `agent`; may be repeated."""
+    model: Annotated[str, Argument()]
+    """Model to begin with: a folder, a hub id or a micro model."""
+    output: Path
+    """Folder for checkpoints and the finished model."""
+    seed: Annotated[int | None, Option(default="1")] = None
+    """Seed of the weights and of the order of what is learned."""
+    batch: Annotated[int | None, Option(default=str(BATCH))] = Field(default=None, ge=1)
+    """Rows per step."""
+    checkpoint_every: int = Field(default=200, ge=1)
+    """Steps between checkpoints."""
+    restart: bool = False
+    """Discard previous progress in the folder and start over."""
     weights: Annotated[Literal["full", "lora"], _SESSIONS] = "lora"
     """Train all weights, or an adapter."""
     rank: Annotated[int, _SESSIONS] = Field(default=16, ge=1)
@@ -62,35 +70,9 @@ class SessionOptions(ThresholdOptions, PublishingOptions):
     ] = None
     """Policy of the deployment that is published."""
 
-
-class SftOptions(SessionOptions):
-    """A micro model's training, or one on recorded sessions."""
-
-    panel: ClassVar[str] = DEFAULT_PANEL
-
-    model: Annotated[str, Argument()]
-    """Recipe: micro-llm or micro-slm. With --from-store the model to begin with: a folder, a hub
-    id or a micro model."""
-    output: Path
-    """Folder for checkpoints and the finished model."""
-    steps: Annotated[int | None, _RECIPE, _OF_RECIPE] = Field(default=None, ge=1)
-    """Steps of the training."""
-    seed: Annotated[int | None, Option(default="the recipe's, or 1")] = None
-    """Seed of the weights and of the order of what is learned."""
-    batch: Annotated[int | None, Option(default=f"the recipe's, or {BATCH}")] = Field(
-        default=None, ge=1
-    )
-    """Dialogues per step."""
-    checkpoint_every: int = Field(default=200, ge=1)
-    """Steps between checkpoints."""
-    samples: Annotated[int, _OF_RECIPE] = Field(default=200, ge=0)
-    """Problems per split to measure the finished model on; 0 measures nothing."""
-    restart: bool = False
-    """Discard previous progress in the folder and start over."""
-
     def session_settings(self, data_sha256: str) -> GlpftSettings:
-        """What a training on sessions follows from, with the hash of its base. Raises
-        `TrainingError` for a model that is not there."""
+        """What the training follows from, with the hash of its base. Raises `TrainingError` for a
+        model that is not there."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 
@@ -105,6 +87,37 @@ class SftOptions(SessionOptions):
         for name in ("weights", "rank", "schedules", "rate", "tokens", "validation"):
             values[name] = getattr(self, name)
         return validated(GlpftSettings, values)
+
+
+class SessionOptions(ThresholdOptions, RowOptions):
+    """A training on recorded sessions."""
+
+    panel: ClassVar[str] = "Recorded sessions"
+
+    agent: Annotated[
+        tuple[str, ...] | None, Option(metavar="NAME", default="every agent"), _SESSIONS
+    ] = None
+    """Agent whose conversations are learned from, by the tag `agent`; may be repeated."""
+
+
+class SftOptions(SessionOptions):
+    """A micro model's training, or one on recorded sessions."""
+
+    panel: ClassVar[str] = DEFAULT_PANEL
+
+    model: Annotated[str, Argument()]
+    """Recipe: micro-llm or micro-slm. With --from-store the model to begin with: a folder, a hub
+    id or a micro model."""
+    steps: Annotated[int | None, _RECIPE, _OF_RECIPE] = Field(default=None, ge=1)
+    """Steps of the training."""
+    seed: Annotated[int | None, Option(default="the recipe's, or 1")] = None
+    """Seed of the weights and of the order of what is learned."""
+    batch: Annotated[int | None, Option(default=f"the recipe's, or {BATCH}")] = Field(
+        default=None, ge=1
+    )
+    """Dialogues per step."""
+    samples: Annotated[int, _OF_RECIPE] = Field(default=200, ge=0)
+    """Problems per split to measure the finished model on; 0 measures nothing."""
 
     def recipe(self) -> Recipe:
         """With what these options change of it. Raises `UnknownModel`."""

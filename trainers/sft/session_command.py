@@ -7,7 +7,7 @@ It is one stage of `train glpft`, with that command's folder, checkpoints and re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,8 @@ from loopline.trainers.core.interruption import exit_on_interrupt
 if TYPE_CHECKING:
     from loopline.trainers.data.json_files import Skipped
     from loopline.trainers.data.token_rows import RecordedRows
-    from loopline.trainers.sft.options import SftOptions
+    from loopline.trainers.sft.options import RowOptions, SftOptions
+    from loopline.workers.engines.torch.loading import LoadedModel
 
 
 def preview(options: SftOptions) -> list[str]:
@@ -36,7 +37,13 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def train_on_sessions(options: SftOptions, store: Path) -> None:
-    """Read the rows, train, and publish where that is asked for."""
+    """Read the sessions, train, and publish where that is asked for."""
+    train_on_rows(options, lambda loaded: _read_sessions(options, store, loaded))
+
+
+def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> None:
+    """Train on what `read` gives, or on what the training in the folder was begun with, and publish
+    where that is asked for."""
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.core.publishing import Publication
     from loopline.trainers.core.publishing import publish as publish_all
@@ -47,7 +54,7 @@ def train_on_sessions(options: SftOptions, store: Path) -> None:
     # What is not there is named before the store is read.
     settings = options.session_settings("")
     with exit_on_interrupt():
-        rows = _rows(options, store)
+        rows = _rows(options, read)
         settings = settings.model_copy(update={"data_sha256": rows.sha256})
         policy = _published_policy(options, rows) if options.publish else None
         with lock_output(output):
@@ -67,35 +74,39 @@ def train_on_sessions(options: SftOptions, store: Path) -> None:
         publish_all([publication], output, options.redis_url, options.wait, options.profile)
 
 
-def _rows(options: SftOptions, store: Path) -> RecordedRows:
-    """Those that the training in the folder was begun with, else those of the store."""
+def _rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> RecordedRows:
     from loopline.trainers.core.network import base_folder, load_base
     from loopline.trainers.data.token_rows import RecordedRows
     from loopline.trainers.glpft.pipeline import DATA, SETTINGS
-    from loopline.trainers.grpo.sequences import same_tokenizer
-    from loopline.trainers.sft.sessions import read_sessions, require_rows
 
     data = options.output / DATA
     if not options.restart and (options.output / SETTINGS).exists() and data.is_dir():
         return RecordedRows.read(data)
-    loaded = load_base(str(base_folder(options.model)))
+    return read(load_base(str(base_folder(options.model))))
+
+
+def _read_sessions(options: SftOptions, store: Path, loaded: LoadedModel) -> RecordedRows:
+    from loopline.trainers.grpo.sequences import same_tokenizer
+    from loopline.trainers.sft.sessions import read_sessions, require_rows
+
     belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)
     threshold = options.threshold(store)
     reading = read_sessions(store, belongs, threshold=threshold, agents=options.agent)
     if threshold is not None:
         typer.echo(threshold.feedback.describe(), err=True)
     typer.echo(f"{format_count(len(reading.records), 'conversation')} to learn from", err=True)
-    _say_skipped(reading.skipped)
+    say_skipped(reading.skipped)
     return require_rows(reading, store)
 
 
-def _say_skipped(skipped: Sequence[Skipped]) -> None:
+def say_skipped(skipped: Sequence[Skipped]) -> None:
+    """What was left out, by its reason, on stderr."""
     examples = {entry.reason: entry.where for entry in reversed(skipped)}
     for reason, count in Counter(entry.reason for entry in skipped).most_common():
         typer.echo(f"left out: {count:,} × {reason}, such as {examples[reason]}", err=True)
 
 
-def _published_policy(options: SftOptions, rows: RecordedRows) -> str:
+def _published_policy(options: RowOptions, rows: RecordedRows) -> str:
     """Raises `TrainingError` before the training for what would keep it from being published."""
     from loopline.trainers.core.network import base_folder
     from loopline.trainers.core.publishing import Publication, require_base, target_settings

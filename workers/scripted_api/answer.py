@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopline.agents.records import ToolCall, Usage
+from loopline.agents.records import Message, ToolCall, ToolSpec, Usage
 from loopline.workers.engines.faults import FaultKind, unit_interval
 from loopline.workers.engines.scripted.engine import (
     PackedText,
@@ -15,11 +15,18 @@ from loopline.workers.engines.scripted.engine import (
     render_chatml,
     reply_seed,
 )
-from loopline.workers.engines.scripted.script import conversation_key, offered, scripted_reply
+from loopline.workers.engines.scripted.script import (
+    ScriptedReply,
+    conversation_key,
+    offered,
+    scripted_reply,
+)
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import tool_call_id, write_tool_call
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
+Reply = Callable[[Sequence[Message], Sequence[ToolSpec]], ScriptedReply]
+"""The next turn of a conversation, in place of the script's."""
 _CODEC = PackedText()
 _CREATED = 1_700_000_000
 """A fixed time: equal requests get equal answers, byte for byte."""
@@ -45,11 +52,13 @@ class Answer:
         mistake_rate: float = 0.0,
         max_context: int | None = None,
         fault: FaultKind | None = None,
+        reply: Reply | None = None,
     ) -> None:
         messages, tools = body.conversation(), body.tool_specs()
         self._body = body
         self._tool_choice = body.choice()
         self._fault = fault
+        self._reply = reply
         self.prompt_ids = _CODEC.encode(render_chatml(messages, tools))
         if max_context is not None and len(self.prompt_ids) >= max_context:
             raise ApiError(
@@ -150,12 +159,16 @@ class Answer:
 
     def _choice(self, index: int, mistake_rate: float, room: int) -> Choice:
         sampling, tools, choice = self._body.sampling(), self._body.tool_specs(), self._tool_choice
-        reply = scripted_reply(
-            self._body.conversation(),
-            offered(tools, choice),
-            seed=reply_seed(sampling, index),
-            mistake_rate=mistake_rate,
-            json_schema=self._body.json_schema(),
+        reply = (
+            scripted_reply(
+                self._body.conversation(),
+                offered(tools, choice),
+                seed=reply_seed(sampling, index),
+                mistake_rate=mistake_rate,
+                json_schema=self._body.json_schema(),
+            )
+            if self._reply is None
+            else self._reply(self._body.conversation(), offered(tools, choice))
         ).held_to(tools, choice, parallel=self._body.parallel_tool_calls)
         markup = [write_tool_call(call.name, call.arguments) for call in reply.calls]
         ids = _CODEC.encode("\n".join([reply.text, *markup]))

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from loopline.workers.engines.faults import FaultChooser, FaultKind
-from loopline.workers.scripted_api.answer import Answer, content_hash
+from loopline.workers.scripted_api.answer import Answer, Reply, content_hash
 from loopline.workers.scripted_api.counts import ServerCounts
 from loopline.workers.scripted_api.options import ServerOptions
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
@@ -26,8 +26,9 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 class ScriptedApp:
     """One server's routes and books."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, reply: Reply | None = None) -> None:
         self._options = options
+        self._reply = reply
         self._faults = FaultChooser(options.faults)
         self.served = ServerCounts()
         self.closing = asyncio.Event()
@@ -72,6 +73,7 @@ class ScriptedApp:
                 mistake_rate=self._options.mistakes.get(body.model, 0.0),
                 max_context=self._options.max_context,
                 fault=fault,
+                reply=self._reply,
             )
             await asyncio.sleep(self._options.latency_seconds)
             if body.stream:

@@ -10,6 +10,7 @@ from typing import Self
 
 import uvicorn
 
+from loopline.workers.scripted_api.answer import Reply
 from loopline.workers.scripted_api.app import ScriptedApp
 from loopline.workers.scripted_api.counts import ServerCounts
 from loopline.workers.scripted_api.options import ServerOptions
@@ -34,8 +35,10 @@ class Listener(uvicorn.Server):
 class ScriptedServer:
     """`async with ScriptedServer(options) as server`. Raises OSError if the port is taken."""
 
-    def __init__(self, options: ServerOptions | None = None) -> None:
+    def __init__(self, options: ServerOptions | None = None, reply: Reply | None = None) -> None:
+        """`reply` speaks in place of the script."""
         self._options = options or ServerOptions()
+        self._reply = reply
         self._app: ScriptedApp | None = None
         self._listener: Listener | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -56,7 +59,7 @@ class ScriptedServer:
         )
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-        self._app = ScriptedApp(self._options)
+        self._app = ScriptedApp(self._options, self._reply)
         config = uvicorn.Config(
             self._app.routes,
             log_level="warning",

@@ -1,0 +1,189 @@
+"""What streams come to: dollars, accuracy and the small model's gain, each with its bar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from loopline.agents.records import Record
+from loopline.bench.improve.stream import StreamResult
+from loopline.trainers.core.paired_statistics import bootstrap_difference, wilson
+
+DOLLARS_BAR = 0.5
+ACCURACY_BAR = -1.0
+GAIN_BAR = 20.0
+"""The first is a ratio, the others are percentage points."""
+
+
+class Bounds(Record):
+    """An estimate with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Stretch(Record):
+    """A part of a stream, or the same part of several."""
+
+    questions: int
+    right: int
+    accepted: int
+    """Answers of the small model that were the run's."""
+    served_usd: float
+    """Paid for the answers, both models'."""
+    learning_usd: float
+    """Paid for the trainings and the comparisons of the rounds in it."""
+
+    @property
+    def dollars(self) -> float:
+        """Per question, all of it."""
+        return (self.served_usd + self.learning_usd) / max(1, self.questions)
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / max(1, self.questions)
+
+    def __add__(self, other: Stretch) -> Stretch:
+        return Stretch(
+            **{name: getattr(self, name) + getattr(other, name) for name in Stretch.model_fields}
+        )
+
+
+class ImproveReport(Record):
+    """All figures."""
+
+    results: tuple[StreamResult, ...]
+
+    @property
+    def quarters(self) -> tuple[Stretch, ...]:
+        """Of all seeds together."""
+        parts = [quarters_of(result) for result in self.results]
+        return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
+
+    @property
+    def dollars_ratio(self) -> float:
+        """Of a question in the last quarter to one in the first."""
+        first, *_, last = self.quarters
+        return last.dollars / first.dollars if first.dollars else math.inf
+
+    @property
+    def accuracy_change(self) -> Bounds:
+        """From the first quarter to the last, in points."""
+        first, *_, last = self.quarters
+        return difference(last.right, last.questions, first.right, first.questions)
+
+    @property
+    def small_model_gain(self) -> Bounds:
+        """On the questions that were held out, paired, in points."""
+        after = [float(right) for result in self.results for right in result.after]
+        before = [float(right) for result in self.results for right in result.before]
+        gap = bootstrap_difference(after, before)
+        return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
+
+    @property
+    def lost(self) -> int:
+        return sum(result.lost for result in self.results)
+
+    @property
+    def poison_caught(self) -> bool | None:
+        """None where no batch was poisoned."""
+        poisoned = [result.poisoned for result in self.results if result.poisoned is not None]
+        return not any(decision.promoted for decision in poisoned) if poisoned else None
+
+    @property
+    def bars(self) -> dict[str, bool]:
+        """Name → whether it is held."""
+        return {
+            "dollars_ratio": self.dollars_ratio <= DOLLARS_BAR,
+            "accuracy_change_low": self.accuracy_change.low >= ACCURACY_BAR,
+            "small_model_gain_low": self.small_model_gain.low >= GAIN_BAR,
+            "lost": self.lost == 0,
+            "poison_caught": self.poison_caught is not False,
+        }
+
+    @property
+    def passed(self) -> bool:
+        return all(self.bars.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        change, gain = self.accuracy_change, self.small_model_gain
+        return {
+            "dollars_ratio": self.dollars_ratio,
+            "accuracy_change_low": change.low,
+            "small_model_gain_low": gain.low,
+            "lost": self.lost,
+            "poison_caught": self.poison_caught,
+            "passed": self.passed,
+            "accuracy_change": change.estimate,
+            "small_model_gain": gain.estimate,
+            "bars": self.bars,
+            "quarters": [
+                {**quarter.model_dump(), "usd_per_question": quarter.dollars}
+                for quarter in self.quarters
+            ],
+            "seeds": [seed_facts(result) for result in self.results],
+        }
+
+
+def seed_facts(result: StreamResult) -> dict[str, Any]:
+    """Of one seed, in short."""
+    first, *_, last = quarters_of(result)
+    return {
+        "seed": result.settings.seed,
+        "dollars_ratio": last.dollars / first.dollars if first.dollars else math.inf,
+        "accuracy": [quarter.accuracy for quarter in quarters_of(result)],
+        "accepted": [quarter.accepted / quarter.questions for quarter in quarters_of(result)],
+        "small_before": sum(result.before) / len(result.before),
+        "small_after": sum(result.after) / len(result.after),
+        "promoted": [decision.promoted for _, decision in result.rounds],
+        "killed": list(result.killed),
+        "cpu_minutes": result.cpu_seconds / 60,
+        "settings": result.settings.model_dump(mode="json"),
+    }
+
+
+def quarters_of(result: StreamResult) -> tuple[Stretch, ...]:
+    size = result.settings.quarter
+    return tuple(stretch(result, at * size, (at + 1) * size) for at in range(4))
+
+
+def stretch(result: StreamResult, begin: int, end: int) -> Stretch:
+    """Of the questions from `begin` to before `end`, with the rounds that they led to."""
+    served = result.served[begin:end]
+    gpu_second = result.settings.prices.gpu_second
+    learning = [
+        decision.cpu_seconds * gpu_second + decision.micro_dollars / 1e6
+        for at, decision in result.rounds
+        if begin < at <= end
+    ]
+    return Stretch(
+        questions=len(served),
+        right=sum(entry.right for entry in served),
+        accepted=sum(entry.accepted for entry in served),
+        served_usd=sum(entry.micro_dollars for entry in served) / 1e6,
+        learning_usd=math.fsum(learning),
+    )
+
+
+def difference(right: int, count: int, other_right: int, other_count: int) -> Bounds:
+    """Of two shares of different questions, in points: the interval of Newcombe (1998, method 10)
+    from both shares' Wilson intervals."""
+    first, second = wilson(right, count), wilson(other_right, other_count)
+    gap = first.estimate - second.estimate
+    below = math.hypot(first.estimate - first.low, second.high - second.estimate)
+    above = math.hypot(first.high - first.estimate, second.estimate - second.low)
+    return Bounds(estimate=gap * 100, low=(gap - below) * 100, high=(gap + above) * 100)
+
+
+def batches_of(results: Sequence[StreamResult]) -> list[Stretch]:
+    """Of all seeds together, batch by batch."""
+    settings = results[0].settings
+    parts: list[Stretch] = []
+    for begin in range(0, settings.questions, settings.batch):
+        end = min(begin + settings.batch, settings.questions)
+        same = [stretch(result, begin, end) for result in results]
+        parts.append(sum(same[1:], same[0]))
+    return parts

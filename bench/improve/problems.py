@@ -1,0 +1,57 @@
+"""The stream's questions: word problems of one link whose scheme no training has ever shown, from
+the generator's held-out structures. Those that are served and those that the small model is
+measured on never share a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from loopline.agents.environments.word_problems import (
+    Scheme,
+    Selection,
+    Split,
+    WordProblem,
+    schemes,
+    stream,
+)
+from loopline.trainers.distill.escalations import question_key
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Of one seed."""
+
+    served: tuple[WordProblem, ...]
+    held_out: tuple[WordProblem, ...]
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """The right ones, by question."""
+        return {problem.prompt: problem.answer for problem in (*self.served, *self.held_out)}
+
+
+def draw_questions(seed: int, served: int, held_out: int) -> Questions:
+    """The same for the same seed and numbers."""
+    source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_has_one_link))
+    by_question: dict[str, WordProblem] = {}
+    while len(by_question) < served + held_out:
+        problem = next(source)
+        by_question.setdefault(question_key(problem.prompt), problem)
+    problems = tuple(by_question.values())
+    return Questions(problems[held_out:], problems[:held_out])
+
+
+def kind_of(problem: WordProblem) -> str:
+    """The scheme that is new in it."""
+    return next(name for name in problem.structure.split("+") if name in _new_schemes())
+
+
+def _has_one_link(chain: Sequence[Scheme]) -> bool:
+    return sum(bool(link.parts) for link in chain) == 1
+
+
+@cache
+def _new_schemes() -> frozenset[str]:
+    return frozenset(scheme.name for scheme in schemes() if scheme.held_out)

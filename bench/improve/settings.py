@@ -1,0 +1,69 @@
+"""What a stream follows from."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.trainers.improve.settings import LoopSettings, TrainingSettings
+
+MICRO_TRAINING = TrainingSettings(
+    weights="full", schedules="micro", rate=0.1, batch=16, tokens=700_000
+)
+
+
+class Prices(Record):
+    """US dollars. The big model is paid by the token, as GPT-4o is; the small one by the second of
+    a rented GPU, at a stated speed, and so are the trainings, each CPU second as one of the GPU."""
+
+    big_prompt: float = 2.50
+    """Per million tokens."""
+    big_completion: float = 10.00
+    gpu_hour: float = 2.50
+    """Of a rented H100."""
+    prompt_speed: float = 20_000.0
+    """Tokens that the GPU reads in a second."""
+    completion_speed: float = 2_000.0
+    """Tokens that it writes in a second."""
+
+    @property
+    def gpu_second(self) -> float:
+        return self.gpu_hour / 3600
+
+    @property
+    def small_prompt(self) -> float:
+        """Per million tokens."""
+        return self.gpu_second / self.prompt_speed * 1e6
+
+    @property
+    def small_completion(self) -> float:
+        """Per million tokens."""
+        return self.gpu_second / self.completion_speed * 1e6
+
+
+class StreamSettings(Record):
+    """One stream, of one seed."""
+
+    seed: int = 1
+    questions: int = Field(default=1_200, ge=8)
+    batch: int = Field(default=100, ge=1)
+    """Questions between two looks whether a round is due."""
+    held_out: int = Field(default=200, ge=1)
+    """Questions of the same kinds, never served, that the small model alone is measured on."""
+    accuracy: float = Field(default=0.9, ge=0, le=1)
+    """Share of the questions that the big model answers rightly."""
+    early_audit: float = Field(default=0.4, ge=0, le=1)
+    """Share of the runs that are audited while the router accepts nothing, so that an audit costs
+    nothing."""
+    audit: float = Field(default=0.1, ge=0, le=1)
+    """The same afterwards."""
+    kills: int = Field(default=4, ge=0)
+    """Workers that are killed while they serve."""
+    poison: bool = True
+    """Whether a batch with turned labels follows upon the stream."""
+    prices: Prices = Prices()
+    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=100, alpha=0.05)
+
+    @property
+    def quarter(self) -> int:
+        return self.questions // 4

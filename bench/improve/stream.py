@@ -1,0 +1,339 @@
+"""One stream: questions are served, the loop takes its rounds, the small model is measured.
+
+    FOLDER/settings.json     what it follows from
+    FOLDER/admitted.jsonl    the id of each question's run, before the bus hears of it
+    FOLDER/served.jsonl      what became of each question
+    FOLDER/looks.jsonl       after which question it was looked whether a round is due
+    FOLDER/cpu.jsonl         CPU seconds of each sitting
+    FOLDER/deployment/       state of the deployment, with the store of recorded runs
+    FOLDER/loop/             see `loopline.trainers.improve.loop`
+    FOLDER/alone/            answers of the small model alone to the questions that are held out
+    FOLDER/result.json       the figures' source, when all is done
+
+Every line is on the disk before what follows from it happens, so a stream that was killed goes on
+with the question, and the round, at which it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from loopline.agents.answers import last_boxed, parse_number
+from loopline.agents.environments.word_problems import WordProblem
+from loopline.agents.records import Outcome, Record, Trajectory
+from loopline.agents.router.router import Router
+from loopline.agents.workflows.cascade import is_audited
+from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.errors import BenchError
+from loopline.bench.improve.big_model import BigModel
+from loopline.bench.improve.deployment import kill_a_worker, stream_deployment
+from loopline.bench.improve.poison import write_turned_store
+from loopline.bench.improve.problems import Questions, draw_questions, kind_of
+from loopline.bench.improve.settings import StreamSettings
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.deployment import Deployment
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.run_driver import RunDriver
+from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.improve.asking import ask_small
+from loopline.trainers.improve.loop import Decision, ImprovementLoop
+from loopline.workers.store.files import read_batches
+
+AT_ONCE = 32
+RECORDED_SECONDS = 120.0
+"""In which an ended run must have come to the store."""
+GO_ON = "the same `bench improve` command"
+KIND = "kind"
+
+
+class Served(Record):
+    """What became of a question."""
+
+    index: int
+    run: str
+    kind: str
+    outcome: Outcome
+    right: bool
+    accepted: bool
+    """The small model's answer was the run's."""
+    audited: bool
+    micro_dollars: int
+
+
+class StreamResult(Record):
+    """One seed."""
+
+    settings: StreamSettings
+    served: tuple[Served, ...]
+    rounds: tuple[tuple[int, Decision], ...]
+    """Each with the number of questions that were served before."""
+    before: tuple[bool, ...]
+    """Of the questions that were held out: whether the pool's own model answers rightly."""
+    after: tuple[bool, ...]
+    """The same of the version that serves at the end."""
+    poisoned: Decision | None
+    """What became of the batch with turned labels."""
+    serving_at_end: str
+    killed: tuple[str, ...]
+    """Workers."""
+    lost: int
+    """Questions whose run has no answer."""
+    cpu_seconds: float
+    """Of all processes, as far as none was killed."""
+
+
+def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
+    """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
+    finished = find_record(folder / "result.json", StreamResult)
+    with lock_output(folder):
+        _claim(folder / "settings.json", settings, folder)
+        if finished is not None:
+            return finished
+        questions = draw_questions(settings.seed, settings.questions, settings.held_out)
+        problems = (*questions.served, *questions.held_out)
+        big = BigModel(problems, settings.accuracy, settings.seed)
+        began = _cpu()
+        with stream_deployment(folder, settings, big) as deployment:
+            stream = _Stream(folder, settings, questions, deployment, say)
+            result = asyncio.run(stream.run())
+        with AppendLog(folder / "cpu.jsonl", GO_ON) as log:
+            log.append({"seconds": _cpu() - began})
+        cpu = sum(line["seconds"] for _, line in read_log(folder / "cpu.jsonl"))
+        result = result.model_copy(update={"cpu_seconds": cpu})
+        write_record(folder / "result.json", result)
+    return result
+
+
+class _Stream:
+    def __init__(
+        self,
+        folder: Path,
+        settings: StreamSettings,
+        questions: Questions,
+        deployment: Deployment,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._questions = questions
+        self._deployment = deployment
+        self._say = say
+        self._router = (folder / "cascade.router.json").resolve()
+        self._killed: list[str] = []
+
+    async def run(self) -> StreamResult:
+        settings = self._settings
+        async with Client.of(self._deployment.settings) as client:
+            loop = ImprovementLoop(
+                settings.loop,
+                self._folder / "loop",
+                client=client,
+                store=self._deployment.state.store,
+                router=self._router,
+                judge=self._judge,
+                say=self._say,
+            )
+            with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
+                looked = {line["served"] for _, line in read_log(looks.path)}
+                for begin in range(0, settings.questions, settings.batch):
+                    end = min(begin + settings.batch, settings.questions)
+                    await self._serve(client, range(begin, end))
+                    if end in looked or end == settings.questions:
+                        continue
+                    number = None
+                    if loop.is_due():
+                        number = (await loop.run_round()).number
+                    looks.append({"served": end, "round": number}, sync=True)
+            return await self._measure(client, loop)
+
+    async def _measure(self, client: Client, loop: ImprovementLoop) -> StreamResult:
+        settings = self._settings
+        rounds = {
+            line["round"]: line["served"]
+            for _, line in read_log(self._folder / "looks.jsonl")
+            if line["round"] is not None
+        }
+        decisions = loop.decisions()
+        promoted = [d for d in decisions if d.promoted and d.number in rounds]
+        end_version = promoted[-1].serving if promoted else None
+        before = await self._alone(client, settings.loop.pool, "before")
+        # Before the poisoned round, whose candidate must change nothing of it.
+        after = (
+            before
+            if end_version is None
+            else await self._alone(client, settings.loop.policy, "after")
+        )
+        poisoned = None
+        if settings.poison:
+            turned = self._folder / "poisoned"
+            count = await write_turned_store(self._deployment.state.store, turned)
+            self._say(f"a poisoned batch: {count:,} escalations with the answers of others")
+            done = [d for d in decisions if d.number not in rounds]
+            poisoned = done[0] if done else await loop.run_round(examples=turned)
+        served = self._results()
+        return StreamResult(
+            settings=settings,
+            served=tuple(served[index] for index in sorted(served)),
+            rounds=tuple((rounds[d.number], d) for d in decisions if d.number in rounds),
+            before=before,
+            after=after,
+            poisoned=poisoned,
+            serving_at_end=loop.serving,
+            killed=tuple(
+                str(line["worker"]) for _, line in read_log(self._folder / "killed.jsonl")
+            ),
+            lost=sum(
+                entry.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
+                for entry in served.values()
+            )
+            + settings.questions
+            - len(served),
+            cpu_seconds=0.0,
+        )
+
+    async def _alone(self, client: Client, policy: str, name: str) -> tuple[bool, ...]:
+        problems = self._questions.held_out
+        asked = {problem.id: (problem.prompt, {}) for problem in problems}
+        path = self._folder / "alone" / f"{name}.jsonl"
+        answers = await ask_small(client, policy, asked, path, say=self._say)
+        return tuple(_is_right(answers[problem.id].text, problem) for problem in problems)
+
+    async def _serve(self, client: Client, indices: range) -> None:
+        results = self._results()
+        if all(index in results for index in indices):
+            return
+        ids = {
+            line["index"]: str(line["run"]) for _, line in read_log(self._folder / "admitted.jsonl")
+        }
+        options = {"router": str(self._router), "audit": self._audit_share()}
+        driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
+        doomed = self._kill_points() & set(indices)
+        with (
+            AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
+            AppendLog(self._folder / "served.jsonl", GO_ON) as log,
+            AppendLog(self._folder / "killed.jsonl", GO_ON) as killed,
+        ):
+
+            async def ask(index: int) -> None:
+                problem = self._questions.served[index]
+                async with places:
+                    run_id = ids.get(index)
+                    if run_id is None:
+                        run_id = new_run_id()
+                        admitted.append({"index": index, "run": run_id})
+                    if index in doomed:
+                        name = await asyncio.to_thread(
+                            kill_a_worker, self._deployment, f"{self._settings.seed}/{index}"
+                        )
+                        killed.append({"index": index, "worker": name or "none"})
+                    trajectory, usage = await driver.finish(
+                        lambda: client.new_run(
+                            problem.prompt,
+                            workflow="cascade",
+                            options=options,
+                            tags={KIND: kind_of(problem)},
+                            run_id=run_id,
+                        )
+                    )
+                cost = sum(entry.cost_micro_dollars for entry in usage)
+                log.append(_served(index, problem, trajectory, cost).model_dump(mode="json"))
+
+            async with asyncio.TaskGroup() as group:
+                for index in indices:
+                    if index not in results:
+                        group.create_task(ask(index))
+        self._say(self._words(indices))
+        await self._until_recorded({entry.run for entry in self._results().values()})
+
+    def _words(self, indices: range) -> str:
+        results = self._results()
+        batch = [results[index] for index in indices]
+        dollars = sum(entry.micro_dollars for entry in batch) / len(batch) / 1e6
+        right = sum(entry.right for entry in batch) / len(batch)
+        accepted = sum(entry.accepted for entry in batch) / len(batch)
+        return (
+            f"questions {indices.start + 1:,}–{indices.stop:,}: {right:.1%} right, "
+            f"{accepted:.1%} by the small model, ${dollars:.5f} each"
+        )
+
+    def _kill_points(self) -> set[int]:
+        count, kills = self._settings.questions, self._settings.kills
+        return {round((at + 0.5) * count / kills) for at in range(kills)} if kills else set()
+
+    def _results(self) -> dict[int, Served]:
+        return {
+            line["index"]: Served.model_validate(line)
+            for _, line in read_log(self._folder / "served.jsonl")
+        }
+
+    def _audit_share(self) -> float:
+        router = find_record(self._router, Router)
+        accepts = router is not None and router.threshold is not None
+        return self._settings.audit if accepts else self._settings.early_audit
+
+    async def _until_recorded(self, runs: Collection[str]) -> None:
+        end = time.monotonic() + RECORDED_SECONDS
+        while True:
+            there: set[str] = set()
+            folder = self._deployment.state.store / "trajectories"
+            for _, _, batch in read_batches(folder, ("run_id",), []):
+                there.update(batch["run_id"].to_pylist())
+            missing = set(runs) - there
+            if not missing:
+                return
+            if time.monotonic() > end:
+                raise BenchError(
+                    f"{len(missing):,} ended runs, such as {min(missing)}, have not come to the "
+                    f"store {folder} in {RECORDED_SECONDS:g} s: see the recorder's log"
+                )
+            await asyncio.sleep(0.2)
+
+    def _judge(self, question: str, answer: str) -> bool | None:
+        gold = self._questions.answers.get(question)
+        return None if gold is None else _matches(answer, gold)
+
+
+def _served(index: int, problem: WordProblem, trajectory: Trajectory, cost: int) -> Served:
+    answer = trajectory.answer or ""
+    number = parse_number(answer)
+    return Served(
+        index=index,
+        run=trajectory.run.id,
+        kind=kind_of(problem),
+        outcome=trajectory.outcome,
+        right=number is not None and number.value == int(problem.answer),
+        accepted=len(trajectory.steps) == 1,
+        audited=is_audited(trajectory.run),
+        micro_dollars=cost,
+    )
+
+
+def _is_right(text: str, problem: WordProblem) -> bool:
+    return _matches(text, problem.answer)
+
+
+def _matches(text: str, gold: str) -> bool:
+    number = parse_number(last_boxed(text) or "")
+    return number is not None and number.value == int(gold)
+
+
+def _claim(path: Path, settings: StreamSettings, folder: Path) -> None:
+    if path.exists():
+        require_same_recipe(claimed_settings(path, StreamSettings), settings, folder)
+    else:
+        write_record(path, settings)
+
+
+def _cpu() -> float:
+    """Seconds of this process and of all that it has waited for."""
+    # The supervisor that has ended is waited for when the next process is started.
+    subprocess.run(("true",), check=False)
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

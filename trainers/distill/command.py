@@ -1,0 +1,60 @@
+"""`train distill`: a small model learns what it could not answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.core.folder_state import state_of_folder
+
+if TYPE_CHECKING:
+    from loopline.trainers.data.token_rows import RecordedRows
+    from loopline.trainers.distill.options import DistillOptions
+    from loopline.workers.engines.torch.loading import LoadedModel
+
+
+def preview(options: DistillOptions) -> list[str]:
+    """What `--dry-run` says of a training."""
+    from loopline.trainers.glpft.pipeline import SETTINGS
+    from loopline.trainers.glpft.report import REPORT
+
+    return [
+        f"trains {options.model} on the escalations in {options.from_store}",
+        state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
+    ]
+
+
+def distill(options: DistillOptions) -> None:
+    """Train a small model on what the big one put right.
+
+    Each question whose small answer the ladder of `cascade` refused is an example: the big model's
+    answer, unless feedback calls it wrong.
+
+    Audited runs, questions of a benchmark's held-out splits and what --hold-out names are left out.
+    Run it again to go on after a crash or Ctrl-C.
+    """
+    from loopline.trainers.sft.session_command import train_on_rows
+
+    train_on_rows(options, lambda loaded: _read(options, loaded))
+
+
+def _read(options: DistillOptions, loaded: LoadedModel) -> RecordedRows:
+    from loopline.trainers.data.token_rows import RecordedRows
+    from loopline.trainers.distill.escalations import read_escalations
+    from loopline.trainers.distill.examples import imitations
+    from loopline.trainers.errors import UnreadableData
+    from loopline.trainers.sft.session_command import say_skipped
+
+    reading = read_escalations(options.from_store, options.held_out(), confirmed=options.confirmed)
+    skipped = list(reading.skipped)
+    rows = imitations(reading.records, loaded, skipped)
+    typer.echo(f"{format_count(len(rows), 'escalation')} to learn from", err=True)
+    say_skipped(skipped)
+    if not rows:
+        raise UnreadableData(
+            f"no escalation in {options.from_store} can be learned from: serve questions by the "
+            "workflow cascade, with a ladder that refuses some answers and a recorder"
+        )
+    return RecordedRows(tuple(rows))

@@ -1,0 +1,125 @@
+"""From an escalation to token ids of the model that learns: the conversation that it is served
+with, in its own chat template and its own tokenizer, cut where its engine cuts.
+
+The big model may have another tokenizer, so its answer is text here, and the only text that is
+tokenized for a training on recorded runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loopline.agents.records import Call, Message, Step, ToolSpec
+from loopline.agents.roles.solo import question_opening
+from loopline.trainers.data.json_files import Skipped, Unreadable
+from loopline.trainers.data.token_rows import RecordedRow, TokenRow
+from loopline.trainers.distill.escalations import Escalation, conversation_after, question_key
+from loopline.trainers.glpft.rows import end_of_turn
+from loopline.workers.engines.text.chat_prompt import build_prompt
+from loopline.workers.engines.torch.loading import LoadedModel
+
+REWRITTEN = "conversation that the chat template writes anew at each turn"
+TOO_LONG = "conversation longer than the model's context"
+CUT_OFF = "answer that was cut off"
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two answers to one question: the row of the one that was accepted, and of the refused."""
+
+    instruction_id: str
+    chosen: TokenRow
+    rejected: TokenRow
+
+
+def imitations(
+    escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
+) -> list[RecordedRow]:
+    """A row of each escalation: the accepted answer. What has none is added to `skipped`."""
+    rows: list[RecordedRow] = []
+    for escalation in escalations:
+        try:
+            row = _row(escalation, escalation.big, escalation.big.calls, model)
+        except Unreadable as error:
+            skipped.append(error.at(escalation.run.id))
+        else:
+            rows.append(RecordedRow(_instruction(escalation), policy_of(escalation), row))
+    return rows
+
+
+def preferences(
+    escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
+) -> list[Preference]:
+    """A pair of each escalation whose answers differ."""
+    pairs: list[Preference] = []
+    for escalation in escalations:
+        if not escalation.differs:
+            continue
+        small = escalation.small
+        refused = small.calls[: small.calls.index(escalation.refused) + 1]  # pyright: ignore
+        try:
+            pairs.append(
+                Preference(
+                    _instruction(escalation),
+                    _row(escalation, escalation.big, escalation.big.calls, model),
+                    _row(escalation, small, refused, model),
+                )
+            )
+        except Unreadable as error:
+            skipped.append(error.at(escalation.run.id))
+    return pairs
+
+
+def policy_of(escalation: Escalation) -> str:
+    """That the small model was served as."""
+    if not escalation.small.calls:
+        return escalation.run.policies.get("first", "slm")
+    policy = escalation.small.calls[0].policy
+    return policy.adapter or policy.name
+
+
+def _instruction(escalation: Escalation) -> str:
+    key = question_key(escalation.run.task.prompt)
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
+
+
+def _row(escalation: Escalation, step: Step, calls: Sequence[Call], model: LoadedModel) -> TokenRow:
+    """Raises `Unreadable`."""
+    if calls[-1].finish_reason == "length":
+        raise Unreadable(CUT_OFF)
+    opening, tools = question_opening(escalation.run)
+    specs = tuple(tool.spec for tool in tools)
+    row = conversation_row(opening, specs, conversation_after(step, calls), model)
+    if len(row.ids) > model.max_context:
+        raise Unreadable(TOO_LONG, f"{len(row.ids):,} tokens of {model.max_context:,}")
+    return row
+
+
+def conversation_row(
+    opening: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    turns: Sequence[Message],
+    model: LoadedModel,
+) -> TokenRow:
+    """The whole conversation, of which the assistant's turns are learned, each with the token that
+    ends it. Raises `Unreadable` for a chat template that rewrites earlier turns."""
+    end = end_of_turn(model)
+    end_text = model.codec.decode([end])
+    messages, ids, learned = [*opening], list[int](), list[bool]()
+    for message in turns:
+        if message.role == "assistant":
+            before = model.render(messages, tools)
+            after = model.render([*messages, message], tools)
+            prompt = build_prompt(before, ids, model.codec)
+            if (ids and not prompt.extends_previous) or not after.startswith(before):
+                raise Unreadable(REWRITTEN)
+            text, ended, _ = after[len(before) :].partition(end_text)
+            if not ended:
+                raise Unreadable(REWRITTEN, "no turn of it ends")
+            written = [*model.codec.encode(text, prompt.ids[-1]), end]
+            learned += [False] * (len(prompt.ids) - len(ids)) + [True] * len(written)
+            ids = [*prompt.ids, *written]
+        messages.append(message)
+    return TokenRow(tuple(ids), tuple(learned))

@@ -1,0 +1,105 @@
+"""Questions that are kept back from training, with what is known of their answers: the audited runs
+of the cascade, a random sample of its traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.agents.records import Call, Outcome, Run, Step, Trajectory
+from loopline.agents.router.evidence import AnswerEvidence
+from loopline.agents.router.features import comparable_answer
+from loopline.agents.workflows.cascade import is_audited
+from loopline.trainers.data.store import iterate_trajectories
+from loopline.trainers.distill.escalations import question_key
+from loopline.trainers.improve.asking import SmallAnswer
+from loopline.trainers.router.labelled import Labelled
+from loopline.trainers.router.prices import BIG_PRICES
+from loopline.trainers.router.recorded import Answered
+from loopline.workers.router_watch import verdict_of
+from loopline.workers.store.rewards import read_rewards
+
+Judge = Callable[[str, str], bool | None]
+"""Whether an answer to a question is right; None where the judge does not know the question."""
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """One question."""
+
+    run: Run
+    small: Step
+    big: Step
+    right: bool | None
+    """Whether the big model's answer is, as far as anyone said."""
+
+    @property
+    def question(self) -> str:
+        return self.run.task.prompt
+
+    @property
+    def first_call(self) -> Call | None:
+        """That held the small model's answer."""
+        return Answered(self.small, None).last if self.small.calls else None
+
+    def is_right(self, answer: str, judge: Judge | None) -> bool | None:
+        """By the judge; without one it is right if it is the big model's answer, and nothing is
+        known where that is wrong."""
+        if judge is not None and (judged := judge(self.question, answer)) is not None:
+            return judged
+        same = comparable_answer(answer) == comparable_answer(self.big.calls[-1].said)
+        if self.right is False:
+            return False if same else None
+        return same
+
+
+def read_held_back(store: Path, most: int) -> list[HeldBack]:
+    """The latest audited runs, one of each question, in the order in which they were admitted.
+    Raises `UnreadableData` if there is no store."""
+    rewards = read_rewards(store).of_target()
+    by_question: dict[str, HeldBack] = {}
+    for trajectory in _audited(iterate_trajectories(store, "cascade", [])):
+        steps = {step.agent: step for step in trajectory.steps}
+        small, big = steps.get("first"), steps.get("solo")
+        if small is None or big is None or not big.calls or big.decision.kind != "answer":
+            continue
+        key = question_key(trajectory.run.task.prompt)
+        by_question.pop(key, None)
+        by_question[key] = HeldBack(trajectory.run, small, big, verdict_of(trajectory, rewards))
+    return [*by_question.values()][-most:]
+
+
+def labelled(
+    questions: Iterable[HeldBack], answers: dict[str, SmallAnswer], judge: Judge | None
+) -> list[Labelled]:
+    """What a router is calibrated on: a version's answers, by run, beside the big model's. Without
+    those of which nobody knows whether they are right."""
+    rows: list[Labelled] = []
+    for entry in questions:
+        answer = answers[entry.run.id]
+        small_right = entry.is_right(answer.text, judge)
+        big_right = entry.is_right(entry.big.calls[-1].said, judge)
+        if small_right is None or big_right is None:
+            continue
+        rows.append(
+            Labelled(
+                id=entry.run.id,
+                evidence=AnswerEvidence(entry.question, answer.text, answer.logprobs),
+                small_right=small_right,
+                big_right=big_right,
+                small_cost=answer.micro_dollars / 1e6,
+                big_cost=Answered(entry.big, None).dollars(BIG_PRICES),
+            )
+        )
+    return rows
+
+
+def _audited(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    ended = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
+    fitting = [
+        trajectory
+        for trajectory in trajectories
+        if trajectory.outcome in ended and is_audited(trajectory.run)
+    ]
+    return sorted(fitting, key=lambda trajectory: trajectory.run.id)

@@ -1,0 +1,301 @@
+"""One object that closes the loop: collect, train, gate, promote; and again.
+
+    OUTPUT/settings.json               what it follows from
+    OUTPUT/answers/VERSION.jsonl       answers of a version to questions that were kept back
+    OUTPUT/rounds/0001/training/       the folder of `train distill`
+    OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
+
+A round that was killed is taken again: its training goes on from its checkpoint, an answer that is
+there is not asked for again, and publishing a folder that is published already changes nothing.
+
+A router's bound is of one version, so the order matters: the router is shut before another version
+serves, and opened by what was calibrated on that version's own answers. In between all questions
+go to the big model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from loopline.agents.records import JsonObject, Record
+from loopline.agents.router.router import Router
+from loopline.bus import Policy
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.policy_changes import change
+from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.distill.escalations import read_escalations
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.improve.asking import SmallAnswer, ask_small
+from loopline.trainers.improve.gate import GateResult, compare
+from loopline.trainers.improve.held_back import (
+    HeldBack,
+    Judge,
+    labelled,
+    read_held_back,
+)
+from loopline.trainers.improve.settings import LoopSettings
+from loopline.trainers.router.policy import LEAST_QUESTIONS
+from loopline.trainers.router.training import describe, first_run_id, train_router
+from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.workers.process_lifetime import dies_with_parent
+
+SETTINGS = "settings.json"
+DECISION = "decision.json"
+BASE = "base"
+"""Name of the pool's own model among the versions."""
+STAGE = "single"
+"""Folder of what `train distill` comes to."""
+
+
+class Decision(Record):
+    """What became of a candidate."""
+
+    number: int
+    escalations: int
+    """That it learned from."""
+    gate: GateResult
+    promoted: bool
+    serving: str
+    """Version that serves from now on: the name of its round, or `base`."""
+    router: str
+    """What the router does from now on, in words."""
+    accepted_share: float
+    """Of the answers that calibrated the router; 0 where it accepts nothing."""
+    cpu_seconds: float
+    """Of the training, as far as it was not killed."""
+    micro_dollars: int
+    """That the candidate's answers cost."""
+
+
+class ImprovementLoop:
+    """See `run_round`. The cascade that it serves has the policy of `first` in `settings.policy`
+    and the option `router` at `router`."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        output: Path,
+        *,
+        client: Client,
+        store: Path,
+        router: Path,
+        judge: Judge | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Raises `TrainingError` for a folder of other settings."""
+        self.settings = settings
+        self.output = output.resolve()
+        self._client = client
+        self._store = store
+        self._router = router
+        self._judge = judge
+        self._say = say
+        self._claim()
+
+    def decisions(self) -> list[Decision]:
+        """Of all rounds that have ended, in order."""
+        files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
+        found = [find_record(path, Decision) for path in files]
+        return [decision for decision in found if decision is not None]
+
+    @property
+    def serving(self) -> str:
+        """Name of the version that serves."""
+        decisions = self.decisions()
+        return decisions[-1].serving if decisions else BASE
+
+    def is_due(self) -> bool:
+        """Whether there are enough new escalations, and questions to compare on."""
+        decisions = self.decisions()
+        before = decisions[-1].escalations if decisions else 0
+        new = len(read_escalations(self._store).records) - before
+        held_back = len(read_held_back(self._store, self.settings.held_back))
+        return new >= self.settings.every and held_back >= self.settings.least_held_back
+
+    async def run_round(self, *, examples: Path | None = None) -> Decision:
+        """Train a candidate on all escalations of the store, or on those of the store `examples`,
+        compare it with the version that serves, and let it serve or not. Raises `TrainingError`."""
+        number = len(self.decisions()) + 1
+        folder = self.output / "rounds" / f"{number:04d}"
+        cpu_seconds = await self._train(folder / "training", examples or self._store)
+        weights = folder / "training" / STAGE
+        facts = read_facts(weights)
+        assert facts is not None, "a finished training has its facts"
+        self._say(f"round {number}: a candidate learned from {facts.rows:,} escalations")
+        questions = read_held_back(self._store, self.settings.held_back)
+        pin = await self._publish(self.settings.candidate, weights)
+        before, name = self.serving, folder.name
+        old = await self._answers(before, await self._serving_pin(), questions)
+        new = await self._answers(name, pin, questions)
+        gate = compare(
+            self._right(questions, new),
+            self._right(questions, old),
+            margin=self.settings.margin,
+            least=self.settings.least_held_back,
+        )
+        self._say(f"round {number}: {gate.verdict}")
+        if gate.passed:
+            self._shut_router()
+            await self._publish(self.settings.policy, weights)
+        else:
+            await self._roll_back(weights)
+        words, accepted = self._calibrate(questions, new if gate.passed else old)
+        decision = Decision(
+            number=number,
+            escalations=facts.rows,
+            gate=gate,
+            promoted=gate.passed,
+            serving=name if gate.passed else before,
+            router=words,
+            accepted_share=accepted,
+            cpu_seconds=cpu_seconds,
+            micro_dollars=sum(answer.micro_dollars for answer in new.values()),
+        )
+        write_record(folder / DECISION, decision)
+        self._say(f"round {number}: {'promoted' if gate.passed else 'rolled back'}. {words}")
+        return decision
+
+    def _claim(self) -> None:
+        path = self.output / SETTINGS
+        if path.exists():
+            require_same_recipe(claimed_settings(path, LoopSettings), self.settings, self.output)
+            return
+        self.output.mkdir(parents=True, exist_ok=True)
+        write_record(path, self.settings)
+
+    async def _train(self, folder: Path, store: Path) -> float:
+        """CPU seconds of the process that trains."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        arguments = self.settings.training.arguments(store, folder)
+        log = folder.parent / "training.log"
+        code, seconds = await asyncio.to_thread(_run_training, arguments, log)
+        if code != 0:
+            last = log.read_text(errors="replace").strip().splitlines()[-3:]
+            raise TrainingError(f"the training in {folder} failed: {' / '.join(last)}; see {log}")
+        return seconds
+
+    async def _publish(self, policy: str, weights: Path) -> str:
+        """The policy pinned to the version that has these weights, which is in use then."""
+        path = str(weights)
+
+        def to(state: Policy) -> Policy:
+            if state.path_of(state.current) == path:
+                return state
+            return state.published(path, 0.0)
+
+        changed = await change(self._client.bus, policy, to, self.settings.wait)
+        if changed.refusals:
+            raise TrainingError(f"{policy}: {'; '.join(changed.refusals)}")
+        return f"{policy}@{changed.policy.current}"
+
+    async def _serving_pin(self) -> str:
+        """Of what serves now."""
+        state: list[Policy] = []
+
+        def look(policy: Policy) -> Policy:
+            state[:] = [policy]
+            return policy
+
+        await change(self._client.bus, self.settings.policy, look, 0.0)
+        return f"{self.settings.policy}@{state[0].current}"
+
+    async def _roll_back(self, weights: Path) -> None:
+        def to(policy: Policy) -> Policy:
+            in_use = policy.path_of(policy.current) == str(weights)
+            return policy.rolled_back() if in_use and policy.earlier else policy
+
+        await change(self._client.bus, self.settings.candidate, to, self.settings.wait)
+
+    async def _answers(
+        self, version: str, pin: str, questions: Sequence[HeldBack]
+    ) -> dict[str, SmallAnswer]:
+        """By the ids of the questions' runs. What the version answered while it served is taken
+        from there."""
+        served = {
+            entry.run.id: SmallAnswer.of(entry.small)
+            for entry in questions
+            if _pin_of(entry, self.settings.policy) == pin
+        }
+        asked = {
+            entry.run.id: (entry.question, _solo_options(entry.run.options))
+            for entry in questions
+            if entry.run.id not in served
+        }
+        path = self.output / "answers" / f"{version}.jsonl"
+        return {**await ask_small(self._client, pin, asked, path, say=self._say), **served}
+
+    def _right(
+        self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
+    ) -> list[bool | None]:
+        return [entry.is_right(answers[entry.run.id].text, self._judge) for entry in questions]
+
+    def _shut_router(self) -> None:
+        router = find_record(self._router, Router)
+        if router is not None:
+            write_record(self._router, router.model_copy(update={"threshold": None}))
+
+    def _calibrate(
+        self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
+    ) -> tuple[str, float]:
+        rows = labelled(questions, answers, self._judge)
+        if len(rows) < LEAST_QUESTIONS:
+            self._shut_router()
+            return (
+                f"The router accepts nothing: {len(rows):,} labelled questions of "
+                f"{LEAST_QUESTIONS}.",
+                0.0,
+            )
+        router = train_router(
+            rows,
+            alpha=self.settings.alpha,
+            delta=self.settings.delta,
+            seed=1,
+            where="the questions that were kept back",
+            watched_after=first_run_id(self._client.bus.clock.now()),
+        )
+        write_record(self._router, router)
+        promise = router.guarantee
+        accepts = router.threshold is not None
+        share = promise.accepted / max(1, promise.calibration) if accepts else 0.0
+        return describe(router), share
+
+
+def _pin_of(entry: HeldBack, policy: str) -> str | None:
+    """The version that answered a question while it served."""
+    call = entry.first_call
+    if call is None:
+        return None
+    name = call.policy.adapter or call.policy.name
+    # Before the first version the adapter's policy is answered by the pool's own model.
+    if name != policy and call.policy.version != 0:
+        return None
+    return f"{policy}@{call.policy.version}"
+
+
+def _solo_options(options: JsonObject) -> JsonObject:
+    """Those of a cascade that say how a model is asked."""
+    return {name: options[name] for name in ("calculator", "prompts") if name in options}
+
+
+def _run_training(arguments: Sequence[str], log: Path) -> tuple[int, float]:
+    """Exit code and CPU seconds of `train` with these arguments."""
+    command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", *arguments]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
