@@ -30,7 +30,7 @@ from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import Candidate, current_candidate, read_variants
 from loopline.trainers.prompts.options import PromptsOptions
-from loopline.trainers.prompts.questions import (
+from loopline.trainers.data.questions import (
     Questions,
     from_file,
     from_tasks,

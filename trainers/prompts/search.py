@@ -20,7 +20,7 @@ from loopline.trainers.prompts.candidates import CURRENT, Candidate
 from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunListener
 from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
-from loopline.trainers.prompts.questions import CHECKERS, Question, Questions
+from loopline.trainers.data.questions import CHECKERS, Question, Questions
 from loopline.trainers.prompts.report import (
     CandidateFacts,
     Comparison,

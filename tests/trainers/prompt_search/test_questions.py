@@ -17,7 +17,7 @@ from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
-from loopline.trainers.prompts.questions import (
+from loopline.trainers.data.questions import (
     Question,
     fault,
     from_file,
