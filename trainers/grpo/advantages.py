@@ -60,8 +60,8 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
 
 
 def best_only(rewards: Sequence[float]) -> list[float]:
-    """A_i = 1 for the best samples of the group and 0 for the others: expert iteration with the best
-    of K as the expert (Anthony et al. 2017, arXiv:1705.08439), also called rejection-sampling
+    """A_i = 1 for the best samples of the group and 0 for the others: expert iteration with the
+    best of K as the expert (Anthony et al. 2017, arXiv:1705.08439), also called rejection-sampling
     fine-tuning."""
     if not has_signal(rewards):
         return [0.0] * len(rewards)
@@ -69,9 +69,7 @@ def best_only(rewards: Sequence[float]) -> list[float]:
     return [float(not has_signal((reward, best))) for reward in rewards]
 
 
-def discounted_returns(
-    rewards: Sequence[float | None], discount: float
-) -> list[float | None]:
+def discounted_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
     """G_t = Σ_{k ≥ t} γ^(k − t) · r_k of each turn; a turn without a reward adds 0. None where
     neither a turn nor one after it has a reward."""
     returns: list[float | None] = []

@@ -15,8 +15,8 @@ belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A)
 | `token` | min(π_prox/π_behav, C) · clip(π_θ/π_prox) | decoupled; verl's token truncation |
 | `sequence` | w · clip(π_θ/π_prox), w = Π π_prox/π_behav, 0 above C | decoupled; TRL's mask |
 
-These are GRPO's (`loss = "grpo"`). Others are chosen by name, or are a function of the user's by where
-it is: `gspo` takes one ratio for a whole sequence, `rft` imitates the best samples of each group.
+These are GRPO's (`loss = "grpo"`). Others are chosen by name, or are a function of the user's by
+where it is: `gspo` takes one ratio for a whole sequence, `rft` imitates each group's best samples.
 
 Ratios correct for which actions were taken, not for which states were reached: where the best of K
 candidates was executed, later states come from a better policy than any of the three.
@@ -65,9 +65,9 @@ class Objective(Options):
     panel: ClassVar[str] = "Objective"
 
     loss: Annotated[str, Option(metavar="NAME|MODULE:FUNCTION")] = "grpo"
-    """Loss: grpo; gspo (one ratio per sequence; its authors average by --normalisation sequence); rft
-    (expert iteration: imitates the best samples of each group); or a function of yours, from the
-    learned tokens and the objective to a loss for each token."""
+    """Loss: grpo; gspo (one ratio per sequence; its authors average by --normalisation sequence);
+    rft (expert iteration: imitates the best samples of each group); or a function of yours, from
+    the learned tokens and the objective to a loss for each token."""
     correction: Correction = "token"
     """Off-policy correction: none, clip (PPO's ratio to the sampler), truncated (TIS/CISPO), or
     decoupled PPO with an importance weight per token or per sequence."""
@@ -97,7 +97,6 @@ class Objective(Options):
     """Weight of the entropy bonus: a token's entropy in nats, so weighted, is taken from its loss,
     and normalised with it."""
 
-
     @field_validator("loss")
     @classmethod
     def _names_a_loss(cls, loss: str) -> str:
@@ -108,7 +107,8 @@ class Objective(Options):
                 raise ValueError(str(error)) from error
         elif loss not in LOSSES:
             raise ValueError(
-                f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}, and package.module:function"
+                f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}, and "
+                "package.module:function"
             )
         return loss
 
@@ -195,8 +195,8 @@ def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 def has_no_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
-    advantage pushes, or its weight is 0. `truncated`, `rft` and a function of the user's have no such
-    tokens, as far as anybody knows."""
+    advantage pushes, or its weight is 0. `truncated`, `rft` and a function of the user's are taken
+    to have no such tokens."""
     import torch
 
     if objective.correction == "truncated" or objective.loss not in ("grpo", "gspo"):

@@ -81,13 +81,14 @@ class RewardChoice(Options):
     """Weight of the team's reward in --scheme paper; another one than 1 means that scheme."""
 
     function: Annotated[
-        str | None, Option("reward", metavar="MODULE:FUNCTION", default="as recorded, or the outcome")
+        str | None,
+        Option("reward", metavar="MODULE:FUNCTION", default="as recorded, or the outcome"),
     ] = None
     """Function that says what a run is worth, by where it is: it takes the trajectory and returns a
     number, or rewards of the team, of agents and of turns."""
-    dollar_weight: Annotated[
-        float, OnlyWith("--grouping trajectory or single", _compares_runs)
-    ] = Field(default=0.0, ge=0, le=1e6)
+    dollar_weight: Annotated[float, OnlyWith("--grouping trajectory or single", _compares_runs)] = (
+        Field(default=0.0, ge=0, le=1e6)
+    )
     """What a run's reward loses for each dollar that its model calls cost (λ)."""
 
     @field_validator("function")
@@ -131,13 +132,13 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
 def outcome_reward(trajectory: Trajectory) -> float | None:
     """1 for a run that is solved, 0 for one that is not; None where nobody can say: a run that was
     answered by a workflow without a verifier has to be judged by somebody."""
-    if trajectory.run.task.environment == api_worlds.ENVIRONMENT:
-        return float(not fault(Question(id="", task=trajectory.run.task), trajectory))
     match trajectory.outcome:
         case Outcome.SOLVED:
             return 1.0
         case Outcome.FAILED:
             return 0.0
+        case _ if trajectory.run.task.environment == api_worlds.ENVIRONMENT:
+            return float(not fault(Question(id="", task=trajectory.run.task), trajectory))
         case _:
             return None
 

@@ -13,6 +13,7 @@ from loopline.trainers.grpo.credit import Credit
 from loopline.trainers.grpo.groups import Grouping
 from loopline.trainers.grpo.losses import Objective
 from loopline.trainers.grpo.rewards import RewardChoice
+from loopline.trainers.grpo.schedule import Schedule
 
 Sharing = Literal["shared", "per-role"]
 """`shared`: one policy learns from all agents' samples. `per-role`: one for each agent."""
@@ -71,6 +72,7 @@ class OptimisationOptions(Options):
     """Weight decay of AdamW."""
     clip: Annotated[float, Option("max-grad-norm")] = Field(default=1.0, gt=0)
     """Largest norm of the gradient; a larger one is scaled down to it."""
+    schedule: Schedule = Field(default_factory=Schedule)
 
 
 class PolicyOptions(Options):
@@ -140,7 +142,7 @@ class GrpoSettings(TrainingOptions):
     base_version: int = Field(default=0, ge=0)
     """Which version of the policies the base is."""
     learning_rate: float = Field(default=LEARNING_RATE, gt=0)
-    """Constant."""
+    """Its highest; `schedule` says how it changes."""
     assigned: dict[str, str] = Field(default_factory=dict)
     """Agent → the policy that learns from its samples; of others `policies` says it."""
 

@@ -8,6 +8,7 @@ same time. A training is minutes long: one that was stopped begins again.
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import time
 from collections import Counter
@@ -39,6 +40,7 @@ from loopline.trainers.grpo.learnable import group_worth
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Objective
 from loopline.trainers.grpo.pipeline import initial_policies
+from loopline.trainers.grpo.rewards import RewardChoice, dollars_of
 from loopline.trainers.grpo.settings import GrpoSettings, InitialPolicy
 from loopline.trainers.grpo.storing import folder_name, write_policies
 from loopline.trainers.grpo.stream import StepBatch
@@ -90,8 +92,8 @@ class _Training:
         self.looks = generate_questions(self.setup.dataset, 1, 0, settings.look_tasks).held_out
         self.curve: list[RoundCurve] = []
         self.runs = 0
-        self.best = (-1.0, 0)
-        """Share of the validation tasks, and the round that came to it."""
+        self.best = (-math.inf, 0)
+        """Mean reward of the validation tasks, and the round that came to it."""
 
     def _grpo(self) -> GrpoSettings:
         setup, settings = self.setup, self.settings
@@ -109,6 +111,7 @@ class _Training:
             agents=setup.trained,
             assigned={agent: setup.policies[agent] for agent in setup.trained},
             advantage=settings.advantage,
+            reward=RewardChoice(dollar_weight=setup.dollar_weight),
             weights=settings.weights,
             rank=settings.rank,
             minibatch=settings.minibatch,
@@ -138,6 +141,7 @@ class _Training:
         result = CellResult(
             cell=self.cell,
             outcomes="".join("1" if solved else "0" for _, solved in played),
+            micro_dollars=tuple(round(1e6 * dollars_of(trajectory)) for trajectory, _ in played),
             rounds=tuple(self.curve),
             best=best,
             runs=self.runs,
@@ -173,9 +177,11 @@ class _Training:
 
     async def _look(self, team: Team, number: int) -> float:
         played = await team.play(self.looks, temperature=0.0, seed=0)
-        share = sum(solved for _, solved in played) / len(played)
-        self.best = max(self.best, (share, number))
-        return share
+        rewards = [team.reward(trajectory, solved=solved) for trajectory, solved in played]
+        mean = sum(rewards) / len(rewards)
+        if mean > self.best[0]:
+            self.best = (mean, number)
+        return mean
 
     def _learn(
         self, number: int, played: Sequence[tuple[Trajectory, bool]], looked: float | None,
@@ -207,7 +213,7 @@ class _Training:
             JobLine(
                 event="training", done=int(spent), total=int(60 * self.settings.cpu_minutes),
                 said=f"round {number}: solved {solved:.1%}, {len(trained)} of "
-                f"{len(reading.records)} groups, best look {self.best[0]:.1%}",
+                f"{len(reading.records)} groups, best look {self.best[0]:.3f}",
             )
         )  # fmt: skip
 

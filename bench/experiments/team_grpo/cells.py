@@ -35,6 +35,10 @@ class TeamSetup(Record):
     """Of the workflow."""
     split: str
     """That is measured on: nothing of it is learned from, and no setting is chosen by it."""
+    prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
+    dollar_weight: float = 0.0
+    """What a run's reward loses for each dollar."""
 
 
 SETUPS: dict[Workflow, TeamSetup] = {
@@ -65,6 +69,9 @@ SETUPS: dict[Workflow, TeamSetup] = {
         base="llm",
         options={"prompts": "mathematics"},
         split="new_numbers",
+        # Of a big model and of a small one, as they are sold: an answer should be right, and cheap.
+        prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
+        dollar_weight=200.0,
     ),
 }
 
@@ -121,7 +128,9 @@ class Cell(Record):
         return ()
 
     def folder(self, output: Path) -> Path:
-        return output / (self.method if self.method == "start" else f"seed-{self.seed}-{self.method}")
+        return output / (
+            self.method if self.method == "start" else f"seed-{self.seed}-{self.method}"
+        )
 
 
 class RoundCurve(Record):
@@ -136,7 +145,7 @@ class RoundCurve(Record):
     cpu_seconds: float
     """Of the training so far."""
     looked: float | None = None
-    """Share of the validation tasks that the version before it solves, greedily."""
+    """Mean reward of the validation tasks, greedily, by the version before it."""
 
 
 class CellResult(Record):
@@ -145,6 +154,8 @@ class CellResult(Record):
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
     """Of the held-out tasks, greedily, in order: `1` solved, `0` not."""
+    micro_dollars: tuple[int, ...]
+    """That the run of each of them cost."""
     rounds: tuple[RoundCurve, ...] = ()
     best: int = 0
     """Round whose version was measured: the best of the looks; 0 is the beginning."""
@@ -155,6 +166,13 @@ class CellResult(Record):
     @property
     def solved(self) -> int:
         return self.outcomes.count("1")
+
+    def rewards(self, dollar_weight: float) -> list[float]:
+        """Of the held-out tasks: solved or not, less what it cost."""
+        return [
+            (outcome == "1") - dollar_weight * paid / 1e6
+            for outcome, paid in zip(self.outcomes, self.micro_dollars, strict=True)
+        ]
 
 
 def cells_of(settings: TeamSettings) -> list[Cell]:

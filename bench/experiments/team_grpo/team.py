@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,9 +14,10 @@ from loopline.agents.workflows import prompt_hashes
 from loopline.bench.experiments.team_grpo.cells import TeamSettings
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.questions import Question, fault
+from loopline.trainers.grpo.rewards import dollars_of
 from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import ModelSettings, Price
 
 TOGETHER = 256
 """Runs in work at once."""
@@ -31,12 +33,20 @@ class Team:
         pools = {
             name: ModelSettings(
                 engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,
-                max_concurrency=TOGETHER, constrain_tools=False,
+                max_concurrency=TOGETHER, constrain_tools=False, price=self._price(name),
             )
             for name, model in self.setup.pools.items()
         }  # fmt: skip
         self._pools = {name: EnginePool(each, build_engine(each)) for name, each in pools.items()}
         self._prompts = prompt_hashes(self.workflow, options=self.setup.options)
+
+    def _price(self, pool: str) -> Price:
+        prompt, completion = self.setup.prices.get(pool, (0.0, 0.0))
+        return Price(prompt=Decimal(str(prompt)), completion=Decimal(str(completion)))
+
+    def reward(self, trajectory: Trajectory, *, solved: bool) -> float:
+        """What a run is worth."""
+        return float(solved) - self.setup.dollar_weight * dollars_of(trajectory)
 
     async def __aenter__(self) -> Self:
         for pool in self._pools.values():

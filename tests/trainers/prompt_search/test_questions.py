@@ -15,8 +15,6 @@ from loopline.agents.environments.registry import find
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
-from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.data.questions import (
     Question,
     fault,
@@ -24,6 +22,8 @@ from loopline.trainers.data.questions import (
     generate_questions,
     puzzles,
 )
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.report import compare_prompts
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
 
