@@ -15,6 +15,8 @@ from loopline.trainers.data.json_files import Unreadable
 HELD_OUT = "a task that is held out from training"
 NOT_REBUILT = "the task cannot be rebuilt"
 SHOWN = "a task that shows the tests it is judged by"
+LOOK_TAG = "look"
+"""Tag of a run by which a loop looks at held-out tasks: the id of the loop."""
 _TRAIN = Split.TRAIN.value
 _CODE = "code"
 """The benchmark whose problems are played as they were published, with tests in the prompt."""
@@ -26,6 +28,8 @@ def require_training(run: Run) -> None:
     is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself
     says its split, anyone who has asked it; of other tasks only the benchmark's tags do."""
     _require_training_task(run.task)
+    if LOOK_TAG in run.tags:
+        raise Unreadable(HELD_OUT, f"a look of the loop {run.tags[LOOK_TAG]}")
     benchmark = run.tags.get("bench")
     if benchmark is None:
         return

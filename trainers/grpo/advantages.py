@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-Baseline = Literal["standardised", "centred", "leave-one-out"]
+Baseline = Literal["standardised", "centred", "leave-one-out", "best"]
 
 SMALLEST_SPREAD = 1e-9
 """Rewards that differ by less, in parts of the largest, are the same: what is left of sums that
@@ -59,8 +59,56 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in rewards]
 
 
+def best_only(rewards: Sequence[float]) -> list[float]:
+    """A_i = 1 for the best samples of the group and 0 for the others: expert iteration with the
+    best of K as the expert (Anthony et al. 2017, arXiv:1705.08439), also called rejection-sampling
+    fine-tuning."""
+    if not has_signal(rewards):
+        return [0.0] * len(rewards)
+    best = max(rewards)
+    return [float(not has_signal((reward, best))) for reward in rewards]
+
+
+def discounted_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """G_t = Σ_{k ≥ t} γ^(k − t) · r_k of each turn; a turn without a reward adds 0. None where
+    neither a turn nor one after it has a reward."""
+    returns: list[float | None] = []
+    later: float | None = None
+    for reward in reversed(rewards):
+        if reward is not None or later is not None:
+            later = (reward or 0.0) + discount * (later or 0.0)
+        returns.append(later)
+    return returns[::-1]
+
+
+def turn_advantages(
+    members: Sequence[Sequence[float | None]],
+    advantage: Callable[[Sequence[float]], list[float]],
+    discount: float,
+) -> list[list[float]]:
+    """A^turn_{i,t} of each member's t-th turn, from its members' rewards by turn: `advantage` over
+    the returns of all members that have a t-th turn with one. 0 where fewer than two have (MT-GRPO,
+    Zeng et al. 2025, arXiv:2505.11821, §4.2, with discounted returns in place of one intermediate
+    reward)."""
+    returns = [discounted_returns(rewards, discount) for rewards in members]
+    advantages = [[0.0] * len(rewards) for rewards in members]
+    for turn in range(max(map(len, returns), default=0)):
+        rivals = [
+            (number, value)
+            for number, member in enumerate(returns)
+            if turn < len(member) and (value := member[turn]) is not None
+        ]
+        if len(rivals) < 2:
+            continue
+        values = advantage([value for _, value in rivals])
+        for (number, _), value in zip(rivals, values, strict=True):
+            advantages[number][turn] = value
+    return advantages
+
+
 ADVANTAGES: dict[Baseline, Callable[[Sequence[float]], list[float]]] = {
     "standardised": standardise,
     "centred": centre,
     "leave-one-out": leave_one_out,
+    "best": best_only,
 }

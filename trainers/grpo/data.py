@@ -78,6 +78,9 @@ class GrpoData:
                     for sequence in member.sequences
                 ]
                 digest.update(json.dumps([member.reward, sequences]).encode())
+                if any(reward is not None for reward in member.turn_rewards):
+                    turns = [member.turns, member.turn_rewards]
+                    digest.update(json.dumps(turns).encode())
         return digest.hexdigest()
 
     @property

@@ -10,6 +10,10 @@ A whole run is worth what its whole team did: runs in which another agent had ot
 other prompts, do not compete. Where a publication falls into a wave, its runs may be of several
 such groups, of which none is complete. An agent that had nothing to do in a run fits any weights.
 
+Where runs compete, `rewards` says what one is worth, whatever its workflow and however many agents
+it has, and `credit` how that spreads over an agent's turns. A run without a reward is left out,
+counted and named.
+
 A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). It
 does not matter either whether the K candidates stand in one step or in K runs of one instance:
 the same state is the same group. A group is sealed when all K members of one policy version are
@@ -39,12 +43,15 @@ from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.adaptive_groups import adaptive_of, select_samples, succeeds
-from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline
+from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline, has_signal
+from loopline.trainers.grpo.credit import Credit, spread
 from loopline.trainers.grpo.rewards import (
     RewardChoice,
     candidate_reward,
     executed_candidate,
+    rewarded,
     run_reward,
+    turn_reward,
 )
 from loopline.trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
 
@@ -88,6 +95,10 @@ class Member:
     """Run, turn, branch and candidate: unique."""
     reward: float
     sequences: tuple[TokenSequence, ...]
+    turns: tuple[int, ...] = ()
+    """Of a whole run, by sequence: which of the agent's turns it is of, from 0. Empty: one turn."""
+    turn_rewards: tuple[float | None, ...] = ()
+    """Of a whole run, by turn of the agent: what it earned by itself; None where nobody said."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,24 @@ class Group:
         """Of the members, against everything that was sampled."""
         values = ADVANTAGES[baseline](self.sampled_rewards)
         return values if self.sampled is None else [values[at] for at in self.sampled.kept]
+
+    def sequence_advantages(self, baseline: Baseline, credit: Credit) -> list[list[float]]:
+        """Of each member's sequences."""
+        members = self.members
+        turns = [member.turn_rewards or (None,) for member in members]
+        by_turn = spread(self.advantages(baseline), turns, baseline, credit)
+        return [
+            [own[turn] for turn in member.turns or [0] * len(member.sequences)]
+            for member, own in zip(members, by_turn, strict=True)
+        ]
+
+    def has_signal(self, credit: Credit) -> bool:
+        """Whether some sample of it is better than another, by what `credit` pays for."""
+        if credit.outcome_weight > 0 and has_signal(self.rewards):
+            return True
+        if credit.turn_weight == 0:
+            return False
+        return any(any(row) for row in self.sequence_advantages("centred", credit))
 
 
 @dataclass(frozen=True)
@@ -208,6 +237,7 @@ class Sealer:
         self._known.add(trajectory.run.id)
         try:
             require_usable(trajectory, whole=self.sealing.grouping != "at-grpo")
+            trajectory = rewarded(trajectory, self.sealing.reward)
             adaptive = adaptive_of(trajectory.run)
         except Unreadable as error:
             self.skipped.append(Skipped(trajectory.run.id, error.reason, error.detail))
@@ -331,7 +361,7 @@ def _candidates(
             origin = f"{trajectory.run.id}/{step.turn}.{step.branch}/{step.agent}#{number}"
             try:
                 reward = candidate_reward(candidate.reward_parts, sealing.reward)
-                policy, sequences = _learnable([candidate], sealing)
+                policy, sequences, _ = _learnable([candidate], sealing)
             except Unreadable as error:
                 skipped.append(Skipped(origin, error.reason, error.detail))
                 continue
@@ -359,15 +389,15 @@ def _whole_runs(
                 if step.agent == agent and step.calls
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
-            policy, sequences = _learnable(agent_steps, sealing)
+            policy, sequences, turns = _learnable(agent_steps, sealing)
+            earned = tuple(turn_reward(one.reward_parts, sealing.reward) for one in agent_steps)
             beside = _other_influences(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
-        yield _Sample(
-            key, policy, Member(origin, reward, sequences), _ids(agent_steps), beside=beside
-        )
+        member = Member(origin, reward, sequences, turns, earned)
+        yield _Sample(key, policy, member, _ids(agent_steps), beside=beside)
 
 
 def _only_candidate(step: Step) -> Candidate:
@@ -380,17 +410,20 @@ def _only_candidate(step: Step) -> Candidate:
 
 def _learnable(
     candidates: list[Candidate], sealing: Sealing
-) -> tuple[PolicyRef, tuple[TokenSequence, ...]]:
-    """Who sampled the candidates of one member, and what. Raises `Unreadable`."""
+) -> tuple[PolicyRef, tuple[TokenSequence, ...], tuple[int, ...]]:
+    """Who sampled the candidates of one member, what, and of which candidate each sequence is.
+    Raises `Unreadable`."""
     sequences: list[TokenSequence] = []
+    turns: list[int] = []
     calls: list[Call] = []
-    for candidate in candidates:
+    for number, candidate in enumerate(candidates):
         sequences += sequences_of(candidate.calls, sealing.belongs, sealing.max_context)
+        turns += [number] * (len(sequences) - len(turns))
         calls += candidate.calls
     if any(call.policy != calls[0].policy for call in calls):
         versions = sorted({f"{call.policy.name} {call.policy.version}" for call in calls})
         raise Unreadable(MIXED, f"one member's completions: {', '.join(versions)}")
-    return calls[0].policy, tuple(sequences)
+    return calls[0].policy, tuple(sequences), tuple(turns)
 
 
 def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -19,7 +18,7 @@ TRUNCATED = "group whose completions all ran into their limit"
 
 def group_worth(group: Group, settings: GrpoSettings) -> Worth:
     """What a step makes of a group that is not too old."""
-    if not has_signal(group.rewards):
+    if not group.has_signal(settings.credit):
         return "zero_variance"
     sequences = (sequence for member in group.members for sequence in member.sequences)
     return (

@@ -98,8 +98,9 @@ class Learner:
     def settings(self) -> GrpoSettings:
         return self.policies.settings
 
-    def step(self, batch: StepBatch) -> dict[str, PolicyStep]:
-        """Train every policy that has groups in the batch; what came of it, by policy.
+    def step(self, batch: StepBatch, rate: float = 1.0) -> dict[str, PolicyStep]:
+        """Train every policy that has groups in the batch, by `rate` times the learning rate; what
+        came of it, by policy.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
         no number.
@@ -115,7 +116,7 @@ class Learner:
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
             return {
-                name: self._policy_step(name, groups, batch.version, zero_variance[name])
+                name: self._policy_step(name, groups, batch.version, zero_variance[name], rate)
                 for name, groups in by_policy.items()
                 if groups
             }
@@ -152,10 +153,12 @@ class Learner:
         return self._scores_of([micro_batch])[0].logprobs
 
     def _policy_step(
-        self, name: str, groups: Sequence[Group], version: int, zero_variance: int
+        self, name: str, groups: Sequence[Group], version: int, zero_variance: int, rate: float
     ) -> PolicyStep:
         began = time.monotonic()
         optimizer = self.policies.activate(name)
+        for parameters in optimizer.param_groups:
+            parameters["lr"] = rate * self.settings.learning_rate
         if self.kept is not None:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)

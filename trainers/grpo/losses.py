@@ -15,17 +15,24 @@ belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A)
 | `token` | min(π_prox/π_behav, C) · clip(π_θ/π_prox) | decoupled; verl's token truncation |
 | `sequence` | w · clip(π_θ/π_prox), w = Π π_prox/π_behav, 0 above C | decoupled; TRL's mask |
 
+These are GRPO's (`loss = "grpo"`). Others are chosen by name, or are a function of the user's by
+where it is: `gspo` takes one ratio for a whole sequence, `rft` imitates each group's best samples.
+
 Ratios correct for which actions were taken, not for which states were reached: where the best of K
 candidates was executed, later states come from a better policy than any of the three.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeGuard
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from loopline.agents.errors import PluginError
+from loopline.agents.registry import import_from_here, load_object
 from loopline.runtime.config.options import OnlyWith, Option, Options
 
 if TYPE_CHECKING:
@@ -47,6 +54,8 @@ def _divides_by_constant(options: Any) -> bool:
     return options.objective.normalisation == "constant"
 
 
+LOSSES = ("grpo", "gspo", "rft")
+
 _CLIPPED = OnlyWith("every --correction but truncated", _clips_ratios)
 
 
@@ -55,6 +64,10 @@ class Objective(Options):
 
     panel: ClassVar[str] = "Objective"
 
+    loss: Annotated[str, Option(metavar="NAME|MODULE:FUNCTION")] = "grpo"
+    """Loss: grpo; gspo (one ratio per sequence; its authors average by --normalisation sequence);
+    rft (expert iteration: imitates the best samples of each group); or a function of yours, from
+    the learned tokens and the objective to a loss for each token."""
     correction: Correction = "token"
     """Off-policy correction: none, clip (PPO's ratio to the sampler), truncated (TIS/CISPO), or
     decoupled PPO with an importance weight per token or per sequence."""
@@ -84,6 +97,26 @@ class Objective(Options):
     """Weight of the entropy bonus: a token's entropy in nats, so weighted, is taken from its loss,
     and normalised with it."""
 
+    @field_validator("loss")
+    @classmethod
+    def _names_a_loss(cls, loss: str) -> str:
+        if ":" in loss:
+            try:
+                loss_function(loss)
+            except PluginError as error:
+                raise ValueError(str(error)) from error
+        elif loss not in LOSSES:
+            raise ValueError(
+                f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}, and "
+                "package.module:function"
+            )
+        return loss
+
+    @property
+    def imitates(self) -> bool:
+        """Whether samples without an advantage are no part of the loss."""
+        return self.loss == "rft"
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -100,8 +133,28 @@ class Tokens:
     """Index of the token's sequence, from 0."""
 
 
+LossFunction = Callable[[Tokens, Objective], "torch.Tensor"]
+
+
+def _is_function(item: object) -> TypeGuard[LossFunction]:
+    return callable(item) and not isinstance(item, type)
+
+
+@cache
+def loss_function(path: str) -> LossFunction:
+    """The function at `package.module:function`. Raises `PluginError`."""
+    import_from_here()
+    return load_object("loss", path, _is_function)
+
+
 def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """The loss of each token [n], before it is normalised, by the table above."""
+    if ":" in objective.loss:
+        return loss_function(objective.loss)(tokens, objective)
+    if objective.loss == "rft":
+        return imitation_losses(tokens.logprobs, tokens.advantages)
+    if objective.loss == "gspo":
+        return sequence_clipped_losses(tokens, objective)
     if objective.correction == "truncated":
         return truncated_losses(tokens.logprobs, tokens.behaviour, tokens.advantages, objective.cap)
     losses = clipped_losses(
@@ -142,12 +195,16 @@ def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 def has_no_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
-    advantage pushes, or its weight is 0. `truncated` has no such tokens."""
+    advantage pushes, or its weight is 0. `truncated`, `rft` and a function of the user's are taken
+    to have no such tokens."""
     import torch
 
-    if objective.correction == "truncated":
+    if objective.correction == "truncated" or objective.loss not in ("grpo", "gspo"):
         return torch.zeros_like(tokens.advantages, dtype=torch.bool)
-    ratio = torch.exp(tokens.logprobs - _old_logprobs(tokens, objective))
+    if objective.loss == "gspo":
+        ratio = torch.exp(sequence_log_ratios(tokens, objective))
+    else:
+        ratio = torch.exp(tokens.logprobs - _old_logprobs(tokens, objective))
     high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
     low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
     if objective.dual_clip is not None:
@@ -179,6 +236,39 @@ def clipped_losses(
         bounded = torch.maximum(objective, dual * advantages)
         objective = torch.where(advantages < 0, bounded, objective)
     return -objective
+
+
+def sequence_clipped_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """−min(s·A, clip(s, 1 − ε_l, 1 + ε_h)·A) of each token [n], with s = (Π π_θ/π_old)^(1/|y|) over
+    the token's sequence (GSPO, Zheng et al. 2025, arXiv:2507.18071, eq. 5–7); weighted as the
+    correction says. Their mean over a sequence is that sequence's loss."""
+    import torch
+
+    return behaviour_weights(tokens, objective) * clipped_losses(
+        sequence_log_ratios(tokens, objective),
+        torch.zeros_like(tokens.proximal),
+        tokens.advantages,
+        low=objective.clip_low,
+        high=objective.clip_high,
+        dual=objective.dual_clip,
+    )
+
+
+def sequence_log_ratios(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """log s [n] of `sequence_clipped_losses`, with the gradient of all tokens of the sequence."""
+    import torch
+
+    apart = tokens.logprobs - _old_logprobs(tokens, objective)
+    count = int(tokens.sequence.max()) + 1 if len(tokens.sequence) else 0
+    sums = torch.zeros(count, dtype=apart.dtype, device=apart.device)
+    lengths = torch.bincount(tokens.sequence, minlength=count).clamp(min=1)
+    return (sums.index_add(0, tokens.sequence, apart) / lengths)[tokens.sequence]
+
+
+def imitation_losses(logprobs: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
+    """−A·log π_θ of each token [n]; with A = 1 for the best samples, and no others in the batch,
+    supervised learning from them."""
+    return -advantages * logprobs
 
 
 def truncated_losses(

@@ -43,7 +43,7 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
     learning_rate: Annotated[
         float | None, Option(default=f"{LEARNING_RATE:g}; {LEARNING_RATE * LORA_RATE:g} with lora")
     ] = Field(default=None, gt=0)
-    """Learning rate, constant over the training."""
+    """Highest learning rate of the training."""
     keep_ratios: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
     """Keep the importance ratios of this many tokens per step and policy, for `runtime runs
     show`."""

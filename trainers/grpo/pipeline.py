@@ -251,7 +251,8 @@ class _Training:
     def _step(self, batch: StepBatch, curves: dict[str, Curves], steps: int) -> None:
         began = time.monotonic()
         try:
-            policy_steps = self.learner.step(batch)
+            rate = self.settings.schedule.factor(self.state.step + 1, steps)
+            policy_steps = self.learner.step(batch, rate)
         except NotFinite as error:
             number = self.state.step + 1
             try:

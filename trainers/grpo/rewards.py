@@ -5,21 +5,30 @@ format and legality with Σ c_l = 1 (arXiv 2510.11062, §4 and its appendix). Th
 `pair` record every part, what the parts of each scheme add up to, and as `total` the reward that
 candidates were ranked by; another scheme, or another α, is made of these. An environment that says
 no `total` has its parts added up here, each with weight 1.
+
+A whole run of any workflow is worth what its recorded rewards say or, without any, what its outcome
+says: 1 if it was solved, 0 if it was not, by the judge of its environment. A function of the user's
+may say it in their place, and λ · dollars may be taken off.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeGuard
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from loopline.agents.environments import api_worlds
 from loopline.agents.environments.game import Scheme
-from loopline.agents.records import Candidate, Step, Trajectory
+from loopline.agents.errors import PluginError
+from loopline.agents.records import Candidate, Outcome, Step, Trajectory
+from loopline.agents.registry import import_from_here, load_object
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
-from loopline.workers.store.rewards import TEAM
+from loopline.trainers.data.questions import Question, fault
+from loopline.workers.store.rewards import AGENT, TEAM, TURN, Feedback, rewarded_by
 
 LOCAL = "local"
 """Name of the sum of an agent's own parts, alongside a total; without one, every part but the
@@ -27,8 +36,30 @@ team's is local."""
 TOTAL = "total"
 """Name of the part that is the reward as it was ranked by."""
 NO_REWARD = "candidate without a reward"
+NO_RUN_REWARD = "run without a reward"
+FAILED_FUNCTION = "run for which the reward function failed"
 NO_SCHEME = "candidate without the rewards of that scheme"
 NOT_A_NUMBER = "reward that is not a finite number"
+
+
+RewardFunction = Callable[[Trajectory], float | Feedback | None]
+"""What a run is worth: a number for the whole team, or rewards of the team, of agents and of turns;
+None where nobody can say. It sees the run as it was recorded, and no reference answer."""
+
+
+def _is_function(item: object) -> TypeGuard[RewardFunction]:
+    return callable(item) and not isinstance(item, type)
+
+
+@cache
+def reward_function(path: str) -> RewardFunction:
+    """The function at `package.module:function`. Raises `PluginError`."""
+    import_from_here()
+    return load_object("reward function", path, _is_function)
+
+
+def _compares_runs(options: Any) -> bool:
+    return options.grouping != "at-grpo"
 
 
 def _pays_team(options: Any) -> bool:
@@ -48,6 +79,27 @@ class RewardChoice(Options):
         default=1.0, ge=0, le=100
     )
     """Weight of the team's reward in --scheme paper; another one than 1 means that scheme."""
+
+    function: Annotated[
+        str | None,
+        Option("reward", metavar="MODULE:FUNCTION", default="as recorded, or the outcome"),
+    ] = None
+    """Function that says what a run is worth, by where it is: it takes the trajectory and returns a
+    number, or rewards of the team, of agents and of turns."""
+    dollar_weight: Annotated[float, OnlyWith("--grouping trajectory or single", _compares_runs)] = (
+        Field(default=0.0, ge=0, le=1e6)
+    )
+    """What a run's reward loses for each dollar that its model calls cost (λ)."""
+
+    @field_validator("function")
+    @classmethod
+    def _names_a_function(cls, path: str | None) -> str | None:
+        if path is not None:
+            try:
+                reward_function(path)
+            except PluginError as error:
+                raise ValueError(str(error)) from error
+        return path
 
     @property
     def effective_scheme(self) -> Scheme | None:
@@ -77,8 +129,67 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
     return _require_finite(math.fsum(weighted), parts)
 
 
+def outcome_reward(trajectory: Trajectory) -> float | None:
+    """1 for a run that is solved, 0 for one that is not; None where nobody can say: a run that was
+    answered by a workflow without a verifier has to be judged by somebody."""
+    match trajectory.outcome:
+        case Outcome.SOLVED:
+            return 1.0
+        case Outcome.FAILED:
+            return 0.0
+        case _ if trajectory.run.task.environment == api_worlds.ENVIRONMENT:
+            return float(not fault(Question(id="", task=trajectory.run.task), trajectory))
+        case _:
+            return None
+
+
+def rewarded(trajectory: Trajectory, choice: RewardChoice) -> Trajectory:
+    """The run with the rewards that it is learned from by: those of the user's function where one
+    is chosen, else those that it was recorded with, else its outcome. Raises `Unreadable` where the
+    function fails."""
+    if choice.function is not None:
+        return rewarded_by(trajectory, _ask(choice.function, trajectory))
+    executed = (executed_candidate(step) for step in trajectory.steps if step.candidates)
+    if trajectory.team_reward is not None or trajectory.agent_rewards:
+        return trajectory
+    if any(candidate.reward_parts for candidate in executed):
+        return trajectory
+    return trajectory.model_copy(update={"team_reward": outcome_reward(trajectory)})
+
+
+def _ask(path: str, trajectory: Trajectory) -> Feedback:
+    """Raises `Unreadable`."""
+    try:
+        value = reward_function(path)(trajectory)
+        if not isinstance(value, Feedback):
+            value = Feedback(team=None if value is None else float(value))
+    except Exception as error:
+        raise Unreadable(FAILED_FUNCTION, f"{path}: {type(error).__name__}: {error}") from error
+    return value
+
+
+def dollars_of(trajectory: Trajectory) -> float:
+    """What all model calls of a run cost, US dollars, by the prices of their pools."""
+    calls = (call for step in trajectory.steps for call in step.calls)
+    return sum(call.cost_micro_dollars for call in calls) / 1e6
+
+
+def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | None:
+    """What an executed candidate earned by itself, the team's share left out; None where nobody
+    said."""
+    scheme = choice.effective_scheme
+    if TURN in parts:
+        return parts[TURN]
+    if scheme not in (None, "paper"):
+        return parts.get(scheme)
+    if TOTAL in parts:
+        return parts.get(LOCAL, parts[TOTAL])
+    own = [value for name, value in sorted(parts.items()) if name not in (TEAM, AGENT)]
+    return math.fsum(own) if own else None
+
+
 def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> float:
-    """What a whole run is worth to one of its agents: α · team + its own.
+    """What a whole run is worth to one of its agents: α · team + its own − λ · dollars.
 
     The team's reward is the run's or, where nobody has set it, that of the last executed candidate
     that has one. The agent's own is the run's for it, if rewards are taken as they are, else the
@@ -98,9 +209,14 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
         ]
         agent_reward = math.fsum(earned) / len(earned) if earned else None
     if team is None and agent_reward is None:
-        raise Unreadable(NO_REWARD)
+        raise Unreadable(
+            NO_RUN_REWARD,
+            f"it ended as {trajectory.outcome}, and nobody has judged it: post a reward "
+            "(--reward-from feedback), or name a function (--reward)",
+        )
     parts = {TEAM: team or 0.0, LOCAL: agent_reward or 0.0}
-    return _require_finite(choice.alpha * parts[TEAM] + parts[LOCAL], parts)
+    paid = choice.dollar_weight * dollars_of(trajectory) if choice.dollar_weight else 0.0
+    return _require_finite(choice.alpha * parts[TEAM] + parts[LOCAL] - paid, parts)
 
 
 def executed_candidate(step: Step) -> Candidate:

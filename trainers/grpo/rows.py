@@ -76,12 +76,14 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
     out, so that no denominator counts them either."""
     rows: list[Row] = []
     for group in groups:
-        advantages = group.advantages(settings.advantage)
-        for member, advantage in zip(group.members, advantages, strict=True):
+        imitates = settings.objective.imitates
+        baseline = "best" if imitates else settings.advantage
+        advantages = group.sequence_advantages(baseline, settings.credit)
+        for member, of_member in zip(group.members, advantages, strict=True):
             rows += [
                 Row(sequence, advantage, member.origin, group.policy.version)
-                for sequence in member.sequences
-                if is_in_loss(sequence, settings)
+                for sequence, advantage in zip(member.sequences, of_member, strict=True)
+                if is_in_loss(sequence, settings) and not (imitates and advantage == 0)
             ]
     # Stable: the order of the groups decides between rows of one length.
     return sorted(rows, key=lambda row: len(row.sequence.ids))

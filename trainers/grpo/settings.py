@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.grpo.advantages import Baseline
+from loopline.trainers.grpo.credit import Credit
 from loopline.trainers.grpo.groups import Grouping
 from loopline.trainers.grpo.losses import Objective
 from loopline.trainers.grpo.rewards import RewardChoice
+from loopline.trainers.grpo.schedule import Schedule
 
 Sharing = Literal["shared", "per-role"]
 """`shared`: one policy learns from all agents' samples. `per-role`: one for each agent."""
@@ -70,6 +72,7 @@ class OptimisationOptions(Options):
     """Weight decay of AdamW."""
     clip: Annotated[float, Option("max-grad-norm")] = Field(default=1.0, gt=0)
     """Largest norm of the gradient; a larger one is scaled down to it."""
+    schedule: Schedule = Field(default_factory=Schedule)
 
 
 class PolicyOptions(Options):
@@ -103,7 +106,9 @@ class GroupOptions(Options):
     """Agent whose samples are learned from; may be repeated."""
     reward: RewardChoice = Field(default_factory=RewardChoice)
     advantage: Baseline = "standardised"
-    """How rewards become advantages within a group."""
+    """How rewards become advantages within a group; best: 1 for the best samples, 0 for the
+    others."""
+    credit: Credit = Field(default_factory=Credit)
     truncated: Literal["mask", "keep"] = "mask"
     """Whether completions cut at their token limit are left out of the loss (mask, DAPO's overlong
     filtering) or learned from (keep). Their rewards count in the group either way."""
@@ -137,7 +142,9 @@ class GrpoSettings(TrainingOptions):
     base_version: int = Field(default=0, ge=0)
     """Which version of the policies the base is."""
     learning_rate: float = Field(default=LEARNING_RATE, gt=0)
-    """Constant."""
+    """Its highest; `schedule` says how it changes."""
+    assigned: dict[str, str] = Field(default_factory=dict)
+    """Agent → the policy that learns from its samples; of others `policies` says it."""
 
     @property
     def base_precision(self) -> Precision:
@@ -147,4 +154,4 @@ class GrpoSettings(TrainingOptions):
 
     def policy_of(self, agent: str) -> str:
         """Which policy learns from an agent's samples."""
-        return SHARED if self.policies == SHARED else agent
+        return self.assigned.get(agent) or (SHARED if self.policies == SHARED else agent)

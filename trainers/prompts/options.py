@@ -10,7 +10,7 @@ from pydantic import Field
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Option
 from loopline.trainers.core.command_options import DeploymentOptions, FolderOptions, JsonOptions
-from loopline.trainers.prompts.questions import Dataset
+from loopline.trainers.data.questions import Dataset
 from loopline.trainers.prompts.settings import SearchOptions
 
 

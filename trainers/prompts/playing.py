@@ -24,9 +24,9 @@ from loopline.bus import tasks
 from loopline.runtime.append_log import AppendLog, damaged_line_message, read_log
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, lapsed, seed_of
+from loopline.trainers.data.questions import Question, fault
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.proposals import WRITER
-from loopline.trainers.prompts.questions import Question, fault
 
 LOG = "runs.jsonl"
 

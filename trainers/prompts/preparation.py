@@ -26,17 +26,17 @@ from loopline.agents.workflows import (
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.bus import pool_of
 from loopline.runtime.config.settings import Settings
-from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
-from loopline.trainers.errors import TrainingError
-from loopline.trainers.prompts.candidates import Candidate, current_candidate, read_variants
-from loopline.trainers.prompts.options import PromptsOptions
-from loopline.trainers.prompts.questions import (
+from loopline.trainers.data.questions import (
     Questions,
     from_file,
     from_tasks,
     generate_questions,
     puzzles,
 )
+from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompts.candidates import Candidate, current_candidate, read_variants
+from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.search import questions_needed
 from loopline.trainers.prompts.settings import CandidateFile, SearchOptions, SearchSettings
 

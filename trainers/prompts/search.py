@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from loopline.agents.errors import InvalidPrompt
 from loopline.agents.records import Outcome
 from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.data.questions import CHECKERS, Question, Questions
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import CURRENT, Candidate
 from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunListener
 from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
-from loopline.trainers.prompts.questions import CHECKERS, Question, Questions
 from loopline.trainers.prompts.report import (
     CandidateFacts,
     Comparison,

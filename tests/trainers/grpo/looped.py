@@ -26,6 +26,7 @@ from loopline.runtime.config.settings import Settings, load
 from loopline.testing import RedisProcess
 from loopline.trainers.core.json_records import read_record
 from loopline.trainers.core.network import base_folder, load_base
+from loopline.trainers.data.questions import Question, Questions
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.learner import Learner
@@ -147,14 +148,16 @@ def loop_of(
     where: Settings,
     watch: LoopWatch | None = None,
     keeping: Retention | None = None,
-    tasks: Sequence[Task] = (),
+    questions: Questions | None = None,
 ) -> Loop:
     """In this process."""
     loaded = load_base(settings.grpo.base)
     book = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
-    loop_watch = watch or LoopWatch()
-    return Loop(settings, loaded, sealing, book, where, WAIT, loop_watch, keeping, tasks=tasks)
+    watching = watch or LoopWatch()
+    return Loop(
+        settings, loaded, sealing, book, where, WAIT, watching, keeping, questions=questions
+    )
 
 
 def run_loop(
@@ -163,10 +166,15 @@ def run_loop(
     where: Settings,
     watch: LoopWatch | None = None,
     keeping: Retention | None = None,
-    tasks: Sequence[Task] = (),
+    questions: Questions | None = None,
 ) -> LoopReport:
     """In this process, to the end."""
-    return loop_of(settings, output, where, watch, keeping, tasks).run()
+    return loop_of(settings, output, where, watch, keeping, questions).run()
+
+
+def asked(tasks: Sequence[Task]) -> Questions:
+    """Tasks of a file, all of which rounds play."""
+    return Questions("tasks", "judge", tuple(Question(id=t.prompt, task=t) for t in tasks), ())
 
 
 def book_of(output: Path) -> RunDirectory:

@@ -29,6 +29,7 @@ from tests.workers.sandbox.conftest import needs_bubblewrap
 from .looped import (
     Deployed,
     adapter,
+    asked,
     book_of,
     deployed,
     loop_settings,
@@ -157,13 +158,13 @@ def test_a_loop_of_mathematics_that_was_broken_off_goes_on_with_its_runs_and_no_
         raise TrainingError("given up")
 
     with pytest.raises(TrainingError, match="given up"):
-        run_loop(settings, output, where, LoopWatch(rolled=give_up), tasks=file.tasks)
+        run_loop(settings, output, where, LoopWatch(rolled=give_up), questions=asked(file.tasks))
     (begun,) = book_of(output).waves(1)
     other_path = here.sums.with_name("fewer.jsonl")
     other_path.write_text(here.sums.read_text().partition("\n")[0] + "\n")
     with pytest.raises(TrainingError, match=r"was begun with other settings: tasks"):
         run_loop(settings_for(here, read_tasks(other_path)), output, where)
-    report = run_loop(settings, output, where, tasks=file.tasks)
+    report = run_loop(settings, output, where, questions=asked(file.tasks))
     book = book_of(output)
     assert {run.id for run in begun.runs} <= set(book.sealed(1).runs)
     assert not same(adapter(book, 0), adapter(book, 1))

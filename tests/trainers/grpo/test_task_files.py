@@ -19,6 +19,7 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.registry import find
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import Task
+from loopline.trainers.data.questions import Question
 from loopline.trainers.data.task_files import read_tasks
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.grpo.loop.planning import plan_batch, task_indices
@@ -210,9 +211,12 @@ def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_mor
 def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Path) -> None:
     tasks = [a_sum(number) for number in range(5)]
     loop_settings = settings(written(tmp_path / "sums.jsonl", *tasks))
+    questions = [Question(id=task.prompt, task=task) for task in tasks]
 
     def wave(number: int, played: int, count: int) -> list[Task]:
-        planned = plan_batch(loop_settings, number, 1, played=played, count=count, tasks=tasks)
+        planned = plan_batch(
+            loop_settings, number, 1, played=played, count=count, questions=questions
+        )
         return [item.task for item in planned.runs]
 
     assert wave(1, 0, 2) == wave(1, 0, 2)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from loopline.agents.prompts import parse_replacement_prompt, prompt_in
 from loopline.agents.records import Task
+from loopline.trainers.data.questions import Question, Questions
 from loopline.trainers.prompts.candidates import Candidate, current_candidate
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunLog
-from loopline.trainers.prompts.questions import Question, Questions
 from loopline.trainers.prompts.search import Search, SearchResult
 from loopline.trainers.prompts.settings import CandidateFile, SearchSettings
 from loopline.workers.engines.settings import ModelSettings

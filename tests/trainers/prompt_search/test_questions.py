@@ -15,15 +15,15 @@ from loopline.agents.environments.registry import find
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
-from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
-from loopline.trainers.prompts.questions import (
+from loopline.trainers.data.questions import (
     Question,
     fault,
     from_file,
     generate_questions,
     puzzles,
 )
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.report import compare_prompts
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
 

@@ -10,9 +10,9 @@ from loopline.agents.environments.plan_path import Difficulty, instances
 from loopline.agents.records import Outcome, Run, Task, Trajectory
 from loopline.agents.workflows import policies_for
 from loopline.bus import BusSettings
+from loopline.trainers.data.questions import CHECKERS, Questions, fault, from_tasks
 from loopline.trainers.data.task_files import read_tasks
 from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompts.questions import CHECKERS, Questions, fault, from_tasks
 from loopline.trainers.prompts.report import Report
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings

@@ -19,12 +19,14 @@ from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.settings import PAIR
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.runtime.config.settings import Settings
-    from loopline.trainers.data.task_files import TaskFile
+    from loopline.trainers.data.questions import Questions
+    from loopline.trainers.data.task_files import TaskFile, TeamTasks
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
     from loopline.trainers.grpo.loop.metrics import TrainingMetrics
     from loopline.trainers.grpo.loop.options import LoopOptions
@@ -46,6 +48,11 @@ def preview(options: LoopOptions) -> list[str]:
     from loopline.trainers.grpo.report import REPORT
 
     played = options.game if options.tasks is None else f"the tasks of {options.tasks}"
+    if options.workflow != PAIR:
+        asked = (
+            options.env if options.questions is None else f"the questions of {options.questions}"
+        )
+        played = f"{options.workflow} on {asked}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
         f"plays {played or 'nothing yet: give --game or --tasks'} on {where}, and publishes to it",
@@ -56,8 +63,10 @@ def preview(options: LoopOptions) -> list[str]:
 def loop(options: LoopOptions) -> None:
     """Roll out on a running deployment, train, publish, again.
 
-    The deployment plays puzzles of the train split (--game) or the tasks of a file (--tasks) round
-    after round, and answers with what each round came to. --staleness 1 lets it roll out while a
+    The deployment plays puzzles of the train split (--game), the tasks of a file (--tasks) or, by
+    any other workflow, questions (--workflow, --env) round after round, and answers with what each
+    round came to. --look-every watches held-out tasks, and publishes the best version at the end.
+    --staleness 1 lets it roll out while a
     round is trained. Run it again to go on after a crash or Ctrl-C; what is finished is not done
     again. On several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo loop
     ...`.
@@ -67,7 +76,7 @@ def loop(options: LoopOptions) -> None:
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
     from loopline.trainers.grpo.pipeline import require_whole
 
-    grpo = options.settings()
+    grpo = options.settings(assigned=options.policy)
     with exit_on_interrupt(), join_processes() as processes:
         require_whole(processes)
         line = LeaderChannel(processes)
@@ -92,6 +101,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
+    from loopline.trainers.grpo.loop.asked import questions_of
     from loopline.trainers.grpo.loop.leader_channel import Start
     from loopline.trainers.grpo.loop.report import read_loop_report
     from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch, Retention
@@ -104,7 +114,8 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
         deployed = find(redis_url=options.redis_url, profile=options.profile).settings
     except UserError as error:
         raise TrainingError(f"loop: {error}") from error
-    settings = _settings(grpo, options, file, deployed)
+    questions = questions_of(options, file)
+    settings = _settings(grpo, options, file, questions, deployed)
     for policy in settings.policies.values():
         _require_pool(policy, deployed)
     require_publishable(
@@ -125,7 +136,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
             for message in rounding_notices(settings.policies.values(), deployed.models):
                 display.say(message)
             limit = deployed.bus.max_message_bytes
-            for message in size_notices(settings, limit):
+            for message in (*size_notices(settings, limit), *mask_notices(settings, deployed)):
                 display.say(message)
             watch = LoopWatch(display.rolled, display.round, display.say)
             if deployed.metrics.enabled:
@@ -139,7 +150,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
             keeping = Retention(options.keep_ratios, options.keep_published, options.trackers)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
-                file.tasks if file else (),
+                questions,
             ).run()  # fmt: skip
 
 
@@ -198,6 +209,21 @@ def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
     )
 
 
+def mask_notices(settings: LoopSettings, deployed: Settings) -> tuple[str, ...]:
+    """A line for each pool that holds tool calls to a grammar: of those nothing can be learned."""
+    if not settings.asks:
+        return ()
+    from loopline.bus import pool_of
+
+    pools = dict.fromkeys(pool_of(policy) for policy in settings.policies.values())
+    return tuple(
+        f"the pool {pool} constrains tool calls: a run with one cannot be learned from; "
+        f"`runtime up --set models.{pool}.constrain_tools=false`"
+        for pool in pools
+        if deployed.models[pool].constrain_tools
+    )
+
+
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirectory:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
     from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
@@ -228,13 +254,18 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirector
 
 
 def _settings(
-    grpo: GrpoSettings, options: LoopOptions, file: TaskFile | None, deployed: Settings
+    grpo: GrpoSettings,
+    options: LoopOptions,
+    file: TaskFile | None,
+    questions: Questions | None,
+    deployed: Settings,
 ) -> LoopSettings:
     """Raises `TrainingError` or `InputError`, naming the option."""
     from loopline.agents.workflows import prompt_hashes, prompts_of
     from loopline.runtime.config.options import validated
+    from loopline.trainers.grpo.loop.asked import question_file, resolved_options
     from loopline.trainers.grpo.loop.options import MORE
-    from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings, RolloutOptions
+    from loopline.trainers.grpo.loop.settings import LoopSettings, RolloutOptions
     from loopline.trainers.grpo.pipeline import require_known
     from loopline.trainers.grpo.publishing import served_policies
 
@@ -249,38 +280,57 @@ def _settings(
             **{name: getattr(options, name) for name in RolloutOptions.model_fields},
             "grpo": grpo,
             "policies": {},
-            "tasks": file.about if file else None,
+            "tasks": _played_part(file, questions, options),
+            "workflow_options": resolved_options(options, deployed),
+            "questions": question_file(options, questions),
             "most_puzzles": options.most_puzzles or MORE * options.puzzles,
             "adaptive": None if options.adaptive is None else adaptive,
         },
     )
     agents = [item for item in loop_settings.team if grpo.agents is None or item in grpo.agents]
-    unknown = sorted(set(grpo.agents or ()) - set(loop_settings.team))
+    option = "--agent" if grpo.agents else "--policy"
+    unknown = sorted({*(grpo.agents or ()), *options.policy} - set(loop_settings.team))
     if unknown:
         raise TrainingError(
-            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called "
+            f"{option}: nobody of the team ({', '.join(loop_settings.team)}) is called "
             f"{', '.join(unknown)}"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [item for item in loop_settings.team if item not in agents]
-    workflow_prompts = prompts_of(WORKFLOW, loop_settings.played)
+    workflow, played = loop_settings.workflow, loop_settings.played
+    workflow_options = loop_settings.workflow_options
+    workflow_prompts = prompts_of(workflow, played, workflow_options)
     files = {file: text for file, text in deployed.prompt_files.items() if file in workflow_prompts}
     return loop_settings.model_copy(
         update={
-            "policies": served_policies(
-                agents,
-                deployed,
-                WORKFLOW,
-                options.pool,
-                environment=loop_settings.played,
-                option="loop",
-            ),
+            "policies": {
+                **served_policies(
+                    [agent for agent in agents if agent not in options.policy],
+                    deployed,
+                    workflow,
+                    options.pool,
+                    environment=played,
+                    option="loop",
+                ),
+                **{agent: options.policy[agent] for agent in agents if agent in options.policy},
+            },
             "partners": served_policies(
-                others, deployed, WORKFLOW, None, environment=loop_settings.played, option="loop"
+                others, deployed, workflow, None, environment=played, option="loop"
             ),
-            "prompts": prompt_hashes(WORKFLOW, files, loop_settings.played),
+            "prompts": prompt_hashes(workflow, files, played, workflow_options),
         }
     )
+
+
+def _played_part(
+    file: TaskFile | None, questions: Questions | None, options: LoopOptions
+) -> TeamTasks | None:
+    """Of a file of tasks, what rounds play: all of it, but for what looks are for."""
+    if file is None:
+        return None
+    if not options.look_every or questions is None:
+        return file.about
+    return file.about.model_copy(update={"count": len(questions.train)})
 
 
 class _Shown(ShownProgress):

@@ -70,7 +70,7 @@ def _take_part(
     while isinstance(word := line.wait_for_word(interruption), Step):
         if word.round != trained + 1:
             raise unshared_folder_error(output, line.processes)
-        learner.step(word.batch)
+        learner.step(word.batch, settings.rate_of(word.round))
         trained = word.round
         ratios.write(trained)
         line.processes.wait()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from loopline.agents.roles.pair.adaptive_sampling import Exit
 from loopline.runtime.config.options import OnlyWith, Option
-from loopline.trainers.grpo.loop.settings import RolloutOptions
+from loopline.trainers.grpo.loop.settings import PAIR, RolloutOptions
 from loopline.trainers.grpo.options import GrpoOptions
 from loopline.trainers.grpo.settings import GrpoSettings
 
@@ -31,6 +31,18 @@ class LoopOptions(GrpoOptions, RolloutOptions):
 
     tasks: Annotated[Path | None, Option(metavar="FILE")] = None
     """Tasks for a team of code or mathematics, as `bench tasks` writes them, in place of a game."""
+    questions: Annotated[
+        Path | None,
+        Option(metavar="FILE"),
+        OnlyWith("--workflow NAME, another one than pair", lambda o: o.workflow != PAIR),
+    ] = None
+    """JSON lines with `question` and `answer` that another workflow is asked, in place of --env."""
+    policy: Annotated[
+        dict[str, str],
+        Option(metavar="AGENT=POLICY", example="umi_planner=slm/planner", panel="Policies"),
+    ] = Field(default_factory=dict)
+    """Policy of the deployment that an agent plays by, and that learns from its samples; may be
+    repeated. Agents with the same one share it. Of others --policies and the deployment say it."""
     most_puzzles: Annotated[int | None, Option(default=f"{MORE} times --puzzles")] = Field(
         default=None, ge=1
     )
@@ -50,6 +62,13 @@ class LoopOptions(GrpoOptions, RolloutOptions):
     """Least reward of a success in adaptive sampling."""
     keep_published: Annotated[int, Option(metavar="<rounds>")] = Field(default=20, ge=2)
     """Newest versions that stay on disk, and that `runtime policies` can choose."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_runs_compete(cls, values: Any) -> Any:
+        """In another workflow than `pair` nothing else can."""
+        asks = isinstance(values, dict) and values.get("workflow", PAIR) != PAIR
+        return {"grouping": "trajectory", **values} if asks else values
 
     def settings(self, **more: object) -> GrpoSettings:
         return super().settings(staleness=self.staleness, **more)

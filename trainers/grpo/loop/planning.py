@@ -10,12 +10,11 @@ from itertools import chain, cycle, islice
 from random import Random
 
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.records import Task
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.trainers.data.task_files import TeamTasks
+from loopline.trainers.data.questions import Question, training_questions
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
-from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.loop.settings import DATASETS, LoopSettings
 
 
 class TooFewPuzzles(TrainingError):
@@ -29,30 +28,34 @@ def plan_batch(
     *,
     played: int,
     count: int,
-    tasks: Sequence[Task] = (),
+    questions: Sequence[Question] = (),
 ) -> RolloutBatch:
-    """`count` further puzzles of a round that has played `played`, all different; or of `tasks`,
-    those of the file, all different where there are that many. Raises `TooFewPuzzles` where the
-    difficulty leaves not that many."""
+    """`count` further puzzles of a round that has played `played`, all different; or of
+    `questions`, those of the file, all different where there are that many. Raises `TooFewPuzzles`
+    where the difficulty leaves not that many."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
-    source = settings.source
-    if isinstance(source, TeamTasks):
-        places = task_indices(source.count, settings.puzzles, settings.grpo.seed, number)
-        selected_tasks = [tasks[at] for at in islice(places, played, played + count)]
+    if settings.tasks is not None or settings.questions is not None:
+        places = task_indices(len(questions), settings.puzzles, settings.grpo.seed, number)
+        selected = [questions[at] for at in islice(places, played, played + count)]
+    elif settings.env is not None:
+        drawn = training_questions(DATASETS[settings.env], seed)
+        selected = list(islice(drawn, played, played + count))
     else:
         try:
             environment = settings.environment
-            puzzles = environment.puzzles(Split.TRAIN, seed, played + count, source)[played:]
+            levels = environment.levels(settings.size, settings.difficulty, settings.setting)
+            puzzles = environment.puzzles(Split.TRAIN, seed, played + count, levels)[played:]
         except ValueError as error:
             raise TooFewPuzzles(f"--game {settings.game}: {error}") from error
-        selected_tasks = [environment.task(puzzle) for puzzle in puzzles]
+        selected = [Question(id=puzzle.id, task=environment.task(puzzle)) for puzzle in puzzles]
     runs = [
         PlannedRun(
             id=new_run_id(),
             seed=zlib.crc32(f"{seed}:{at}:{play}".encode()),
-            task=task,
+            task=question.task,
+            gold=question.gold,
         )
-        for at, task in enumerate(selected_tasks, start=played)
+        for at, question in enumerate(selected, start=played)
         for play in range(settings.plays)
     ]
     return RolloutBatch(round=number, number=wave, puzzles=count, runs=tuple(runs))

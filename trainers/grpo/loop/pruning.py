@@ -16,12 +16,21 @@ from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 
 async def prune_old_versions(
-    bus: Bus, book: RunDirectory, number: int, policy_names: Collection[str], keep: int
+    bus: Bus,
+    book: RunDirectory,
+    number: int,
+    policy_names: Collection[str],
+    keep: int,
+    best: int | None = None,
 ) -> None:
-    """Keep of the policies `policy_names` what came of the newest `keep` rounds up to `number`.
-    What is in use, what a rollback would go back to, and what somebody has published again stays
-    too."""
-    old = [folder.resolve() for at, folder in book.published_rounds() if at <= number - keep]
+    """Keep of the policies `policy_names` what came of the newest `keep` rounds up to `number`, and
+    of the round `best`. What is in use, what a rollback would go back to, and what somebody has
+    published again stays too."""
+    old = [
+        folder.resolve()
+        for at, folder in book.published_rounds()
+        if at <= number - keep and at != best
+    ]
     if not old:
         return
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
-from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.trainers.grpo.report import REPORT, StepFacts, summaries
 
 
@@ -109,6 +109,15 @@ class LoopReport(Record):
     parameters: int
     trained_parameters: int
     """Of each policy."""
+    looks: tuple[Look, ...] = ()
+    """At held-out tasks."""
+    best: Look | None = None
+    """Of the version that is served; None without looks: then it is the last one."""
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether patience ended it."""
+        return len(self.rounds) < self.settings.rounds
 
     @property
     def steps(self) -> tuple[StepFacts, ...]:
@@ -169,6 +178,9 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "seconds": {name: round(value, 3) for name, value in seconds.model_dump().items()},
         "wait_share": round(seconds.wait / max(seconds.total, 1e-9), 4),
         "minutes": round(seconds.total / 60, 3),
+        "held_out": {str(look.round): round(look.success, 4) for look in report.looks},
+        "best_round": None if report.best is None else report.best.round,
+        "stopped_early": report.stopped_early,
         "policies": {name: row.model_dump() for name, row in summaries(report.steps).items()},
     }
 

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loopline.agents.records import Budget, Run, Trajectory
+from loopline.agents.records import Budget, GenerationOptions, Run, Trajectory
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.run_driver import RunDriver
+from loopline.trainers.data.held_out import LOOK_TAG
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG
 from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
-from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+from loopline.trainers.grpo.loop.settings import LoopSettings
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 60.0
@@ -35,6 +36,8 @@ class Rollouts:
     driver: RunDriver
     training: str
     """Id of the loop."""
+    looks: bool = False
+    """Whether the runs look at held-out tasks: greedily, one completion each."""
 
     async def begin(self, wave: RolloutBatch) -> None:
         """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
@@ -81,18 +84,30 @@ class Rollouts:
 
     def _run(self, wave: RolloutBatch, planned: PlannedRun) -> Run:
         task, settings = planned.task, self.settings
-        return self.client.new_run(
-            task.prompt,
-            workflow=WORKFLOW,
-            policies={**settings.partners, **settings.policies},
-            options=settings.options,
-            seed=planned.seed,
-            budget=Budget(seconds=settings.run_seconds),
-            tags={
+        if self.looks:
+            # No round of a replay: nothing is learned from what is held out.
+            tags = {LOOK_TAG: self.training, ROUND_TAG: str(wave.round)}
+        else:
+            tags = {
                 LOOP_TAG: self.training,
                 ROUND_TAG: str(wave.round),
                 "wave": str(wave.number),
-            },
+            }
+        options, generation = settings.options, None
+        if settings.asks:
+            temperature = 0.0 if self.looks else settings.temperature
+            generation = GenerationOptions(temperature=temperature, top_p=1.0)
+        elif self.looks:
+            options = {**options, "greedy": True, "candidates": 1, "adaptive": None}
+        return self.client.new_run(
+            task.prompt,
+            workflow=settings.workflow,
+            policies={**settings.partners, **settings.policies},
+            options=options,
+            generation=generation,
+            seed=planned.seed,
+            budget=Budget(seconds=settings.run_seconds),
+            tags=tags,
             environment=task.environment,
             instance=task.instance,
             run_id=planned.id,

@@ -2,6 +2,7 @@
 
     publish what round n - 1 came to, unless that was done before
     give up adapters of rounds long gone
+    look at held-out tasks, where that is due
     begin the waves of round n, and of as many after it as the bound of staleness allows
     collect round n; make up for groups without a signal by further waves
     one step on all of its groups; the adapters, then the checkpoint that says: round n is trained
@@ -16,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from loopline.agents.records import Outcome, Task, Trajectory
-from loopline.agents.workflows.pair import agreement_rate
 from loopline.bus import BusError, BusUnavailable, retry_during_outage
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
@@ -39,20 +37,27 @@ from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.core.publishing import Publication
-from loopline.trainers.data.usable_runs import BROKEN_OFF
+from loopline.trainers.data.questions import Question, Questions
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.loop.asked import judged
 from loopline.trainers.grpo.loop.clock import Clock
 from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
+from loopline.trainers.grpo.loop.looks import Looks
 from loopline.trainers.grpo.loop.page import render
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, plan_batch
 from loopline.trainers.grpo.loop.pruning import prune_old_versions
 from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.round_facts import (
+    RoundRollouts,
+    facts_of_round,
+    nothing_to_learn,
+)
 from loopline.trainers.grpo.loop.round_groups import RoundGroups, seal_round
 from loopline.trainers.grpo.loop.run_directory import (
     RolloutBatch,
@@ -60,8 +65,8 @@ from loopline.trainers.grpo.loop.run_directory import (
     SealedRound,
     write_page,
 )
-from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
-from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve, serve_chosen
+from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.trainers.grpo.page import PAGE
 from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES, initial_policies
 from loopline.trainers.grpo.publishing import publications
@@ -113,16 +118,6 @@ class Retention:
     """Where curves are drawn: see `Curves`."""
 
 
-@dataclass
-class _RoundRollouts:
-    """What a round's rollouts gave."""
-
-    harvest: RoundGroups
-    trajectories: list[Trajectory]
-    waves: list[RolloutBatch]
-    served: dict[str, int]
-
-
 class Loop:
     """One training on one deployment."""
 
@@ -137,12 +132,13 @@ class Loop:
         watch: LoopWatch,
         keeping: Retention | None = None,
         line: LeaderChannel | None = None,
-        tasks: Sequence[Task] = (),
+        questions: Questions | None = None,
     ) -> None:
-        """`line`: to the processes that train with this one. `tasks`: of the file, where one is
-        played in place of a game."""
+        """`line`: to the processes that train with this one. `questions`: of the file, where one is
+        played; and those that looks are at."""
         self.settings, self.sealing, self.book = settings, sealing, book
-        self.tasks = tasks
+        self.questions: Sequence[Question] = questions.train if questions else ()
+        self.looks = Looks(settings, book, questions.held_out if questions else ())
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Retention()
         self.base = loaded.weights.folder
@@ -177,11 +173,53 @@ class Loop:
                     for name in ("rounds", *self.policies.names)
                 }
             while self.state.step < self.settings.rounds:
+                self._look(curves)
+                if self.looks.is_hopeless:
+                    break
                 self._round(self.state.step + 1, curves)
                 self._raise_if_stopped()
-            versions = self._run_on_bus(self._publish)
+            self._look(curves, last=True)
+            # A version that was looked at was published for it; somebody may have another one now.
+            versions = self._run_on_bus(self._publish if not self.looks.best else self._serve_best)
         with guard_disk_writes(self.book.output):
             return self._report(versions, self.clock.taken())
+
+    def _look(self, curves: dict[str, Curves], *, last: bool = False) -> None:
+        """At held-out tasks with what the last trained round came to, if that is due."""
+        number = self.state.step
+        if not self.looks.is_due(number, last=last):
+            return
+        self.clock.turn("rollout")
+        look = self._run_on_bus(self._play_held_out)
+        with guard_disk_writes(self.book.output / "curves"):
+            curves["rounds"].add(number, {"held out/solved": look.success})
+        best = self.looks.best
+        assert best is not None
+        self.watch.say(
+            f"round {number}: solves {look.success:.1%} of "
+            f"{format_count(len(look.outcomes), 'held-out task')}; best: round {best.round} with "
+            f"{best.success:.1%}"
+        )
+
+    async def _play_held_out(self, client: Client) -> Look:
+        await self._publish(client)
+        self.clock.turn("rollout")
+        driver = RunDriver(client, self.watch.say)
+        rollouts = Rollouts(
+            client, self.settings, self.watch.rolled, driver, self.book.training, looks=True
+        )
+        return await self.looks.look(rollouts, self.state.step)
+
+    async def _serve_best(self, client: Client) -> dict[str, int]:
+        """Let the deployment answer with the best version of all looks."""
+        self.clock.turn("publish")
+        return await serve_chosen(client.bus, self._publications(self._final), self.wait)
+
+    @property
+    def _final(self) -> int:
+        """The round whose version the loop ends with."""
+        best = self.looks.best
+        return self.state.step if best is None else best.round
 
     def _future_version_count(self) -> int:
         """That take room: a new one takes that of the oldest where as many are there as are kept,
@@ -202,7 +240,7 @@ class Loop:
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
             with self.line.hand_over_step(number, batch):
-                policy_steps = self.learner.step(batch)
+                policy_steps = self.learner.step(batch, self.settings.rate_of(number))
                 self.kept.write(number)
                 # What all of them keep of a round is there when a checkpoint says that it is done.
                 self.line.processes.wait()
@@ -216,7 +254,7 @@ class Loop:
         runs = tuple(trajectory.run.id for trajectory in rolled.trajectories)
         self.book.seal(SealedRound(round=number, runs=runs, groups=records))
         self._write(number, step)
-        facts = _facts(number, rolled, step, self.clock.taken())
+        facts = facts_of_round(number, rolled, step, self.clock.taken())
         self.state = self.state.model_copy(
             update={"step": number, "history": (*self.state.history, facts)}
         )
@@ -238,7 +276,7 @@ class Loop:
             f"{self.book.published(number)}, from where --init-from goes on in another folder"
         )
 
-    def _report_broken(self, number: int, rolled: _RoundRollouts) -> None:
+    def _report_broken(self, number: int, rolled: RoundRollouts) -> None:
         """Runs and groups that say nothing, though others of the round do."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
@@ -307,17 +345,19 @@ class Loop:
             self.wait,
             self.watch.say,
         )
+        best = self.looks.best
+        kept = None if best is None else best.round
         await retry_during_outage(
             "give up old versions",
             lambda: prune_old_versions(
-                client.bus, self.book, number, versions, self.keeping.published
+                client.bus, self.book, number, versions, self.keeping.published, kept
             ),
             give_up_after=PUBLISH_SECONDS,
             where=client.bus.settings.safe_url,
         )
         return versions
 
-    async def _roll_out(self, number: int, client: Client) -> _RoundRollouts:
+    async def _roll_out(self, number: int, client: Client) -> RoundRollouts:
         versions = await self._publish(client)
         self.clock.turn("rollout")
         driver = RunDriver(client, self.watch.say)
@@ -331,7 +371,7 @@ class Loop:
             for wave in self.book.waves(ahead):
                 if self.book.trajectories(wave) is None:
                     await rollouts.begin(wave)
-        rolled = _RoundRollouts(RoundGroups((), ()), [], [], versions)
+        rolled = RoundRollouts(RoundGroups((), ()), [], [], versions)
         for wave in self.book.waves(number):
             await self._gather(rollouts, wave, rolled)
         while more := self._plan_further_batch(number, rolled):
@@ -339,7 +379,7 @@ class Loop:
             await self._gather(rollouts, more, rolled)
         return rolled
 
-    async def _gather(self, rollouts: Rollouts, wave: RolloutBatch, rolled: _RoundRollouts) -> None:
+    async def _gather(self, rollouts: Rollouts, wave: RolloutBatch, rolled: RoundRollouts) -> None:
         """Add a wave to what was rolled out."""
         self.clock.turn("train")
         trajectories = self.book.trajectories(wave)
@@ -347,6 +387,8 @@ class Loop:
             self.clock.turn("rollout")
             began = time.time()
             trajectories = await rollouts.collect(wave)
+            if self.settings.asks:
+                trajectories = judged(wave.runs, trajectories)
             heard = time.time()
             # They may have ended before anybody waited for them.
             self.clock.count_as_waiting(
@@ -365,7 +407,7 @@ class Loop:
             settings=self.settings.grpo,
         )
 
-    def _plan_further_batch(self, number: int, rolled: _RoundRollouts) -> RolloutBatch | None:
+    def _plan_further_batch(self, number: int, rolled: RoundRollouts) -> RolloutBatch | None:
         """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
         and no further puzzle may be played, or is there."""
         played = sum(wave.puzzles for wave in rolled.waves)
@@ -381,25 +423,7 @@ class Loop:
                     raise
                 bound = str(error)
         if counts["trained"] == 0:
-            listed = "".join(
-                f"; {count:,} × {reason}, such as {example}"
-                for reason, count, example in rolled.harvest.reasons
-            )
-            noun = self.settings.noun
-            levels = " (--size, --difficulty)" if self.settings.tasks is None else ""
-            cut, longer = "", ""
-            if counts["truncated"]:
-                cut = f", {counts['truncated']:,} whose completions all ran into their limit"
-                longer = "a larger --max-tokens, --truncated keep, "
-            raise TrainingError(
-                f"loop: round {number} has nothing to learn from: "
-                f"of {format_count(played, noun)} "
-                f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
-                f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
-                f"weights{cut}{listed}. Take {longer}"
-                f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
-                "--most-puzzles, or a base that has learned how an answer looks"
-            )
+            raise nothing_to_learn(self.settings, number, played, rolled.harvest)
         if counts["trained"] < self.settings.grpo.batch:
             self.watch.say(
                 f"round {number}: {format_count(counts['trained'], 'group')} with a signal of "
@@ -411,7 +435,7 @@ class Loop:
     def _plan(self, number: int, wave: int, played: int, count: int) -> RolloutBatch:
         self.clock.turn("rollout")
         planned = plan_batch(
-            self.settings, number, wave, played=played, count=count, tasks=self.tasks
+            self.settings, number, wave, played=played, count=count, questions=self.questions
         )
         self.book.plan(planned)
         return planned
@@ -439,17 +463,19 @@ class Loop:
         network = self.policies.network
         report = LoopReport(
             settings=self.settings,
-            version=self._first_version() + self.settings.rounds,
+            version=self._first_version() + self._final,
             served=versions,
             rounds=self.state.history,
             closing=closing,
             peak_memory_mb=peak_memory_mb(network.device),
             parameters=int(network.whole.num_parameters()),
             trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
+            looks=tuple(self.looks.book.looks()),
+            best=self.looks.best,
         )
         output = self.book.output
         shutil.rmtree(output / POLICIES, ignore_errors=True)
-        shutil.copytree(self.book.published(self.settings.rounds), output / POLICIES)
+        shutil.copytree(self.book.published(self._final), output / POLICIES)
         write_atomic(output / PAGE, render(report))
         write_page(output / REPORT, report)
         forget_work(self.work)
@@ -466,29 +492,3 @@ def learner_of(
     torch.set_num_threads(settings.grpo.threads)
     names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
     return Learner(initial_policies(settings.grpo, tuple(names), loaded, processes), ratios)
-
-
-def _facts(number: int, rolled: _RoundRollouts, step: StepFacts, seconds: Seconds) -> RoundFacts:
-    counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
-    played = [
-        trajectory for trajectory in rolled.trajectories if trajectory.outcome not in BROKEN_OFF
-    ]
-    return RoundFacts(
-        round=number,
-        served=rolled.served,
-        puzzles=sum(wave.puzzles for wave in rolled.waves),
-        waves=len(rolled.waves),
-        runs=len(rolled.trajectories),
-        solved=outcomes[Outcome.SOLVED],
-        broken=len(rolled.trajectories) - len(played),
-        groups=len(rolled.harvest.groups),
-        trained=counts["trained"],
-        zero_variance=counts["zero_variance"],
-        stale=counts["stale"],
-        truncated=counts["truncated"],
-        foreign=counts["foreign"],
-        left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
-        agreement=agreement_rate(*played),
-        step=step,
-        seconds=seconds,
-    )

@@ -3,6 +3,8 @@
     OUTPUT/loop.json                       the settings, and an id of this training
     OUTPUT/rounds/0003/wave-1.plan.json    which runs play which puzzles; written before they begin
     OUTPUT/rounds/0003/wave-1.runs.jsonl   their trajectories; until the round is trained
+    OUTPUT/rounds/0003/look.plan.json      which runs look at held-out tasks with what came of it
+    OUTPUT/rounds/0003/look.json           how many of these it solves
     OUTPUT/rounds/0003/served.json         version numbers under which its policies were published
     OUTPUT/rounds/0003/groups.json         every group that was sealed, and what became of it
     OUTPUT/published/<id>/0003/<policy>/   the adapters that came of the round; 0000: the beginning;
@@ -26,7 +28,7 @@ from loopline.agents.records import Record, Task, Trajectory
 from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import damage_error, find_record, read_record, write_record
 from loopline.trainers.grpo.learnable import Worth
-from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic
 
 Fate = Literal[Worth, "stale", "foreign"]
@@ -48,6 +50,8 @@ class PlannedRun(Record):
     id: str
     seed: int
     task: Task
+    gold: str | None = None
+    """The right answer, which never goes on the bus; None where the task itself can be checked."""
 
 
 class RolloutBatch(Record):
@@ -144,6 +148,21 @@ class RunDirectory:
         """Of a round that is trained; the deployment's store has them."""
         for path in self.round(number).glob("wave-*.runs.jsonl"):
             path.unlink(missing_ok=True)
+
+    def look_plan(self, number: int) -> RolloutBatch | None:
+        """Which runs look at the version of a round; None if there is no plan yet."""
+        return find_record(self.round(number) / "look.plan.json", RolloutBatch)
+
+    def plan_look(self, batch: RolloutBatch) -> None:
+        write_page(self.round(batch.round) / "look.plan.json", batch)
+
+    def note_look(self, look: Look) -> None:
+        write_page(self.round(look.round) / "look.json", look)
+
+    def looks(self) -> list[Look]:
+        """At all versions so far, in their order."""
+        paths = sorted((self.output / "rounds").glob("*/look.json"))
+        return [read_record(path, Look) for path in paths]
 
     def seal(self, sealed: SealedRound) -> None:
         write_page(self.round(sealed.round) / "groups.json", sealed)

@@ -61,6 +61,35 @@ async def serve(
     return versions
 
 
+async def serve_chosen(
+    bus: Bus, publications: Sequence[Publication], wait: float
+) -> dict[str, int]:
+    """Let the deployment answer with versions that were published before; their numbers. Raises
+    `TrainingError`."""
+    versions: dict[str, int] = {}
+    for publication in publications:
+        path = str(publication.folder.resolve())
+        changed = await _change_policy(bus, publication.policy, _choose(path), wait)
+        versions[publication.policy] = changed.policy.current
+        if changed.refusals:
+            raise TrainingError(f"loop: {publication.policy} {changed.refusals[0]}")
+    return versions
+
+
+def _choose(path: str) -> Callable[[Policy], Policy]:
+    """With the newest version of these weights in use, or one more where the bus lists none."""
+
+    def to(policy: Policy) -> Policy:
+        numbers = [entry.version for entry in policy.versions if entry.path == path]
+        if policy.path_of(policy.current) == path:
+            return policy
+        if numbers:
+            return policy.with_version_in_use(max(numbers))
+        return policy.published(path, time.time())
+
+    return to
+
+
 async def _change_policy(
     bus: Bus, policy: str, to: Callable[[Policy], Policy], wait: float
 ) -> policy_changes.PolicyChange:

@@ -1,29 +1,63 @@
-"""What a loop follows from, but for chance on the way: what is trained, and what is rolled out."""
+"""What a loop follows from, but for chance on the way: what is trained, and what is rolled out.
+
+`pair` plays the puzzles of a game or the tasks of a file; every other workflow is asked questions,
+and a checker that knows what is right pays the whole run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
-from loopline.agents.records import JsonObject
+from loopline.agents.records import JsonObject, Record
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
-from loopline.agents.workflows import workflows
+from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.data.questions import Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.settings import GrpoSettings
 
-WORKFLOW = "pair"
+PAIR = "pair"
+
+QuestionEnvironment = Literal["api_worlds", "word_problems"]
+DATASETS: dict[QuestionEnvironment, Dataset] = {
+    "api_worlds": "worlds",
+    "word_problems": "wordproblems",
+}
+
+
+class QuestionFile(Record):
+    """What is known of a file of questions."""
+
+    sha256: str
+    """Of all its questions."""
+    count: int = Field(ge=1)
+    """Of those that rounds play."""
 
 
 def _plays_game(options: Any) -> bool:
-    return options.tasks is None
+    return options.tasks is None and options.workflow == PAIR
 
 
+def _plays_pair(options: Any) -> bool:
+    return options.workflow == PAIR
+
+
+def _asks(options: Any) -> bool:
+    return options.workflow != PAIR
+
+
+def _looks(options: Any) -> bool:
+    return options.look_every > 0
+
+
+_PAIR = OnlyWith("--workflow pair", _plays_pair)
+_ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
+_LOOKED = OnlyWith("--look-every", _looks)
 _GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
 
 
@@ -32,6 +66,14 @@ class RolloutOptions(Options):
 
     panel: ClassVar[str] = "Rollouts"
 
+    workflow: str = PAIR
+    """Workflow that is played: pair, or any other one, whose whole runs then compete."""
+    env: Annotated[QuestionEnvironment | None, _ASKED] = None
+    """Generator of the questions that another workflow is asked, of its train split."""
+    option: Annotated[JsonObject, _ASKED, Option(example="max_calls=4")] = Field(
+        default_factory=dict
+    )
+    """Option of the workflow, over the deployment's; may be repeated."""
     game: Annotated[str | None, _GENERATED, Option(metavar="NAME|MODULE:OBJECT")] = None
     """Environment whose puzzles of the train split are generated and played, by its name or by
     where its object is."""
@@ -49,12 +91,26 @@ class RolloutOptions(Options):
     """Puzzles or tasks that a round begins with."""
     temperature: float = Field(default=1.0, gt=0, le=5)
     """Temperature of rollouts."""
-    max_tokens: int = Field(default=512, ge=1, le=131_072)
-    """Most tokens of one completion."""
-    instructions: bool = True
+    max_tokens: Annotated[int, _PAIR] = Field(default=512, ge=1, le=131_072)
+    """Most tokens of one completion; in another workflow than pair the pool says it."""
+    instructions: Annotated[bool, _PAIR] = True
     """Put the role's prompt before what an agent sees; off for models that learn without it."""
     run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
     """Seconds after which a run is given up."""
+    look_every: Annotated[int, Option(metavar="<rounds>", panel="Held-out tasks")] = Field(
+        default=0, ge=0
+    )
+    """Rounds between looks at held-out tasks, which are played greedily; 0 looks never. The version
+    that solves most of them is published at the end."""
+    held_out: Annotated[int, _LOOKED, Option(panel="Held-out tasks")] = Field(
+        default=100, ge=1, le=100_000
+    )
+    """Held-out tasks of a look: of the validation split of a game, else of the quarter of the train
+    split, or of the file, that no round plays."""
+    patience: Annotated[int | None, _LOOKED, Option(default="off", panel="Held-out tasks")] = Field(
+        default=None, ge=1
+    )
+    """Looks without a better version after which the loop stops."""
 
 
 class LoopSettings(RolloutOptions):
@@ -74,6 +130,10 @@ class LoopSettings(RolloutOptions):
     """Most puzzles of a round, with those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
     """Adaptive sampling of candidates; None: K of each observation."""
+    workflow_options: JsonObject = Field(default_factory=dict)
+    """Of another workflow than `pair`, whole."""
+    questions: QuestionFile | None = None
+    """That another workflow is asked, in place of those of a generator."""
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -91,6 +151,9 @@ class LoopSettings(RolloutOptions):
 
     def require_playable(self) -> None:
         """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
+        if self.asks:
+            self._require_answerable()
+            return
         source = self.source
         if self.grpo.grouping == "single" and len(self.team) > 1:
             raise InvalidOptions(
@@ -100,7 +163,39 @@ class LoopSettings(RolloutOptions):
             )
         if isinstance(source, TeamTasks):
             self._require_distinct_rewards(source)
-        workflows.get(WORKFLOW).check_options(self.options)
+        workflows.get(PAIR).check_options(self.options)
+
+    def _require_answerable(self) -> None:
+        """Raises `InvalidOptions`."""
+        if (self.env is None) == (self.questions is None):
+            raise InvalidOptions(
+                f"--workflow {self.workflow} is asked questions: give --env "
+                f"{'|'.join(DATASETS)}, or --questions FILE (JSON lines with `question` and "
+                "`answer`); one of them"
+            )
+        if self.tasks is not None:
+            raise InvalidOptions("--tasks are those of a team of pair: give --questions FILE")
+        if self.grpo.grouping == "at-grpo":
+            raise InvalidOptions(
+                "--grouping at-grpo compares candidates of one observation, which pair alone "
+                f"samples and pays: with --workflow {self.workflow} take trajectory"
+            )
+        if self.grpo.reward.scheme is not None or self.adaptive is not None:
+            raise InvalidOptions(
+                f"--scheme and --adaptive are about pair; of --workflow {self.workflow} the whole "
+                "run is paid: by a checker, by --reward MODULE:FUNCTION, less --dollar-weight"
+            )
+        if not self.team:
+            raise InvalidOptions(f"--workflow {self.workflow} names no agent")
+
+    def rate_of(self, number: int) -> float:
+        """Factor of the learning rate in a round."""
+        return self.grpo.schedule.factor(number, self.rounds)
+
+    @property
+    def asks(self) -> bool:
+        """Whether another workflow than `pair` is asked questions."""
+        return _asks(self)
 
     def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
         """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""
@@ -142,20 +237,28 @@ class LoopSettings(RolloutOptions):
 
     @property
     def team(self) -> tuple[str, ...]:
-        """Who plays, in the order of a turn."""
+        """Who plays; of `pair` in the order of a turn."""
+        if self.asks:
+            return tuple(agents_of(self.workflow, None, self.workflow_options))
         source = self.source
         if isinstance(source, TeamTasks):
             return source.team
         return self.environment.team(source.setting)
 
     @property
-    def played(self) -> str:
-        """What `Task.environment` says of everything that is played."""
+    def played(self) -> str | None:
+        """What `Task.environment` says of everything that `pair` plays; None of questions."""
+        if self.asks:
+            return None
         return self.environment.key if self.tasks is None else self.tasks.environment
 
     @property
     def subject(self) -> str:
         """What is played, in words."""
+        if self.questions is not None:
+            return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
+        if self.asks:
+            return f"{self.workflow} in {self.env}"
         if self.tasks is None:
             return str(self.game)
         return f"{format_count(self.tasks.count, 'task')} of {self.tasks.environment}"
@@ -163,7 +266,7 @@ class LoopSettings(RolloutOptions):
     @property
     def noun(self) -> str:
         """Of one thing that is played."""
-        return "puzzle" if self.tasks is None else "task"
+        return "puzzle" if self.tasks is None and not self.asks else "task"
 
     @property
     def plays(self) -> int:
@@ -184,6 +287,8 @@ class LoopSettings(RolloutOptions):
     @property
     def options(self) -> JsonObject:
         """Of the workflow. Sampling has full support: no top-p, no schema."""
+        if self.asks:
+            return self.workflow_options
         return {
             "candidates": self.candidates,
             "temperature": self.temperature,
@@ -198,3 +303,17 @@ class LoopSettings(RolloutOptions):
     def rounds_ahead(self) -> int:
         """Rounds whose rollouts may be begun while an earlier one is trained."""
         return self.grpo.staleness or 0
+
+
+class Look(Record):
+    """How a version did on held-out tasks."""
+
+    round: int
+    """That the version came of; 0 is the beginning."""
+    outcomes: str
+    """Of the tasks in order: `1` solved, `0` not."""
+
+    @property
+    def success(self) -> float:
+        """Share that is solved."""
+        return self.outcomes.count("1") / max(len(self.outcomes), 1)

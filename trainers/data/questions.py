@@ -1,9 +1,10 @@
-"""What is asked in a search, and what counts as solved.
+"""Questions in two parts, one to learn from and one held out, and what counts as solved: what a
+search of prompts asks, and a loop of rollouts.
 
-A search has a training part and a held-out one without a question in common, and asks nothing of
-what a bench measures by: to adopt a prompt is to choose a setting. The held-out part of puzzles is
-their validation split; else it is a quarter of a generator's training split, or of a file, by a
-hash of what is asked.
+The parts have no question in common, and nothing is asked that a bench measures by: to adopt a
+prompt, or a version, is to choose a setting. The held-out part of puzzles is their validation
+split; else it is a quarter of a generator's training split, or of a file, by a hash of what is
+asked.
 """
 
 from __future__ import annotations
@@ -131,6 +132,16 @@ def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -
         tuple(parts[False].values()),
         tuple(parts[True].values()),
     )
+
+
+def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
+    """Without end, all different: of the training split what `generate_questions` holds out of no
+    search and no loop, the same ones for the same seed."""
+    seen: set[str] = set()
+    for question in _worlds(seed) if dataset == "worlds" else _problems(seed):
+        if question.id not in seen and not _is_held_out(question.task.prompt):
+            seen.add(question.id)
+            yield question
 
 
 def _worlds(seed: int) -> Iterator[Question]:

@@ -1,0 +1,187 @@
+"""Which trainings are compared, and what became of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.records import JsonObject, Record
+from loopline.trainers.core.json_records import find_record
+from loopline.trainers.data.questions import Dataset
+
+RESULT = "result.json"
+
+Workflow = Literal["umi", "delegate"]
+Method = Literal["start", "grpo", "expert-iteration"]
+METHODS: tuple[Method, ...] = ("start", "grpo", "expert-iteration")
+
+
+class TeamSetup(Record):
+    """A team as it begins."""
+
+    dataset: Dataset
+    pools: dict[str, str]
+    """Pool → model."""
+    policies: dict[str, str]
+    """Agent → policy: a pool, or an adapter of one."""
+    trained: tuple[str, ...]
+    """Agents whose policies learn; all on the pool `base`."""
+    base: str
+    begin: dict[str, str] = Field(default_factory=dict)
+    """Policy → adapter that it begins with."""
+    options: JsonObject
+    """Of the workflow."""
+    split: str
+    """That is measured on: nothing of it is learned from, and no setting is chosen by it."""
+    prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
+    dollar_weight: float = 0.0
+    """What a run's reward loses for each dollar."""
+
+
+SETUPS: dict[Workflow, TeamSetup] = {
+    "umi": TeamSetup(
+        dataset="worlds",
+        pools={"umi": "micro:umi"},
+        policies={
+            "umi_planner": "umi/planner",
+            "umi_caller": "umi/caller",
+            "umi_summarizer": "umi/summarizer",
+        },
+        trained=("umi_planner", "umi_caller", "umi_summarizer"),
+        base="umi",
+        begin={
+            "umi/planner": "micro:umi-planner",
+            "umi/caller": "micro:umi-caller",
+            "umi/summarizer": "micro:umi-summarizer",
+        },
+        # A grammar would leave no completion of the caller to learn from.
+        options={"tool_style": "signatures", "constrained": False},
+        split="unseen_worlds",
+    ),
+    "delegate": TeamSetup(
+        dataset="wordproblems",
+        pools={"llm": "micro:llm", "slm": "micro:slm"},
+        policies={"planner": "llm/planner", "expert": "llm", "slm": "slm"},
+        trained=("planner",),
+        base="llm",
+        options={"prompts": "mathematics"},
+        split="new_numbers",
+        # Of a big model and of a small one, as they are sold: an answer should be right, and cheap.
+        prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
+        dollar_weight=200.0,
+    ),
+}
+
+
+class TeamSettings(Record):
+    """What every cell follows from."""
+
+    workflow: Workflow = "umi"
+    seeds: tuple[int, ...] = (1,)
+    model: str | None = None
+    """In place of the trained pool's: a model that was trained for less long, for example."""
+    cpu_minutes: float = Field(default=20.0, gt=0)
+    """Of each training: rollouts, updates and looks at held-out tasks, one thread."""
+    tasks: int = Field(default=32, ge=1)
+    """Of a round."""
+    group_size: int = Field(default=8, ge=2)
+    """Runs of each task."""
+    rank: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    advantage: Literal["standardised", "centred", "leave-one-out"] = "standardised"
+    minibatch: int | None = None
+    """Groups per update."""
+    weights: Literal["full", "lora"] = "lora"
+    look_every: int = Field(default=8, ge=1)
+    """Rounds between looks at validation tasks."""
+    look_tasks: int = Field(default=150, ge=1)
+    """Validation tasks: a quarter of the training split, of which no round plays any."""
+    held_out: int = Field(default=500, ge=1)
+    """Tasks that start and outcome are measured on, greedily."""
+    test_seed: int = 7_001
+    """Of these."""
+
+    @property
+    def setup(self) -> TeamSetup:
+        setup = SETUPS[self.workflow]
+        if self.model is None:
+            return setup
+        return setup.model_copy(update={"pools": {**setup.pools, setup.base: self.model}})
+
+
+class Cell(Record):
+    """One training, or the team as it begins."""
+
+    method: Method
+    seed: int = 0
+    """0 of the start, which has none."""
+
+    @property
+    def name(self) -> str:
+        return self.method if self.method == "start" else f"seed {self.seed}, {self.method}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        return ()
+
+    def folder(self, output: Path) -> Path:
+        return output / (
+            self.method if self.method == "start" else f"seed-{self.seed}-{self.method}"
+        )
+
+
+class RoundCurve(Record):
+    """What a round was."""
+
+    round: int
+    solved: float
+    """Share of the sampled runs."""
+    groups: int
+    trained: int
+    left_out: dict[str, int]
+    cpu_seconds: float
+    """Of the training so far."""
+    looked: float | None = None
+    """Mean reward of the validation tasks, greedily, by the version before it."""
+
+
+class CellResult(Record):
+    """What became of a training."""
+
+    cell: Cell
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """Of the held-out tasks, greedily, in order: `1` solved, `0` not."""
+    micro_dollars: tuple[int, ...]
+    """That the run of each of them cost."""
+    rounds: tuple[RoundCurve, ...] = ()
+    best: int = 0
+    """Round whose version was measured: the best of the looks; 0 is the beginning."""
+    runs: int = 0
+    train_cpu_seconds: float = 0.0
+    cpu_seconds: float
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+    def rewards(self, dollar_weight: float) -> list[float]:
+        """Of the held-out tasks: solved or not, less what it cost."""
+        return [
+            (outcome == "1") - dollar_weight * paid / 1e6
+            for outcome, paid in zip(self.outcomes, self.micro_dollars, strict=True)
+        ]
+
+
+def cells_of(settings: TeamSettings) -> list[Cell]:
+    """All of them."""
+    methods: tuple[Method, ...] = ("grpo", "expert-iteration")
+    trainings = [Cell(method=method, seed=seed) for seed in settings.seeds for method in methods]
+    return [Cell(method="start"), *trainings]
+
+
+def read_result(cell: Cell, output: Path) -> CellResult | None:
+    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

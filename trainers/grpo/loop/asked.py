@@ -1,0 +1,107 @@
+"""What a loop plays where it is not generated anew for each round, what it looks at, and the check
+of its answers, which stay in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from loopline.agents.errors import AgentError, InvalidOptions
+from loopline.agents.records import JsonObject, Outcome, Trajectory
+from loopline.agents.workflows import workflows
+from loopline.trainers.data.questions import (
+    Question,
+    Questions,
+    fault,
+    from_file,
+    from_tasks,
+    generate_questions,
+    puzzles,
+)
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.run_directory import PlannedRun
+from loopline.trainers.grpo.loop.settings import DATASETS, PAIR, QuestionFile
+
+if TYPE_CHECKING:
+    from loopline.runtime.config.settings import Settings
+    from loopline.trainers.data.task_files import TaskFile
+    from loopline.trainers.grpo.loop.options import LoopOptions
+
+LOOK_SEED = 1
+"""Of held-out tasks: trainings of other seeds look at the same ones."""
+JUDGED_OUTCOMES = frozenset({Outcome.ANSWERED, Outcome.GAVE_UP})
+"""Of a run that came to its end and that nobody has judged yet."""
+
+
+def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | None:
+    """Of a file its parts; of a generator, whose rounds are drawn as they come, the held-out part
+    alone. None where neither is needed. Raises `TrainingError`, `UnreadableData`."""
+    held_out = options.held_out if options.look_every else 0
+    if file is not None and options.tasks is not None:
+        if not held_out:
+            everything = tuple(
+                Question(id=str(at), task=task) for at, task in enumerate(file.tasks)
+            )
+            return Questions(options.tasks.name, "judge", everything, ())
+        return from_tasks(options.tasks, file, held_out)
+    if options.questions is not None:
+        return from_file(options.questions, held_out)
+    if not held_out:
+        return None
+    if options.workflow != PAIR:
+        if options.env is None:
+            return None  # which the settings refuse
+        return generate_questions(DATASETS[options.env], LOOK_SEED, 0, held_out)
+    if options.game is None:
+        return None
+    from loopline.agents.environments.registry import find
+
+    try:
+        game = find(options.game)
+    except AgentError as error:
+        raise TrainingError(f"--game {options.game}: {error}") from error
+    return puzzles(
+        game, size=options.size, difficulty=options.difficulty, setting=options.setting,
+        seed=LOOK_SEED, train=0, held_out=held_out,
+    )  # fmt: skip
+
+
+def question_file(options: LoopOptions, questions: Questions | None) -> QuestionFile | None:
+    """What the settings record of a file of questions."""
+    if options.questions is None or questions is None:
+        return None
+    return QuestionFile(sha256=questions.sha256, count=len(questions.train))
+
+
+def resolved_options(options: LoopOptions, deployed: Settings) -> JsonObject:
+    """Of another workflow than `pair`, whole: what the command says over what the deployment says.
+    The caller of `umi` writes freely unless it is said otherwise, since nothing can be learned from
+    what a grammar has written. Raises `TrainingError`, `UnknownName`."""
+    if options.workflow == PAIR:
+        return {}
+    merged = {**deployed.options.get(options.workflow, {})}
+    if options.workflow == "umi" and (not options.agents or "umi_caller" in options.agents):
+        merged["constrained"] = False
+    try:
+        return workflows.get(options.workflow).check_options({**merged, **options.option})
+    except InvalidOptions as error:
+        raise TrainingError(f"--option: {error}") from error
+
+
+def judged(
+    planned: Sequence[PlannedRun], trajectories: Iterable[Trajectory]
+) -> tuple[Trajectory, ...]:
+    """The runs with the verdict of the checker: solved or failed, and what that is worth to the
+    team. One that was broken off stays as it is."""
+    return tuple(
+        _judged(run, trajectory) for run, trajectory in zip(planned, trajectories, strict=True)
+    )
+
+
+def _judged(planned: PlannedRun, trajectory: Trajectory) -> Trajectory:
+    if trajectory.outcome not in JUDGED_OUTCOMES:
+        return trajectory
+    question = Question(id=planned.id, task=planned.task, gold=planned.gold)
+    wrong = fault(question, trajectory)
+    verdict = {"outcome": Outcome.FAILED, "reason": wrong} if wrong else {"outcome": Outcome.SOLVED}
+    return trajectory.model_copy(update={**verdict, "team_reward": float(not wrong)})

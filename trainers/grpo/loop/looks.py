@@ -1,0 +1,63 @@
+"""Looks at held-out tasks while a loop goes on: which version is the best one, and when another
+round is not worth it. What a look came to is on disk, and is not played again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopline.agents.records import Outcome
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.trainers.data.questions import Question
+from loopline.trainers.grpo.loop.asked import judged
+from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch, RunDirectory
+from loopline.trainers.grpo.loop.settings import Look, LoopSettings
+
+LOOK_NUMBER = 0
+"""In place of a wave's number."""
+
+
+class Looks:
+    """Of one loop."""
+
+    def __init__(
+        self, settings: LoopSettings, book: RunDirectory, questions: Sequence[Question]
+    ) -> None:
+        self.settings, self.book, self.questions = settings, book, questions
+
+    def is_due(self, number: int, *, last: bool) -> bool:
+        """Whether the version that came of a round is to be looked at."""
+        every = self.settings.look_every
+        if not every or any(look.round == number for look in self.book.looks()):
+            return False
+        return last or number % every == 0
+
+    async def look(self, rollouts: Rollouts, number: int) -> Look:
+        """Play the held-out tasks greedily, with the version of a round, which is served."""
+        batch = self.book.look_plan(number)
+        if batch is None:
+            runs = tuple(
+                PlannedRun(id=new_run_id(), seed=at, task=question.task, gold=question.gold)
+                for at, question in enumerate(self.questions)
+            )
+            batch = RolloutBatch(round=number, number=LOOK_NUMBER, puzzles=len(runs), runs=runs)
+            self.book.plan_look(batch)
+        await rollouts.begin(batch)
+        trajectories = judged(batch.runs, await rollouts.collect(batch))
+        solved = (trajectory.outcome is Outcome.SOLVED for trajectory in trajectories)
+        look = Look(round=number, outcomes="".join("1" if ok else "0" for ok in solved))
+        self.book.note_look(look)
+        return look
+
+    @property
+    def best(self) -> Look | None:
+        """The first of those that solve most; None before the first look."""
+        return max(self.book.looks(), key=lambda look: (look.success, -look.round), default=None)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether as many looks as there is patience for have brought nothing better."""
+        patience, best = self.settings.patience, self.best
+        if patience is None or best is None:
+            return False
+        return sum(look.round > best.round for look in self.book.looks()) >= patience

@@ -1,0 +1,80 @@
+"""What a round's rollouts gave, and what is known of the round when it is trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from loopline.agents.records import Outcome, Trajectory
+from loopline.agents.workflows.pair import agreement_rate
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.data.usable_runs import BROKEN_OFF
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.report import RoundFacts, Seconds
+from loopline.trainers.grpo.loop.round_groups import RoundGroups
+from loopline.trainers.grpo.loop.run_directory import RolloutBatch
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.report import StepFacts
+
+
+@dataclass
+class RoundRollouts:
+    """What a round's rollouts gave."""
+
+    harvest: RoundGroups
+    trajectories: list[Trajectory]
+    waves: list[RolloutBatch]
+    served: dict[str, int]
+
+
+def nothing_to_learn(
+    settings: LoopSettings, number: int, played: int, harvest: RoundGroups
+) -> TrainingError:
+    """Of a round without a group that has a signal."""
+    counts = harvest.counts
+    listed = "".join(
+        f"; {count:,} × {reason}, such as {example}" for reason, count, example in harvest.reasons
+    )
+    levels = " (--size, --difficulty)" if settings.tasks is None and not settings.asks else ""
+    cut, longer = "", ""
+    if counts["truncated"]:
+        cut = f", {counts['truncated']:,} whose completions all ran into their limit"
+        longer = "a larger --max-tokens, --truncated keep, "
+    return TrainingError(
+        f"loop: round {number} has nothing to learn from: "
+        f"of {format_count(played, settings.noun)} "
+        f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
+        f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
+        f"weights{cut}{listed}. Take {longer}"
+        f"easier {settings.noun}s{levels}, a higher --group-size or --temperature, a larger "
+        "--most-puzzles, or a base that has learned how an answer looks"
+    )
+
+
+def facts_of_round(
+    number: int, rolled: RoundRollouts, step: StepFacts, seconds: Seconds
+) -> RoundFacts:
+    """What is known of a round that is trained."""
+    counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
+    played = [
+        trajectory for trajectory in rolled.trajectories if trajectory.outcome not in BROKEN_OFF
+    ]
+    return RoundFacts(
+        round=number,
+        served=rolled.served,
+        puzzles=sum(wave.puzzles for wave in rolled.waves),
+        waves=len(rolled.waves),
+        runs=len(rolled.trajectories),
+        solved=outcomes[Outcome.SOLVED],
+        broken=len(rolled.trajectories) - len(played),
+        groups=len(rolled.harvest.groups),
+        trained=counts["trained"],
+        zero_variance=counts["zero_variance"],
+        stale=counts["stale"],
+        truncated=counts["truncated"],
+        foreign=counts["foreign"],
+        left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
+        agreement=agreement_rate(*played),
+        step=step,
+        seconds=seconds,
+    )
