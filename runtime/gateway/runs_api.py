@@ -109,7 +109,7 @@ class RunsApi:
             account=caller.id,
             webhook=params.webhook,
         )
-        await self._client.submit(run)
+        await self._client.submit(run, delay=params.start_after)
 
     async def list(self, request: Request) -> Response:
         """The caller's newest runs, those of the chat API included."""
