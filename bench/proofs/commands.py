@@ -48,6 +48,7 @@ PROOFS: dict[str, Entry] = {
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
     "vllm-faults": Entry("Kill vLLM servers and gpu workers while an adapter changes.", 10),
+    "waits": Entry("Let runs wait seven days, while all processes and Redis die.", 1),
 }
 
 
