@@ -13,7 +13,6 @@ from loopline.bus import (
     Admission,
     Bus,
     Delivery,
-    Envelope,
     Finish,
     Join,
     MessageTooLarge,
@@ -27,22 +26,12 @@ from loopline.bus import (
 )
 from loopline.bus.errors import LeaseLost
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
-from tests.bus.payloads import Note, admit, new_run_id, note
+from tests.bus.payloads import Woken, admit, new_run_id, note, woken_note
 from tests.bus.serving import ended, finishing, letters, pending, serving, until
 
 
 def waiting(run_id: str, signal: str = "paid", *, seconds: float = 60, turn: int = 1) -> Wait:
     return Wait(signal, Outgoing("after", woken_note(run_id, turn)), "text", seconds)
-
-
-def woken_note(run_id: str, turn: int) -> Envelope:
-    return note(run_id, turn=turn).model_copy(update={"type": "woken"})
-
-
-class Woken(Note):
-    """What has ended a wait, in the place of a note's text."""
-
-    text: Any = ""
 
 
 @pytest.fixture
