@@ -97,7 +97,7 @@ class Case:
             [shard.run(RUN), shard.active, shard.trajectories, shard.history, shard.journal(RUN),
              shard.work(ROLE)],
             [RUN, b"{}", int(time.time() * 1000) + 60_000, runs, 10, 60_000, 0, 0, "inbox", 0, 0, 0,
-             "1", account, 0, STEP, "chat"],
+             "1", account, 0, 0, STEP, "chat"],
         )  # fmt: skip
 
     @property
@@ -225,7 +225,7 @@ class TestReplyAndCommit:
                 shard.run(RUN), shard.journal(RUN), shard.log(RUN), shard.usage(RUN)]  # fmt: skip
         args: list[scripts.Value] = [
             1, 0, 60_000, GROUP, shard.inbox("p"), step, "chat", 1, RUN, "0.0", b'{"journal": 1}',
-            7, 0, 0, "", "", "answered", "42", "",
+            7, 0, 0, "", "", "", "answered", "42", "",
         ]  # fmt: skip
         return keys, args
 
