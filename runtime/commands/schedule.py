@@ -127,11 +127,11 @@ def register(app: typer.Typer) -> None:
                 for stored in await schedules.ls(client.bus)
             ]
 
-        found = _with_client(redis_url, listed)
+        entries = _with_client(redis_url, listed)
         if as_json:
             lines = [
                 {"name": name, "next": tick, **item.model_dump(mode="json")}
-                for name, tick, item in found
+                for name, tick, item in entries
             ]
             typer.echo(json.dumps(lines))
             return
@@ -145,7 +145,7 @@ def register(app: typer.Typer) -> None:
                 item.run.workflow,
                 sanitize(" ".join(item.run.task.prompt.split()))[:60],
             )
-            for name, tick, item in found
+            for name, tick, item in entries
         ]
         head = ("name", "cron", "zone", "next", "missed", "workflow", "question")
         typer.echo("\n".join(align_columns(head, rows)) if rows else "no schedules")

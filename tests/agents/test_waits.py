@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -56,11 +56,10 @@ class Billing:
 
 
 @pytest.fixture(autouse=True)
-def _billing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _billing(monkeypatch: pytest.MonkeyPatch) -> None:
     for registry, item in ((roles, Clerk()), (workflows, Billing())):
         items = {**vars(registry)["_items"], item.name: item}
         monkeypatch.setattr(registry, "_items", items)
-    yield
 
 
 @pytest.fixture

@@ -274,10 +274,10 @@ async def _bytes_per_wait(bus: Bus, played: Played) -> int:
             await bus.redis.hset(copy, mapping=content)  # pyright: ignore
             sizes.append(await bus.redis.memory_usage(copy, samples=0) or 0)  # pyright: ignore
             await bus.redis.delete(copy)
-        kept = await bus.redis.memory_usage(shard.signals(run_id), samples=0) or 0  # pyright: ignore
+        buffered = await bus.redis.memory_usage(shard.signals(run_id), samples=0) or 0  # pyright: ignore
         timers = await bus.redis.memory_usage(shard.waits, samples=0) or 0  # pyright: ignore
         share = timers / max(1, await bus.redis.zcard(shard.waits))
-        most = max(most, round(sizes[0] - sizes[1] + kept + share))
+        most = max(most, round(sizes[0] - sizes[1] + buffered + share))
     return most
 
 

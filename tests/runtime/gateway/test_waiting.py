@@ -121,8 +121,8 @@ def test_a_call_is_denied_in_the_terminal(shop: ScriptedGateway, http: httpx.Cli
     wrong = shop.run("approvals", "approve", approval["id"], "--digest", "0" * 12)
     assert wrong.returncode != 0
     assert "waits with the digest" in wrong.stderr
-    said = shop.ok("approvals", "deny", approval["id"], "--reason", "too much")
-    assert said == 'denied: refund {"order": "A7", "euros": 500}\n'
+    output = shop.ok("approvals", "deny", approval["id"], "--reason", "too much")
+    assert output == 'denied: refund {"order": "A7", "euros": 500}\n'
     assert ended(http, run_id)["answer"] == "I may not."
     gone = shop.run("approvals", "approve", approval["id"])
     assert "nothing waits for approval" in gone.stderr
