@@ -61,7 +61,8 @@ class Frontier:
 
     def wake(self, handoff: Handoff) -> None:
         """A wait has ended. Raises `NoRoute` for a hand-over that nothing waits to make."""
-        wait = self._waits.pop((handoff.turn, handoff.branch), None)
+        place = (handoff.turn, handoff.branch)
+        wait = self._waits.get(place)
         payload = handoff.payload
         if (
             wait is None
@@ -69,6 +70,7 @@ class Frontier:
             or (payload.signal, handoff.role) != (wait.signal, wait.role)
         ):
             raise NoRoute(f"nothing waits to go on in turn {handoff.turn}, branch {handoff.branch}")
+        del self._waits[place]
         self._publish((handoff,))
 
     def commit(self, step: Step, routing: Routing) -> None:

@@ -13,7 +13,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:log:<id>` | stream: token deltas and events for followers | deadline + retention |
 | `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
 | `{p:s}:active` | sorted set: runs in flight by deadline, without those that wait | stream life |
-| `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + stream life |
+| `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + 90 days |
 | `{p:s}:signals:<id>` | list: signals that a run has not waited for yet | deadline + retention |
 | `{p:s}:schedules` | hash: name → a schedule, JSON | until it is removed, or a year unused |
 | `{p:s}:schedule-times` | sorted set: names of schedules by next tick | as the schedules |
@@ -54,7 +54,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
 read, and is longer than any run may last, so it can't take away a message of a live run: one that
-waits has none, and the deadline that its keys live by is behind its wait. *Request
+waits has none, and its keys live until 90 days behind the end of its wait. *Request
 life* ends a minute after the step that asked is committed or its run has ended; where a replay may
 wake that run, with its journal. A request whose calls are paid for lives as long as its run until
 then: what it knows of them goes to the ledger first.

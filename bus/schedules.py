@@ -67,7 +67,7 @@ async def ls(bus: Bus) -> list[StoredSchedule]:
 
 async def due(bus: Bus, shard: Shard) -> list[StoredSchedule]:
     """Those of a shard whose tick has come. Raises what Redis raises."""
-    found: list[tuple[bytes, float]] = await bus.redis.zrange(
+    members: list[tuple[bytes, float]] = await bus.redis.zrange(
         shard.schedule_times,
         "-inf",  # pyright: ignore[reportArgumentType]
         bus.clock.now_ms(),
@@ -77,7 +77,7 @@ async def due(bus: Bus, shard: Shard) -> list[StoredSchedule]:
         num=AT_ONCE,
     )
     schedules: list[StoredSchedule] = []
-    for name, tick in found:
+    for name, tick in members:
         body: bytes | None = await bus.redis.hget(shard.schedules, name.decode())  # pyright: ignore
         if body is not None:
             schedules.append(StoredSchedule(name.decode(), tick / 1000, body))

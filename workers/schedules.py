@@ -77,17 +77,17 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"there is no time zone {name[:64]!r}, as in Europe/Berlin") from error
 
 
-async def fire_due(bus: Bus, told: set[tuple[str, float]] | None = None) -> int:
-    """Admit the run of every tick that is due; how many were admitted here. `told`: ticks of which
-    it was logged that they can't be fired here."""
+async def fire_due(bus: Bus, logged: set[tuple[str, float]] | None = None) -> int:
+    """Admit the run of every tick that is due; how many were admitted here. `logged`: ticks whose
+    trouble was logged here before."""
     count = 0
     for shard in bus.keys.all_shards():
         for stored in await schedules.due(bus, shard):
-            count += await _fire(bus, stored, told if told is not None else set())
+            count += await _fire(bus, stored, logged if logged is not None else set())
     return count
 
 
-async def _fire(bus: Bus, stored: StoredSchedule, told: set[tuple[str, float]]) -> bool:
+async def _fire(bus: Bus, stored: StoredSchedule, logged: set[tuple[str, float]]) -> bool:
     try:
         schedule = Schedule.model_validate_json(stored.body)
         now = bus.clock.now()
@@ -102,8 +102,8 @@ async def _fire(bus: Bus, stored: StoredSchedule, told: set[tuple[str, float]]) 
         return await schedules.fire(bus, stored, following, _admission(run))
     except (AgentError, ValidationError, ValueError, BusError) as error:
         # Another worker may know the workflow, or have room: the tick stays due.
-        if (stored.name, stored.tick) not in told:
-            told.add((stored.name, stored.tick))
+        if (stored.name, stored.tick) not in logged:
+            logged.add((stored.name, stored.tick))
             log.warning("schedule not fired", schedule=stored.name, why=str(error)[:500])
         return False
 
@@ -163,7 +163,7 @@ class ScheduleServer:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._drained = asyncio.Event()
-        self._told: set[tuple[str, float]] = set()
+        self._logged: set[tuple[str, float]] = set()
 
     def drain(self) -> None:
         self._drained.set()
@@ -172,7 +172,7 @@ class ScheduleServer:
         failures = 0
         while not self._drained.is_set():
             try:
-                await fire_due(self._bus, self._told)
+                await fire_due(self._bus, self._logged)
                 failures = 0
             except OUTAGE as error:
                 failures += 1

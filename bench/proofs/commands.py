@@ -49,6 +49,7 @@ PROOFS: dict[str, Entry] = {
     "upgrades": Entry("Change a deployment's version while runs are in flight.", 6),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
     "vllm-faults": Entry("Kill vLLM servers and gpu workers while an adapter changes.", 10),
+    "waits": Entry("Let runs wait seven days, while all processes and Redis die.", 1),
 }
 
 

@@ -12,6 +12,8 @@
 -- The inbox and the requests are read from the run's hash: their keys carry the same hash tag.
 
 local STREAM_LIFE = 604800000
+-- How long a deployment may be away beyond the end of a wait, and its run still goes on.
+local AWAY_LIFE = 90 * 86400000
 -- What all processes agree on outlives every wait.
 local AGREEMENT_LIFE = 400 * 86400000
 local INBOX_LIFE = 600000
@@ -430,13 +432,13 @@ local function pause_run(k, run_id, retention)
     latest = math.max(latest, expires)
     redis.call('ZADD', timers, expires, run_id .. '/' .. guard)
   end
-  local life = latest - now + STREAM_LIFE
+  local life = latest - now + AWAY_LIFE
   if redis.call('PTTL', timers) < life then redis.call('PEXPIRE', timers, life) end
   local left = tonumber(redis.call('HGET', k.run, 'left'))
     or math.max(0, redis.call('HGET', k.run, 'deadline') - now)
   redis.call('HSET', k.run, 'left', left, 'deadline', latest + left)
   redis.call('ZREM', k.active, run_id)
-  keep_run(k.run, latest + left - now + retention)
+  keep_run(k.run, latest + left - now + retention + AWAY_LIFE)
   note_waits(k.run)
 end
 

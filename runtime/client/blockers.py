@@ -11,6 +11,7 @@ from loopline.agents.workflows import policy_of, serving_role
 from loopline.agents.workflows.pair import PairWorkflow, needs_judge, team_of
 from loopline.bus import OUTAGE, Bus, live_workers, pool_of
 from loopline.runtime.client.deployment import Deployment
+from loopline.runtime.client.waiting import describe_waits
 from loopline.runtime.observe.log_files import last_error_line
 from loopline.runtime.observe.status import supervisor_status
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
@@ -68,7 +69,10 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]
-    failure = (await bus.run_state(run.id)).failure
-    if failure:
-        reasons.append(f"a step failed and is tried again: {failure}")
+    state = await bus.run_state(run.id)
+    if state.failure:
+        reasons.append(f"a step failed and is tried again: {state.failure}")
+    for wait, words in zip(state.waits, describe_waits(state.waits), strict=True):
+        command = "approvals ls" if wait.kind == "approval" else f"runs signal {run.id} {wait.name}"
+        reasons.append(f"the run waits for {words} (`runtime {command}`)")
     return reasons

@@ -265,13 +265,14 @@ class Client(WaitingCalls):
         if self.deployment is not None:
             require_prices(run, self.deployment)
         try:
-            run = await self._with_offered_tools(run)
+            run = await self.with_offered_tools(run)
             handoffs = workflows.get(run.workflow).first(run)
         except AgentError as error:
             raise InputError(str(error)) from error
         return await self._admit(run, handoffs, delay=delay, key_limits=key_limits)
 
-    async def _with_offered_tools(self, run: Run) -> Run:
+    async def with_offered_tools(self, run: Run) -> Run:
+        """The run with each tool whole that it names and no package has. Raises `InputError`."""
         workflow = workflows.get(run.workflow)
         naming = capability(workflow, NamingTools)
         of_agents = naming.tools_in(run.options) if naming else ()

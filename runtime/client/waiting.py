@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pydantic import JsonValue
 
 from loopline.agents.approvals import ApprovalRequest
 from loopline.bus import Bus, MessageTooLarge, OpenWait, waits
+from loopline.bus.keys import MAX_WAIT_SECONDS
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
 from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.errors import InputError, UserError
@@ -165,6 +167,20 @@ class WaitingCalls:
                 )
             case Decided.MISSING:
                 raise ApprovalUnknown(f"{approval.id} does not wait for approval any more")
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def parse_delay(text: str, option: str) -> float:
+    """Seconds from `90s`, `30m`, `2h` or `3d`. Raises `InputError`."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0 < seconds <= MAX_WAIT_SECONDS:
+        raise InputError(
+            f"{option}: {text[:40]!r} is no time of up to a year", hint="for example 90s, 2h or 3d"
+        )
+    return seconds
 
 
 def describe_waits(open_waits: Sequence[OpenWait]) -> list[str]:

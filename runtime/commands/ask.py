@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -110,6 +111,13 @@ def register(app: typer.Typer) -> None:
         budget_tokens: Annotated[
             int | None, typer.Option(min=1, help="Tokens that the run may use at most.")
         ] = None,
+        after: Annotated[
+            str | None,
+            typer.Option(
+                metavar="TIME",
+                help="Begin later, as in 90s, 30m, 2h or 3d; print the run's id now.",
+            ),
+        ] = None,
         seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
         temperature: Annotated[
             float | None,
@@ -150,6 +158,7 @@ def register(app: typer.Typer) -> None:
 
         from loopline.runtime.client.deployment import find
         from loopline.runtime.client.question import resolve_question
+        from loopline.runtime.client.waiting import parse_delay
         from loopline.runtime.config.key_value_options import key_value_options, policy_options
         from loopline.runtime.config.prompt_files import parse_prompt_files
         from loopline.runtime.errors import EXIT_FAILED, InputError
@@ -157,6 +166,7 @@ def register(app: typer.Typer) -> None:
 
         query = resolve_question(question, world, system=system, messages=messages)
         simulated = query.simulated
+        delay = 0.0 if after is None else parse_delay(after, "--after")
         where = find(redis_url=redis_url)
         settings = where.settings
         if settings.app is not None:
@@ -188,8 +198,12 @@ def register(app: typer.Typer) -> None:
                 tools=tool or [],
                 prompt_files=parse_prompt_files(prompt or []),
                 show=not (quiet or as_json),
+                delay=delay,
             )
         )
+        if isinstance(trajectory, str):
+            typer.echo(json.dumps({"run": trajectory}) if as_json else trajectory)
+            return
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
@@ -259,7 +273,9 @@ async def _ask_deployment(
     tools: list[str],
     prompt_files: dict[str, str],
     show: bool,
-) -> Trajectory:
+    delay: float = 0.0,
+) -> Trajectory | str:
+    """The trajectory; of a run that begins later, its id."""
     import asyncio
 
     from loopline.bus import BusUnavailable, tasks
@@ -289,6 +305,9 @@ async def _ask_deployment(
             prompt_files=prompt_files,
             **task,
         )
+        if delay:
+            await client.submit(run, delay=delay)
+            return run.id
         telling: list[asyncio.Task[None]] = []
 
         async def answered() -> Trajectory:

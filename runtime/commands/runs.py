@@ -211,7 +211,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.observe.run_history import resolve
 
         try:
-            told = json.loads(value)
+            parsed_value = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"--value is not JSON: {error}", hint="""a text stands in quotes: --value '"yes"'"""
@@ -220,7 +220,7 @@ def register(app: typer.Typer) -> None:
         async def sent(client: Client, _: Deployment) -> tuple[str, str]:
             whole = await resolve(client.bus, run_id)
             answer = await client.signal(
-                whole, name, told, signal_id=signal_id, by=getpass.getuser()
+                whole, name, parsed_value, signal_id=signal_id, by=getpass.getuser()
             )
             return whole, answer.value
 

@@ -108,7 +108,7 @@ class RunsApi:
             account=caller.id,
             webhook=params.webhook,
         )
-        await self._client.submit(run, key_limits=caller.limits)
+        await self._client.submit(run, delay=params.start_after, key_limits=caller.limits)
 
     async def list(self, request: Request) -> Response:
         """The caller's newest runs, those of the chat API included."""

@@ -17,6 +17,7 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.bus import RunState
+from loopline.bus.keys import MAX_WAIT_SECONDS
 from loopline.runtime.client.waiting import waits_json
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
 from loopline.runtime.gateway.chat_response import usage_of
@@ -78,8 +79,10 @@ class CreateRun(_Body):
     stream: bool = False
     """Publish the models' text among the run's events."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
+    start_after: float = Field(default=0.0, ge=0, le=MAX_WAIT_SECONDS)
+    """Seconds until it begins; its time counts from then."""
     webhook: str | None = Field(default=None, max_length=2_048, pattern=r"^https?://")
-    """URL that is sent the run once it has ended."""
+    """URL that is sent the run once it has ended, and what it waits for approval of."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -14,6 +15,16 @@ class Note(BaseModel):
     """A line of text."""
 
     text: str = ""
+
+
+class Woken(Note):
+    """What has ended a wait, in the place of a note's text."""
+
+    text: Any = ""
+
+
+def woken_note(run_id: str, turn: int) -> Envelope:
+    return note(run_id, turn=turn).model_copy(update={"type": "woken"})
 
 
 def new_run_id() -> str:

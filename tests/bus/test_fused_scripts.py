@@ -235,7 +235,7 @@ class TestReplyAndCommit:
                 shard.run(RUN), shard.journal(RUN), shard.log(RUN), shard.usage(RUN)]  # fmt: skip
         args: list[scripts.Value] = [
             1, 0, 60_000, GROUP, shard.inbox("p"), step, "chat", 1, RUN, "0.0", b'{"journal": 1}',
-            7, 0, 0, "", "", "answered", "42", "",
+            7, 0, 0, "", "", "", "answered", "42", "",
         ]  # fmt: skip
         return keys, args
 

@@ -25,18 +25,21 @@ from loopline.bus import (
     Retry,
     StepCommit,
     TokenWriter,
+    Wait,
     dead_letters,
     effects,
     policies,
     publish_reward,
     run_ends,
+    schedules,
     scripts,
+    waits,
 )
 from loopline.bus.agreement import replace
 from loopline.bus.log_consumer import Entry
 from loopline.bus.threads import advance_thread, claim
 from tests.bus.eager_process import ASKING, running
-from tests.bus.payloads import Note, admit, note
+from tests.bus.payloads import Note, Woken, admit, note, woken_note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
 SHARDS = 5
@@ -124,6 +127,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             for run_id in runs:
                 await ended(bus, run_id)
             extra_runs = await left_and_taken_over(bus)
+            extra_runs += await waited_and_woken(bus)
             async with running(bus):
                 extra_runs.append(await admit(bus, ASKING))
                 await ended(bus, extra_runs[-1])
@@ -148,6 +152,41 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     everything = {path.name.removesuffix(".lua") for path in scripts}
     included = {"end_run"}
     assert everything - included - {name for name, _ in calls} <= {"drop"}
+
+
+async def waited_and_woken(bus: Bus) -> list[str]:
+    """Runs of several shards that wait for a signal and for approval, and one of a schedule."""
+
+    async def wait(delivery: Delivery) -> None:
+        run_id = delivery.envelope.run_id
+        if delivery.envelope.turn == 1:
+            await delivery.commit(StepCommit(b"{}", finish=Finish("answered")))
+        elif "call" in (await bus.run_state(run_id)).decisions:
+            onward = Outgoing("waiting", woken_note(run_id, turn=1))
+            await delivery.commit(StepCommit(b"{}", wait=Wait("go", onward, "text", 60)))
+        else:
+            await waits.park(delivery, "call", b'{"digest":"d"}', 60)
+
+    bus.registry.register("woken", Woken)
+    runs = [await admit(bus, "waiting") for _ in range(SHARDS)]
+    async with serving(bus, ["waiting"], wait):
+        for kind in ("approval", "signal"):
+            await until(lambda: all_wait(bus, kind, len(runs)), f"all wait for {kind}")  # noqa: B023
+            async for waiting in waits.waiting_runs(bus, kind):
+                if kind == "approval":
+                    await waits.decide(bus, waiting, "d", b"{}")
+                else:
+                    await waits.send_signal(bus, waiting.run_id, "go", b'"text"', "1")
+        for run_id in runs:
+            await ended(bus, run_id)
+        await schedules.put(bus, "daily", b"{}", 1.0)
+        [daily] = await schedules.ls(bus)
+        assert await schedules.fire(bus, daily, 2.0, None)
+    return runs
+
+
+async def all_wait(bus: Bus, kind: str, count: int) -> bool:
+    return len([waiting async for waiting in waits.waiting_runs(bus, kind)]) == count
 
 
 async def left_and_taken_over(bus: Bus) -> list[str]:

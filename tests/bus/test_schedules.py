@@ -1,4 +1,4 @@
-"""A tick of a schedule has one run, whoever fires it."""
+"""A tick of a schedule has one run, whichever caller fires it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def test_a_schedule_is_due_at_its_tick_and_moves_on_to_the_next(bus: Bus) 
     now = bus.clock.now()
     assert await schedules.put(bus, "daily", b"body", now - 1)
     assert await schedules.put(bus, "later", b"body", now + 60)
-    [one] = await due_ones(bus)
-    assert (one.name, one.body) == ("daily", b"body")
-    assert await schedules.fire(bus, one, now + 90, admission())
+    [stored] = await due_ones(bus)
+    assert (stored.name, stored.body) == ("daily", b"body")
+    assert await schedules.fire(bus, stored, now + 90, admission())
     assert await due_ones(bus) == []
     assert [(item.name, round(item.tick - now)) for item in await schedules.ls(bus)] == [
         ("daily", 90),
@@ -39,9 +39,9 @@ async def test_a_schedule_is_due_at_its_tick_and_moves_on_to_the_next(bus: Bus) 
 async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [one] = await due_ones(bus)
+    [stored] = await due_ones(bus)
     fired = await asyncio.gather(
-        *(schedules.fire(bus, one, now + 60, admission()) for _ in range(8))
+        *(schedules.fire(bus, stored, now + 60, admission()) for _ in range(8))
     )
     assert sorted(fired) == [False] * 7 + [True]
     assert await bus.queue_lengths(["planner"]) == {"planner": 1}
@@ -50,10 +50,10 @@ async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
 async def test_a_run_that_was_admitted_before_moves_the_schedule_on(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [one] = await due_ones(bus)
+    [stored] = await due_ones(bus)
     run = admission()
     await bus.admit(run)
-    assert not await schedules.fire(bus, one, now + 60, run)
+    assert not await schedules.fire(bus, stored, now + 60, run)
     assert await due_ones(bus) == []
 
 
@@ -62,18 +62,18 @@ async def test_a_tick_for_which_there_is_no_room_stays_due(bus: Bus) -> None:
     await bus.admit(admission())
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [one] = await due_ones(bus)
+    [stored] = await due_ones(bus)
     with pytest.raises(Overloaded):
-        await schedules.fire(bus, one, now + 60, admission())
+        await schedules.fire(bus, stored, now + 60, admission())
     assert len(await due_ones(bus)) == 1
 
 
 async def test_a_tick_can_be_passed_over(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [one] = await due_ones(bus)
-    assert await schedules.fire(bus, one, now + 60, None)
-    assert not await schedules.fire(bus, one, now + 60, None)
+    [stored] = await due_ones(bus)
+    assert await schedules.fire(bus, stored, now + 60, None)
+    assert not await schedules.fire(bus, stored, now + 60, None)
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
@@ -82,8 +82,8 @@ async def test_nobody_fires_by_a_time_in_doubt(bus: Bus, monkeypatch: pytest.Mon
     await schedules.put(bus, "daily", b"body", now + 3_600)
     ahead = int(1000 * (now + 7_200))
     monkeypatch.setattr(bus.clock, "now_ms", lambda: ahead)
-    [one] = await due_ones(bus)
-    assert not await schedules.fire(bus, one, now + 9_000, admission())
+    [stored] = await due_ones(bus)
+    assert not await schedules.fire(bus, stored, now + 9_000, admission())
 
 
 async def test_a_name_is_taken_once_and_free_again_when_it_is_removed(bus: Bus) -> None:

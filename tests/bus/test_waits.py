@@ -13,7 +13,6 @@ from loopline.bus import (
     Admission,
     Bus,
     Delivery,
-    Envelope,
     Finish,
     Join,
     MessageTooLarge,
@@ -27,22 +26,12 @@ from loopline.bus import (
 )
 from loopline.bus.errors import LeaseLost
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
-from tests.bus.payloads import Note, admit, new_run_id, note
+from tests.bus.payloads import Woken, admit, new_run_id, note, woken_note
 from tests.bus.serving import ended, finishing, letters, pending, serving, until
 
 
 def waiting(run_id: str, signal: str = "paid", *, seconds: float = 60, turn: int = 1) -> Wait:
     return Wait(signal, Outgoing("after", woken_note(run_id, turn)), "text", seconds)
-
-
-def woken_note(run_id: str, turn: int) -> Envelope:
-    return note(run_id, turn=turn).model_copy(update={"type": "woken"})
-
-
-class Woken(Note):
-    """What has ended a wait, in the place of a note's text."""
-
-    text: Any = ""
 
 
 @pytest.fixture
@@ -263,12 +252,12 @@ async def test_a_delayed_run_begins_later_and_once(bus: Bus) -> None:
 
 
 async def test_a_step_put_aside_is_taken_again_when_somebody_decides(bus: Bus) -> None:
-    taken: list[dict[str, Any]] = []
+    decisions_read: list[dict[str, Any]] = []
 
     async def handler(delivery: Delivery) -> None:
         state = await delivery.bus.run_state(delivery.envelope.run_id)
         decision = state.decisions.get("call")
-        taken.append(json.loads(decision or b"{}"))
+        decisions_read.append(json.loads(decision or b"{}"))
         if decision is None:
             await waits.park(delivery, "call", b'{"digest":"d1"}', 60)
         else:
@@ -278,14 +267,19 @@ async def test_a_step_put_aside_is_taken_again_when_somebody_decides(bus: Bus) -
         run_id = await admit(bus)
         await until(lambda: has_waits(bus, 1), "it waits")
         assert await bus.queue_lengths(["planner"]) == {"planner": 0}
-        [one] = [item async for item in waits.waiting_runs(bus, "approval")]
-        assert await waits.decide(bus, one, "d2", b'{"decision":"approved"}') is Decided.CHANGED
+        [waiting_run] = [item async for item in waits.waiting_runs(bus, "approval")]
+        assert (
+            await waits.decide(bus, waiting_run, "d2", b'{"decision":"approved"}')
+            is Decided.CHANGED
+        )
         yes, no = b'{"decision":"approved"}', b'{"decision":"denied"}'
-        assert await waits.decide(bus, one, "d1", yes) is Decided.OK
-        assert await waits.decide(bus, one, "d1", yes) is Decided.OK, "after a lost connection"
-        assert await waits.decide(bus, one, "d1", no) is Decided.DECIDED
+        assert await waits.decide(bus, waiting_run, "d1", yes) is Decided.OK
+        assert await waits.decide(bus, waiting_run, "d1", yes) is Decided.OK, (
+            "after a lost connection"
+        )
+        assert await waits.decide(bus, waiting_run, "d1", no) is Decided.DECIDED
         await ended(bus, run_id)
-    assert taken == [{}, {"decision": "approved"}]
+    assert decisions_read == [{}, {"decision": "approved"}]
 
 
 async def test_an_approval_that_nobody_gives_in_time_is_decided_by_the_clock(bus: Bus) -> None:
@@ -302,7 +296,7 @@ async def test_an_approval_that_nobody_gives_in_time_is_decided_by_the_clock(bus
     async with serving(bus, ["planner"], handler):
         run_id = await admit(bus)
         await ended(bus, run_id)
-    assert [(found["decision"], found["digest"]) for found in decisions] == [("expired", "d1")]
+    assert [(item["decision"], item["digest"]) for item in decisions] == [("expired", "d1")]
     gone = WaitingRun(run_id, waits.open_wait_of("0.0", b"approval\ncall\n1\n1\ns\n{}\n\n"))
     assert await waits.decide(bus, gone, "d1", b"{}") is Decided.DECIDED
 

@@ -44,7 +44,7 @@ class Office:
 
     client: Client
     paid: list[int] = field(default_factory=list[int])
-    asked: int = 0
+    completions: int = 0
 
     async def begin(self, question: str, **options: Any) -> Run:
         run = self.client.new_run(
@@ -89,7 +89,7 @@ async def serving(bus: Bus, office: Office) -> AsyncGenerator[None]:
         pool = Pool("llm", settings, engine, "gpu")
 
         async def counting(delivery: Any) -> None:
-            office.asked += 1
+            office.completions += 1
             await pool.handle(delivery)
 
         handlers = {
@@ -134,7 +134,7 @@ async def test_an_approved_call_is_made_once_and_the_journal_says_by_whom(office
     await office.client.decide(approval, "approved", by="kate")
     trajectory = await office.end(run)
     assert (trajectory.answer, office.paid) == ("It is paid.", [500])
-    assert office.asked == 2, "the model is not asked again for what it said before the wait"
+    assert office.completions == 2, "the model is not asked again for what it said before the wait"
     [decided] = trajectory.steps[0].approvals
     assert (decided.decision, decided.by, decided.name) == ("approved", "kate", "pay")
     assert decided.digest == approval.request.digest
@@ -177,10 +177,12 @@ def _never_called(amount: int) -> str:
 
 async def test_what_was_not_seen_is_not_approved(office: Office) -> None:
     await office.begin("Pay 500 euros.")
-    seen = await office.pending()
-    forged = seen.request.model_copy(update={"digest": "0" * 64})
+    pending = await office.pending()
+    forged = pending.request.model_copy(update={"digest": "0" * 64})
     with pytest.raises(ApprovalConflict, match="other arguments"):
-        await office.client.decide(PendingApproval(seen.waiting, forged), "approved", by="mallory")
+        await office.client.decide(
+            PendingApproval(pending.waiting, forged), "approved", by="mallory"
+        )
     assert office.paid == []
 
 
@@ -205,12 +207,12 @@ async def test_an_approval_of_other_arguments_does_not_count(office: Office) -> 
     with pytest.raises(ApprovalConflict):
         await office.client.decide(approval, "approved", by="kate")
     state = await bus.run_state(run.id)
-    # The step is taken again, finds no approval of what it wants, and waits anew.
+    # The step is taken again, finds no approval of what it wants, and waits again.
     await _wake(bus, run.id)
 
     async def waits_anew() -> bool:
-        found = (await bus.run_state(run.id)).waits
-        return bool(found) and found[0].since > state.waits[0].since
+        open_waits = (await bus.run_state(run.id)).waits
+        return bool(open_waits) and open_waits[0].since > state.waits[0].since
 
     await until(waits_anew, "it waits again")
     assert office.paid == []
@@ -222,9 +224,8 @@ async def _wake(bus: Bus, run_id: str) -> None:
     """As if its time were over, but without a decision by the clock."""
     shard = bus.keys.shard_of(run_id)
     line: bytes = await bus.redis.hget(shard.run(run_id), "wait:0.0")  # pyright: ignore
-    await bus.redis.hset(  # pyright: ignore
-        shard.run(run_id), "wait:0.0", line.replace(b"approval\n", b"timer\n", 1)
-    )
+    timer = line.replace(b"approval\n", b"timer\n", 1)
+    await bus.redis.hset(shard.run(run_id), "wait:0.0", timer)  # pyright: ignore
     await bus.redis.zadd(shard.waits, {f"{run_id}/0.0": 1})
     await waits.expire(bus, shard)
 

@@ -29,11 +29,11 @@ async def put(bus: Bus, item: Schedule, tick: float, name: str = "news") -> None
 
 
 async def runs(bus: Bus) -> list[Run]:
-    found: list[Run] = []
+    listed: list[Run] = []
     for shard in bus.keys.all_shards():
         for run_id in await bus.redis.zrange(shard.runs(), 0, -1):
-            found.append(run_of(await bus.run_state(run_id.decode())))
-    return found
+            listed.append(run_of(await bus.run_state(run_id.decode())))
+    return listed
 
 
 def unix(text: str) -> float:
@@ -96,9 +96,9 @@ async def test_a_schedule_whose_workflow_is_not_here_stays_due_for_others(
         now = bus.clock.now()
         strange = template.model_copy(update={"workflow": "nobody-has-this"})
         await put(bus, schedule(strange), now - 1)
-        told: set[tuple[str, float]] = set()
-        assert await fire_due(bus, told) == 0
-        assert len(told) == 1
+        logged: set[tuple[str, float]] = set()
+        assert await fire_due(bus, logged) == 0
+        assert len(logged) == 1
         [stored] = await schedules.ls(bus)
         assert stored.tick < now
 

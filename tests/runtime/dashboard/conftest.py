@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,13 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from loopline.agents.approvals import ApprovalRequest
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.workflows import Handoff
+from loopline.bus import Admission, Consumer, Delivery, Outgoing, waits
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import load_resolved_file
+from loopline.workers.routing import outgoing
 from tests.runtime.dashboard.written import (
     HOSTILE,
     record_runs,
@@ -61,6 +70,37 @@ class Dashboard:
             answer = client.post("/v1/chat/completions", json=body)
             assert answer.status_code == 200, answer.text
             return answer.headers["x-loopline-run"]
+
+    def hold_back(self, question: str) -> str:
+        """The id of a run that waits for somebody to approve a call."""
+
+        async def held_back() -> str:
+            settings = load_resolved_file(self.deployment.state.resolved)
+            request = ApprovalRequest(
+                request="call", kind="tool", name="pay", agent="cashier",
+                arguments={"euros": 500}, digest="d" * 64, seconds=600,
+            )  # fmt: skip
+            async with Client.of(settings) as client:
+                run = client.new_run(question, workflow="solo")
+                envelope = outgoing(run, Handoff("solo", 0, QuestionPayload())).envelope
+
+                async def hold(delivery: Delivery) -> None:
+                    await waits.park(delivery, "call", request.model_dump_json().encode(), 600)
+
+                first = Outgoing("nobody", envelope)
+                body = run.model_dump_json().encode()
+                await client.bus.admit(Admission(run.id, body, run.deadline, (first,)))
+                consumer = Consumer(client.bus, ["nobody"], hold)
+                serving = asyncio.create_task(consumer.run())
+                while not (await client.bus.run_state(run.id)).waits:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                consumer.drain()
+                await serving
+                return run.id
+
+        # Playwright runs a loop of its own in this thread.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, held_back()).result()
 
     def begin(self, question: str, model: str = "drip") -> str:
         """The id of a run that goes on for half a minute."""

@@ -11,7 +11,8 @@ from playwright.sync_api import Page, expect
 from tests.runtime.dashboard.conftest import Dashboard
 
 PAGES = (
-    "/runs", "/workers", "/policies", "/benchmarks", "/benchmarks/compare?a=sums-0&b=sums-1",
+    "/runs", "/approvals", "/workers", "/policies", "/benchmarks",
+    "/benchmarks/compare?a=sums-0&b=sums-1",
     "/trainings?run=taught&run=grid/seed-1&smoothing=0.6", "/cost",
 )  # fmt: skip
 
@@ -78,6 +79,16 @@ def test_what_a_model_writes_is_text(page: Page, dashboard: Dashboard) -> None:
         assert "\u202e" not in page.content(), "what turns the text around is shown, and not done"
 
 
+def test_an_approval_is_decided_where_it_is_shown(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.hold_back("Pay 600.")
+    page.goto(f"{dashboard.url}/approvals")
+    panel = page.locator("section", has_text=run_id)
+    expect(panel).to_contain_text('"euros": 500')
+    panel.get_by_label("Reason").fill("too much")
+    panel.get_by_role("button", name="Deny").click()
+    expect(page.locator("section", has_text=run_id)).to_have_count(0)
+
+
 def test_workers_and_queues_are_shown_as_they_are(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/workers")
     expect(page.locator("main")).to_contain_text(re.compile(r"gpu-1\S*\s*ready"))
@@ -102,6 +113,7 @@ def test_a_run_that_is_nowhere_is_named(page: Page, dashboard: Dashboard) -> Non
 def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str) -> None:
     """By axe-core's rules, at a desk's width and a phone's."""
     run_id = dashboard.ask("Name a fruit.")
+    dashboard.hold_back("Pay 500.")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     places = (*PAGES, f"/runs/{run_id}", f"/compare?a={run_id}&b={run_id}")
     for width in (1280, 390):

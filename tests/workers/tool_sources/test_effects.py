@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 pytest.importorskip("jsonschema", reason="needs make install")
 
@@ -126,3 +127,31 @@ async def test_an_mcp_servers_hints_are_believed_and_its_calls_carry_their_key()
     assert effects == ["none", "keyed", "once"]
     assert answer.value == {"result": "paid"}
     assert keys == [CONTEXT.key]
+
+
+async def test_calls_of_a_source_need_approval_by_name_and_by_arguments(api_file: str) -> None:
+    large = {"properties": {"euros": {"minimum": 50}}, "required": ["euros"]}
+    rules = {"delete": True, "po*": large, "*": False}
+    settings = source(
+        openapi=api_file, base_url="http://127.0.0.1:9", requires_approval=rules,
+        approval_seconds=60,
+    )  # fmt: skip
+    async with joined(s=settings) as sources:
+
+        async def needs(name: str, **arguments: JsonValue) -> bool:
+            return await sources.tool(f"s__{name}").needs_approval(arguments, CONTEXT)
+
+        assert [await needs(name) for name in ("delete", "get", "post")] == [True, False, False]
+        assert [await needs("post", euros=euros) for euros in (49, 50)] == [False, True]
+        assert sources.tool("s__post").approval_seconds == 60
+
+
+async def test_a_source_whose_rule_of_approval_can_not_be_read_lets_nothing_through(
+    api_file: str,
+) -> None:
+    settings = source(
+        openapi=api_file, base_url="http://127.0.0.1:9", requires_approval={"post": {"type": 7}}
+    )
+    async with joined(s=settings) as sources:
+        assert "is not a JSON schema" in str(sources.state()["s"]["trouble"])
+        assert "can't be used" in str(await sources.call("s__post", {}))

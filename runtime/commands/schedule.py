@@ -1,0 +1,185 @@
+"""`runtime schedule add|ls|rm`: questions that are asked again and again, by the clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from loopline.runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.workers.schedules import Schedule
+
+T = TypeVar("T")
+Name = Annotated[str, typer.Argument(help="The schedule's name.")]
+
+
+class MissedTicks(StrEnum):
+    """See `loopline.workers.schedules.Schedule.missed`."""
+
+    ONCE = "once"
+    SKIP = "skip"
+
+
+def register(app: typer.Typer) -> None:
+    schedule = typer.Typer(no_args_is_help=True, help="Runs by the clock: add, list, remove.")
+    app.add_typer(schedule, name="schedule")
+
+    @schedule.command("add")
+    def add(  # pyright: ignore[reportUnusedFunction]
+        name: Name,
+        question: Annotated[str, typer.Argument(help="What is asked at each tick.")],
+        cron: Annotated[
+            str, typer.Option(help="When: minute hour day month weekday, as in '0 7 * * *'.")
+        ],
+        workflow: Annotated[
+            str | None,
+            typer.Option("--workflow", "-w", help="Workflow; without it the profile's."),
+        ] = None,
+        option: Annotated[
+            list[str] | None,
+            typer.Option(metavar="NAME=VALUE", help="Option of the workflow; may be repeated."),
+        ] = None,
+        timezone: Annotated[
+            str, typer.Option(help="Whose clock the times are of, as in Europe/Berlin.")
+        ] = "UTC",
+        missed: Annotated[
+            MissedTicks,
+            typer.Option(
+                help="Ticks at which no worker was there: `once` runs the last of them late, "
+                "`skip` none."
+            ),
+        ] = MissedTicks.ONCE,
+        seconds: Annotated[
+            float, typer.Option(min=0.1, max=86_400, help="Deadline of each run.")
+        ] = 600.0,
+        replace: Annotated[
+            bool, typer.Option("--replace", help="In place of a schedule of this name.")
+        ] = False,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Ask a question at every tick of a cron line. Each tick has one run."""
+        from loopline.agents.errors import AgentError
+        from loopline.agents.records import Budget
+        from loopline.agents.workflows import workflows
+        from loopline.bus import schedules
+        from loopline.runtime.config.key_value_options import key_value_options
+        from loopline.runtime.errors import InputError
+        from loopline.workers.schedules import Schedule
+
+        async def added(client: Client, where: Deployment) -> float:
+            settings = where.settings
+            if settings.app is not None:
+                from loopline.runtime.app.loading import load_app
+
+                load_app(settings.app)
+            run = client.new_run(
+                question,
+                workflow=workflow or settings.workflow,
+                options=key_value_options("--option", option or [], "max_calls=4"),
+                budget=Budget(seconds=seconds),
+            )
+            try:
+                run = await client.with_offered_tools(run)
+                workflows.get(run.workflow).first(run)
+                now = client.bus.clock.now()
+                new = Schedule(
+                    cron=cron, timezone=timezone, missed=missed.value, added=now, run=run
+                )
+                tick = new.next_tick(now)
+                body = new.model_dump_json().encode()
+                if not await schedules.put(client.bus, name, body, tick, replace=replace):
+                    raise InputError(
+                        f"there is a schedule {name!r} already",
+                        hint="--replace puts this one in its place.",
+                    )
+            except (AgentError, ValueError) as error:
+                raise InputError(str(error)) from error
+            return tick
+
+        tick = _with_client(redis_url, added)
+        if as_json:
+            typer.echo(json.dumps({"name": name, "next": tick}))
+            return
+        typer.echo(f"schedule {name}: next at {_utc(tick)}")
+
+    @schedule.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None, as_json: AsJson = False
+    ) -> None:
+        """List the schedules with their next ticks."""
+        from loopline.bus import schedules
+        from loopline.runtime.terminal.safe_text import sanitize
+        from loopline.runtime.terminal.tables import align_columns
+        from loopline.workers.schedules import Schedule
+
+        async def listed(client: Client, _: Deployment) -> list[tuple[str, float, Schedule]]:
+            return [
+                (stored.name, stored.tick, Schedule.model_validate_json(stored.body))
+                for stored in await schedules.ls(client.bus)
+            ]
+
+        entries = _with_client(redis_url, listed)
+        if as_json:
+            lines = [
+                {"name": name, "next": tick, **item.model_dump(mode="json")}
+                for name, tick, item in entries
+            ]
+            typer.echo(json.dumps(lines))
+            return
+        rows = [
+            (
+                name,
+                item.cron,
+                item.timezone,
+                _utc(tick),
+                item.missed,
+                item.run.workflow,
+                sanitize(" ".join(item.run.task.prompt.split()))[:60],
+            )
+            for name, tick, item in entries
+        ]
+        head = ("name", "cron", "zone", "next", "missed", "workflow", "question")
+        typer.echo("\n".join(align_columns(head, rows)) if rows else "no schedules")
+
+    @schedule.command("rm")
+    def rm(name: Name, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Remove a schedule. Runs that it has started go on."""
+        from loopline.bus import schedules
+        from loopline.runtime.errors import InputError
+
+        async def removed(client: Client, _: Deployment) -> bool:
+            return await schedules.remove(client.bus, name)
+
+        if not _with_client(redis_url, removed):
+            raise InputError(
+                f"there is no schedule {name!r}", hint="`runtime schedule ls` lists them."
+            )
+        typer.echo(f"removed {name}")
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
+    import asyncio
+
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import find
+
+    where = find(redis_url=redis_url)
+
+    async def done() -> T:
+        async with Client.of(where.settings) as client:
+            return await do(client, where)
+
+    return asyncio.run(done())
