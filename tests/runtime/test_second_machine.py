@@ -99,9 +99,7 @@ def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
         require_same(other_configuration, here)
 
 
-def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_chosen() -> (
-    None
-):
+def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_chosen() -> None:
     """The other version is what lies on the bus without some setting, or with one more."""
     here = shared_configuration(load("scripted"), "scripted")
     older_defaults = json.loads(json.dumps(here.defaults))

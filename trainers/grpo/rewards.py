@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from loopline.agents.environments.game import Scheme
-from loopline.agents.records import Candidate, Step, Trajectory
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.samples import AnyCandidate, AnyRun, AnyStep
 from loopline.workers.store.rewards import TEAM
 
 LOCAL = "local"
@@ -77,7 +77,7 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
     return _require_finite(math.fsum(weighted), parts)
 
 
-def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> float:
+def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
     """What a whole run is worth to one of its agents: α · team + its own.
 
     The team's reward is the run's or, where nobody has set it, that of the last executed candidate
@@ -103,7 +103,7 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     return _require_finite(choice.alpha * parts[TEAM] + parts[LOCAL], parts)
 
 
-def executed_candidate(step: Step) -> Candidate:
+def executed_candidate(step: AnyStep) -> AnyCandidate:
     """The candidate that was executed. Raises `Unreadable` if the record names none of its own."""
     if not 0 <= step.selected < len(step.candidates):
         raise Unreadable(
