@@ -42,6 +42,8 @@ from loopline.runtime.gateway.sessions import TAG
 from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
 
 MAX_LISTED = 100
+MAX_LOOKED = 2_000
+"""Runs that one request reads at most, whatever its filter leaves of them."""
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -112,7 +114,8 @@ class RunsApi:
         await self._client.submit(run)
 
     async def list(self, request: Request) -> Response:
-        """The caller's newest runs, those of the chat API included."""
+        """The caller's newest runs, those of the chat API included. Where a filter leaves few, an
+        answer may have less than was asked for and say `has_more`: the next goes on behind it."""
         caller = await self._http.caller(request)
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
@@ -124,7 +127,7 @@ class RunsApi:
             account=caller.id,
         )
         after = None if "before" not in query else await self._place(caller, query["before"])
-        page = await find_runs(self._bus, wanted, limit, after)
+        page = await find_runs(self._bus, wanted, limit, after, most_looked=MAX_LOOKED)
         data = [
             ListedRun(
                 id=line.id,

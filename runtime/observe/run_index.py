@@ -103,9 +103,16 @@ class RunsOfPage:
 
 
 async def find_runs(
-    bus: Bus, query: RunQuery, count: int = 50, after: Place | None = None
+    bus: Bus,
+    query: RunQuery,
+    count: int = 50,
+    after: Place | None = None,
+    *,
+    most_looked: int | None = None,
 ) -> RunsOfPage:
-    """The newest runs on the bus that match, from the place `after` on."""
+    """The newest runs on the bus that match, from the place `after` on, of `most_looked`
+    (`MAX_LOOKED`) runs at most."""
+    most_looked = MAX_LOOKED if most_looked is None else most_looked
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
     place = after
     async for batch in _newest_first(bus, query, after):
@@ -115,7 +122,7 @@ async def find_runs(
                 lines.append(line)
             if len(lines) == count:
                 return RunsOfPage(lines, place)
-        if looked >= MAX_LOOKED:
+        if looked >= most_looked:
             return RunsOfPage(lines, place)
     return RunsOfPage(lines, None)
 

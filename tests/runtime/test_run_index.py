@@ -99,14 +99,17 @@ async def test_a_page_ends_where_it_has_looked_at_enough_and_the_next_goes_on(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_index, "BATCH", 2)
-    monkeypatch.setattr(run_index, "MAX_LOOKED", 4)
     wanted = await admit(bus, workflow="agent")
     for _ in range(9):
         await admit(bus)
     query = RunQuery(workflow="agent")
-    page = await find_runs(bus, query)
+    page = await find_runs(bus, query, most_looked=4)
     assert page.lines == []
-    assert page.next_page is not None
+    rest = await find_runs(bus, query, after=page.next_page, most_looked=4)
+    assert rest.lines == []
+    last = await find_runs(bus, query, after=rest.next_page, most_looked=4)
+    assert [line.id for line in last.lines] == [wanted]
+    monkeypatch.setattr(run_index, "MAX_LOOKED", 4)
     assert await listed(bus, query) == [wanted]
 
 
