@@ -7,14 +7,22 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from loopline.agents.records import RECORDS_VERSION, Trajectory
 from loopline.workers.store.files import Damaged, Place, parquet_files, read_batches
 
-T = TypeVar("T")
+
+class Versioned(Protocol):
+    """What a row is read as."""
+
+    @property
+    def version(self) -> int: ...
+
+
+T = TypeVar("T", bound=Versioned)
 
 CHANGED = "record that is not what was written: its hash is another"
 OTHER_VERSION = "records of another schema version"
@@ -73,9 +81,12 @@ def iterate_records(
             record = read(body, played)
         except ValidationError as error:
             skipped.append(skipped_record(where, body, error))
-        else:
-            done.add(run)
-            yield record
+            continue
+        if record.version > RECORDS_VERSION:
+            skipped.append(_of_other_version(where, record.version))
+            continue
+        done.add(run)
+        yield record
 
 
 def _newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
@@ -140,7 +151,11 @@ def skipped_record(where: str, row: str | bytes, error: ValidationError) -> Skip
     except (ValueError, KeyError, TypeError):
         version = RECORDS_VERSION
     if version != RECORDS_VERSION:
-        detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
-        return Skipped(where, OTHER_VERSION, detail)
+        return _of_other_version(where, version)
     place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
     return Skipped(where, NO_RECORD, place)
+
+
+def _of_other_version(where: str, version: object) -> Skipped:
+    detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
+    return Skipped(where, OTHER_VERSION, detail)
