@@ -111,7 +111,8 @@ class RunsApi:
         await self._client.submit(run, delay=params.start_after, key_limits=caller.limits)
 
     async def list(self, request: Request) -> Response:
-        """The caller's newest runs, those of the chat API included."""
+        """The caller's newest runs, those of the chat API included. Where a filter leaves few, an
+        answer may have less than was asked for and say `has_more`: the next goes on behind it."""
         caller = await self._http.caller(request)
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)

@@ -111,7 +111,10 @@ class RunsOfPage:
 
 
 async def find_runs(
-    bus: Bus, query: RunQuery, count: int = 50, after: Place | None = None
+    bus: Bus,
+    query: RunQuery,
+    count: int = 50,
+    after: Place | None = None,
 ) -> RunsOfPage:
     """The newest runs on the bus that match, from the place `after` on."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0

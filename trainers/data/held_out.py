@@ -9,8 +9,9 @@ from loopline.agents.environments import api_worlds
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.registry import split_of_task
 from loopline.agents.errors import InvalidTask, PluginError
-from loopline.agents.records import Run, Task
+from loopline.agents.records import Task
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.samples import AnyRunFacts
 
 HELD_OUT = "a task that is held out from training"
 NOT_REBUILT = "the task cannot be rebuilt"
@@ -22,7 +23,7 @@ _CODE = "code"
 """The benchmark whose problems are played as they were published, with tests in the prompt."""
 
 
-def require_training(run: Run) -> None:
+def require_training(run: AnyRunFacts) -> None:
     """Raises `Unreadable` for a run whose task is of a split that is held out, for a run of a
     benchmark that was not asked for its split `train`, and for any of `bench code`, where a program
     is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself

@@ -3,9 +3,10 @@ from a store, so that a replay comes to the same weights."""
 
 from __future__ import annotations
 
-from loopline.agents.records import RECORDS_VERSION, Outcome, Trajectory
+from loopline.agents.records import RECORDS_VERSION, Outcome
 from loopline.trainers.data.held_out import require_training
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.samples import AnyRun
 from loopline.workers.store.records import OTHER_VERSION
 
 BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
@@ -15,7 +16,7 @@ BROKEN = "run that ended by"
 FORKED = "run that was forked from another"
 
 
-def require_usable(trajectory: Trajectory, *, whole: bool) -> None:
+def require_usable(trajectory: AnyRun, *, whole: bool) -> None:
     """Raises `Unreadable` for records of another version, for a run that was broken off (it would
     count as a failure), for one of a task that is held out from training, and, where `whole` runs
     compete, for a fork."""

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
-from loopline.agents.records import Run
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.samples import AnyRunFacts
 
 NO_SUCCESS = "candidate whose rewards do not say whether it is a success"
 BAD_OPTIONS = "run whose adaptive sampling can't be read"
 
 
-def adaptive_of(run: Run) -> AdaptiveSampling | None:
+def adaptive_of(run: AnyRunFacts) -> AdaptiveSampling | None:
     """How a recorded run was sampled; None for one whose steps have K samples each. Raises
     `Unreadable`."""
     option = run.options.get("adaptive")

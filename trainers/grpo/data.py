@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.records import Record, Trajectory
+from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
 from loopline.trainers.data.feedback import PostedFeedback
-from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.trainers.data.samples import AnyRun, read_samples
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.grpo.advantages import has_signal
@@ -120,7 +121,9 @@ def read_data(
     Raises `UnreadableData` for a store without runs, without a complete group, or without those
     runs, and `TrainingError` where no group has anything to learn from.
     """
-    reading = read_trajectories(store, workflow)
+    # Posted rewards are joined to whole records, and a user's function and costs need them, too.
+    needs_whole = feedback is not None or sealing.reward.needs_whole_runs
+    reading = _whole(store, workflow) if needs_whole else read_samples(store, workflow)
     trajectories = {trajectory.run.id: trajectory for trajectory in reading.records}
     if run_ids is not None:
         gone = [run for run in run_ids if run not in trajectories]
@@ -160,7 +163,12 @@ def read_data(
     return data
 
 
-def _require_agents(runs: Iterable[Trajectory], sealing: Sealing, store: Path) -> None:
+def _whole(store: Path, workflow: str | None) -> Reading[AnyRun]:
+    reading = read_trajectories(store, workflow)
+    return Reading(reading.records, reading.skipped)
+
+
+def _require_agents(runs: Iterable[AnyRun], sealing: Sealing, store: Path) -> None:
     """Raises `UnreadableData` where one of the agents that are wanted has not acted."""
     if sealing.agents is not None:
         acted = {step.agent for run in runs for step in run.steps if step.calls}

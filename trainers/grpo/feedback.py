@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from loopline.agents.records import Trajectory
 from loopline.trainers.data.feedback import NO_FEEDBACK, PostedFeedback
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.data.samples import AnyRun
 from loopline.trainers.data.sessions import CHAT, ChatCall, chat_calls, conversations
 from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.sequences import Belongs, require_learnable
@@ -15,18 +16,21 @@ from loopline.workers.store.rewards import rewarded_by
 
 
 def samples_of(
-    trajectories: Iterable[Trajectory], belongs: Belongs, feedback: PostedFeedback | None
-) -> Reading[Trajectory]:
+    trajectories: Iterable[AnyRun], belongs: Belongs, feedback: PostedFeedback | None
+) -> Reading[AnyRun]:
     """What competes: runs, and conversations in place of the calls that they are made of. With
     `feedback`, those that a posted reward reaches, with the posted rewards and no others."""
     skipped: list[Skipped] = []
-    samples: list[Trajectory] = []
+    samples: list[AnyRun] = []
     calls: list[ChatCall] = []
     for trajectory in trajectories:
         if trajectory.run.workflow == CHAT:
+            assert isinstance(trajectory, Trajectory)  # as `parse_sample` reads them
             calls += _usable_calls(trajectory, belongs, skipped)
         elif feedback is None:
             samples.append(trajectory)
+        elif not isinstance(trajectory, Trajectory):
+            raise TypeError("posted rewards are joined to whole records")
         elif feedback_of_run := feedback.of_run(trajectory.run):
             samples.append(rewarded_by(trajectory, feedback_of_run))
         else:

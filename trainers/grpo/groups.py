@@ -38,9 +38,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from loopline.agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
+from loopline.agents.records import PolicyRef
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.data.samples import AnyCall, AnyCandidate, AnyRun, AnyRunFacts, AnyStep
 from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.adaptive_groups import adaptive_of, select_samples, succeeds
 from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline, has_signal
@@ -229,7 +230,7 @@ class Sealer:
         self._sampled: set[str] = set()
         """Ids of the completions that are in members."""
 
-    def add(self, trajectory: Trajectory) -> list[Group]:
+    def add(self, trajectory: AnyRun) -> list[Group]:
         """The groups that this run completes. One that was there already counts once."""
         if trajectory.run.id in self._known:
             self.skipped.append(Skipped(trajectory.run.id, TWICE))
@@ -260,7 +261,7 @@ class Sealer:
                 opened.remove(group)
         return sealed
 
-    def _steps(self, trajectory: Trajectory, adaptive: AdaptiveSampling) -> list[Group]:
+    def _steps(self, trajectory: AnyRun, adaptive: AdaptiveSampling) -> list[Group]:
         """The groups of a run whose steps were each sampled until they had shown enough."""
         size, sealed = self.sealing.size, list[Group]()
         groups_by_key: dict[GroupKey, dict[PolicyRef, _Open]] = {}
@@ -289,7 +290,7 @@ class Sealer:
             self.skipped += self._incomplete(key, list(by_policy.items()))
         return sealed
 
-    def _new_samples(self, trajectory: Trajectory) -> Iterator[_Sample]:
+    def _new_samples(self, trajectory: AnyRun) -> Iterator[_Sample]:
         """Those whose completions are in no member yet."""
         whole = self.sealing.grouping != "at-grpo"
         samples = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
@@ -337,7 +338,7 @@ class Sealer:
         yield Skipped(str(key), reason, f"{count} of {size} members: {versions}")
 
 
-def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]:
+def seal(trajectories: Iterable[AnyRun], sealing: Sealing) -> Reading[Group]:
     """Every complete group, and alongside them what was left out and why. The order of the
     trajectories does not matter; groups come by policy version, then by the run that completed
     them."""
@@ -350,9 +351,7 @@ def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]
     return Reading(tuple(sealed), (*sealer.skipped, *sealer.incomplete_groups()))
 
 
-def _candidates(
-    trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]
-) -> Iterator[_Sample]:
+def _candidates(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:
     instance = _instance(trajectory)
     for step in trajectory.steps:
         if not step.calls or not _is_wanted(step.agent, sealing):
@@ -371,9 +370,7 @@ def _candidates(
             yield _Sample(key, policy, member, _ids([candidate]), candidate.reward_parts)
 
 
-def _whole_runs(
-    trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]
-) -> Iterator[_Sample]:
+def _whole_runs(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:
     agents = list(dict.fromkeys(step.agent for step in trajectory.steps if step.calls))
     if sealing.grouping == "single" and len(agents) > 1:
         skipped.append(Skipped(trajectory.run.id, SEVERAL_AGENTS, ", ".join(agents)))
@@ -400,7 +397,7 @@ def _whole_runs(
         yield _Sample(key, policy, member, _ids(agent_steps), beside=beside)
 
 
-def _only_candidate(step: Step) -> Candidate:
+def _only_candidate(step: AnyStep) -> AnyCandidate:
     """The completion of a step, which is a plain sample of its policy: one that was chosen among
     several, by their rewards, is none. Raises `Unreadable`."""
     if len(step.candidates) > 1:
@@ -409,13 +406,13 @@ def _only_candidate(step: Step) -> Candidate:
 
 
 def _learnable(
-    candidates: list[Candidate], sealing: Sealing
+    candidates: list[AnyCandidate], sealing: Sealing
 ) -> tuple[PolicyRef, tuple[TokenSequence, ...], tuple[int, ...]]:
     """Who sampled the candidates of one member, what, and of which candidate each sequence is.
     Raises `Unreadable`."""
     sequences: list[TokenSequence] = []
     turns: list[int] = []
-    calls: list[Call] = []
+    calls: list[AnyCall] = []
     for number, candidate in enumerate(candidates):
         sequences += sequences_of(candidate.calls, sealing.belongs, sealing.max_context)
         turns += [number] * (len(sequences) - len(turns))
@@ -426,7 +423,7 @@ def _learnable(
     return calls[0].policy, tuple(sequences), tuple(turns)
 
 
-def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:
+def _ids(candidates: Iterable[AnyCandidate]) -> frozenset[str]:
     return frozenset(call.id for candidate in candidates for call in candidate.calls)
 
 
@@ -434,7 +431,7 @@ def _is_wanted(agent: str, sealing: Sealing) -> bool:
     return sealing.agents is None or agent in sealing.agents
 
 
-def _round(run: Run) -> Round | None:
+def _round(run: AnyRunFacts) -> Round | None:
     # A fork has its parent's tags, and is of no round.
     if run.parent is not None or LOOP_TAG not in run.tags:
         return None
@@ -444,12 +441,12 @@ def _round(run: Run) -> Round | None:
         return None
 
 
-def _instance(trajectory: Trajectory) -> str:
+def _instance(trajectory: AnyRun) -> str:
     run = trajectory.run
     return _digest([run.task.model_dump(mode="json"), run.workflow, run.options])
 
 
-def _other_influences(trajectory: Trajectory, agent: str) -> dict[str, str]:
+def _other_influences(trajectory: AnyRun, agent: str) -> dict[str, str]:
     """What else decided how a run ended. Raises `Unreadable`."""
     weights: dict[str, set[str]] = {}
     for step in trajectory.steps:

@@ -23,11 +23,12 @@ from pydantic import Field, field_validator
 from loopline.agents.environments import api_worlds
 from loopline.agents.environments.game import Scheme
 from loopline.agents.errors import PluginError
-from loopline.agents.records import Candidate, Outcome, Step, Trajectory
+from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.registry import import_from_here, load_object
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
 from loopline.trainers.data.questions import Question, fault
+from loopline.trainers.data.samples import AnyCandidate, AnyRun, AnyStep
 from loopline.workers.store.rewards import AGENT, TEAM, TURN, Feedback, rewarded_by
 
 LOCAL = "local"
@@ -102,6 +103,11 @@ class RewardChoice(Options):
         return path
 
     @property
+    def needs_whole_runs(self) -> bool:
+        """Samples alone do not say it."""
+        return self.function is not None or self.dollar_weight != 0.0
+
+    @property
     def effective_scheme(self) -> Scheme | None:
         """None: rewards are taken as they are."""
         return self.scheme or ("paper" if self.alpha != 1.0 else None)
@@ -143,10 +149,12 @@ def outcome_reward(trajectory: Trajectory) -> float | None:
             return None
 
 
-def rewarded(trajectory: Trajectory, choice: RewardChoice) -> Trajectory:
+def rewarded(trajectory: AnyRun, choice: RewardChoice) -> AnyRun:
     """The run with the rewards that it is learned from by: those of the user's function where one
     is chosen, else those that it was recorded with, else its outcome. Raises `Unreadable` where the
     function fails."""
+    if not isinstance(trajectory, Trajectory):  # a sample has its rewards (`read_samples`)
+        return trajectory
     if choice.function is not None:
         return rewarded_by(trajectory, _ask(choice.function, trajectory))
     executed = (executed_candidate(step) for step in trajectory.steps if step.candidates)
@@ -188,7 +196,7 @@ def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | Non
     return math.fsum(own) if own else None
 
 
-def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> float:
+def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
     """What a whole run is worth to one of its agents: α · team + its own − λ · dollars.
 
     The team's reward is the run's or, where nobody has set it, that of the last executed candidate
@@ -215,11 +223,14 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
             "(--reward-from feedback), or name a function (--reward)",
         )
     parts = {TEAM: team or 0.0, LOCAL: agent_reward or 0.0}
-    paid = choice.dollar_weight * dollars_of(trajectory) if choice.dollar_weight else 0.0
+    paid = 0.0
+    if choice.dollar_weight:
+        assert isinstance(trajectory, Trajectory), "calls of a sample have no costs"
+        paid = choice.dollar_weight * dollars_of(trajectory)
     return _require_finite(choice.alpha * parts[TEAM] + parts[LOCAL] - paid, parts)
 
 
-def executed_candidate(step: Step) -> Candidate:
+def executed_candidate(step: AnyStep) -> AnyCandidate:
     """The candidate that was executed. Raises `Unreadable` if the record names none of its own."""
     if not 0 <= step.selected < len(step.candidates):
         raise Unreadable(

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loopline.agents.records import Call
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.samples import AnyCall
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
 NO_CALL = "candidate without a completion"
@@ -25,7 +25,7 @@ FILTERED = "completion sampled with top_p, top_k or a grammar"
 OTHER_TOKENIZER = "token ids of another tokenizer"
 TOO_LONG = "sequence longer than the model's context"
 
-Belongs = Callable[[Call], bool]
+Belongs = Callable[[AnyCall], bool]
 """Whether a completion's ids are of the tokenizer of the model that is trained."""
 
 
@@ -50,7 +50,7 @@ class TokenSequence:
 
 
 def sequences_of(
-    calls: Sequence[Call], belongs: Belongs, max_context: int
+    calls: Sequence[AnyCall], belongs: Belongs, max_context: int
 ) -> tuple[TokenSequence, ...]:
     """The sequences of one candidate's calls, in the order in which they were made.
 
@@ -86,7 +86,7 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
     """A fingerprint that every record carries: the ids, read by `codec`, must say what was written
     down as text. A stop string ends the text early; the token that ends a turn is not text."""
 
-    def belongs(call: Call) -> bool:
+    def belongs(call: AnyCall) -> bool:
         if any(not 0 <= token_id < vocabulary for token_id in (*call.prompt_ids, *call.output_ids)):
             return False
         written = list(call.output_ids)
@@ -100,13 +100,13 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
     return belongs
 
 
-def _is_continued_by(before: TokenSequence, call: Call) -> bool:
+def _is_continued_by(before: TokenSequence, call: AnyCall) -> bool:
     """Whether a call's prompt begins with all of the sequence, at the same temperature."""
     same = call.sampling.temperature == before.temperature
     return same and call.prompt_ids[: len(before.ids)] == before.ids
 
 
-def require_learnable(call: Call, belongs: Belongs) -> None:
+def require_learnable(call: AnyCall, belongs: Belongs) -> None:
     """Raises `Unreadable` for a completion that can't be learned from, as `sequences_of` does."""
     sampling = call.sampling
     require_written(call)
@@ -122,7 +122,7 @@ def require_learnable(call: Call, belongs: Belongs) -> None:
         raise Unreadable(OTHER_TOKENIZER, f"{call.id} of {call.policy.base}")
 
 
-def require_written(call: Call) -> None:
+def require_written(call: AnyCall) -> None:
     """Raises `Unreadable` for a completion that was broken off, or whose ids nobody knows."""
     if call.finish_reason in ("cancelled", "content_filter"):
         raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from loopline.agents.records import RECORDS_VERSION, Trajectory
 from loopline.workers.store.files import Damaged, Place, parquet_files, read_batches
+
+
+class Versioned(Protocol):
+    """What a row is read as."""
+
+    @property
+    def version(self) -> int: ...
+
+
+T = TypeVar("T", bound=Versioned)
 
 CHANGED = "record that is not what was written: its hash is another"
 OTHER_VERSION = "records of another schema version"
@@ -37,9 +47,22 @@ class NoRecords(ValueError):
 def iterate_trajectories(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[Trajectory]:
-    """The same one after the other, in the order of the files, with no more than a row group of
-    them in memory; what could not be read is added to `skipped`. Raises `NoRecords` if there is
-    no store."""
+    """Every recorded run, one after the other, as `iterate_records`."""
+    return iterate_records(store, workflow, skipped, parse_whole)
+
+
+def parse_whole(body: bytes, workflow: str) -> Trajectory:
+    """A recorded trajectory, of whatever workflow. Raises ValidationError."""
+    return Trajectory.model_validate_json(body)
+
+
+def iterate_records(
+    store: Path, workflow: str | None, skipped: list[Skipped], read: Callable[[bytes, str], T]
+) -> Iterator[T]:
+    """What `read` makes of each recorded run and its workflow, in the order of the files, with no
+    more than a row group of them in memory; of a run that was replayed the newest. What could not
+    be read (`read` raises ValidationError) is added to `skipped`. Raises `NoRecords` if there is no
+    store."""
     folder = store / "trajectories"
     if not parquet_files(folder):
         raise NoRecords(
@@ -48,17 +71,22 @@ def iterate_trajectories(
         )
     newest = _newest_of_several(folder)
     done: set[str] = set()
-    columns = ("trajectory", "run_id", "generation", "entry")
-    for where, (body, run, generation, entry) in checked_rows(folder, columns, skipped, workflow):
+    columns = ("trajectory", "run_id", "generation", "entry", "workflow")
+    for where, (body, run, generation, entry, played) in checked_rows(
+        folder, columns, skipped, workflow
+    ):
         if run in done or newest.get(run, (generation, entry)) != (generation, entry):
             continue
         try:
-            trajectory = Trajectory.model_validate_json(body)
+            record = read(body, played)
         except ValidationError as error:
             skipped.append(skipped_record(where, body, error))
-        else:
-            done.add(run)
-            yield trajectory
+            continue
+        if record.version > RECORDS_VERSION:
+            skipped.append(_of_other_version(where, record.version))
+            continue
+        done.add(run)
+        yield record
 
 
 def _newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
@@ -89,7 +117,8 @@ def checked_rows(
     workflow: str | None = None,
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Where each row of a table stands, and these columns of it, of which the first is the record
-    that the row's hash is of. Files that can't be read, and rows that were changed, are skipped.
+    that the row's hash is of, in UTF-8. Files that can't be read, and rows that were changed, are
+    skipped.
 
     A row comes twice where it stands twice, or where a compaction ends meanwhile.
     """
@@ -103,24 +132,30 @@ def checked_rows(
 
     for path, first, batch in read_batches(folder, (*columns, "sha256"), damaged, workflow):
         name_damaged()
-        values = [batch[name].to_pylist() for name in (*columns, "sha256")]
-        for number, (*row, written) in enumerate(zip(*values, strict=True)):
+        # As bytes: its hash is of them, and a parser of JSON takes them, so no text is made.
+        bodies = batch[columns[0]].cast("binary").to_pylist()
+        values = [batch[name].to_pylist() for name in (*columns[1:], "sha256")]
+        for number, (*row, written) in enumerate(zip(bodies, *values, strict=True)):
             where = f"{path.name}[{first + number}]"
-            if hashlib.sha256(row[0].encode()).hexdigest() != written:
+            if hashlib.sha256(row[0]).hexdigest() != written:
                 skipped.append(Skipped(where, CHANGED))
             else:
                 yield where, tuple(row)
     name_damaged()
 
 
-def skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
+def skipped_record(where: str, row: str | bytes, error: ValidationError) -> Skipped:
     """A newer writer's record, or a broken one."""
     try:
         version = json.loads(row)["version"]
     except (ValueError, KeyError, TypeError):
         version = RECORDS_VERSION
     if version != RECORDS_VERSION:
-        detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
-        return Skipped(where, OTHER_VERSION, detail)
+        return _of_other_version(where, version)
     place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
     return Skipped(where, NO_RECORD, place)
+
+
+def _of_other_version(where: str, version: object) -> Skipped:
+    detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
+    return Skipped(where, OTHER_VERSION, detail)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -27,10 +27,11 @@ from loopline.runtime.observe.recorded_index import NEWEST, has_recorded_runs, r
 from loopline.runtime.observe.recorded_runs import from_store
 from loopline.runtime.observe.run_index import RunQuery
 from loopline.trainers.data.json_files import Skipped
-from loopline.trainers.data.store import iterate_trajectories
+from loopline.trainers.data.samples import AnyRun, parse_sample
 from loopline.workers.gc_tuning import pause_collection
 from loopline.workers.store.compaction import compact
 from loopline.workers.store.files import parquet_files
+from loopline.workers.store.records import iterate_records, parse_whole
 
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
@@ -43,7 +44,7 @@ BYTES_OF_RUN = 6_000
 
 class StoreOptions(Options):
     """Writes a store of recorded runs in one small file per batch, shows runs by their ids, lists
-    them as the dashboard does and reads them as a training does, compacts the store, and does the
+    them as the dashboard does and reads them as trainings do, compacts the store, and does the
     same again.
 
     One million runs need 6 GB of disk, and a quarter of an hour."""
@@ -145,14 +146,18 @@ def _look(
         figure(name, value, "ms", PAGE_MS if options.runs <= PAGE_RUNS else None)
         for name, value in _list_ms(store, ids).items()
     ]
-    read, wall, cpu = _read(store, options.reads, outcome)
-    if options.reads >= options.runs and read != steps:
-        outcome.violate([Violation("read", f"{read:,} steps of {steps:,} were read", when)])
-    progress.say(f"read {when}: {read / cpu:,.0f} steps/s per core")
-    outcome.measurements += [
-        figure("reader_steps_per_s", read / cpu, "steps/s per core", STEPS_PER_SECOND),
-        figure("reader, wall clock", read / wall, "steps/s"),
-    ]
+    for name, parse, bar in (
+        ("reader_steps_per_s", parse_sample, STEPS_PER_SECOND),
+        ("reader of whole records", parse_whole, None),
+    ):
+        read, wall, cpu = _read(store, parse, options.reads, outcome)
+        if options.reads >= options.runs and read != steps:
+            outcome.violate([Violation("read", f"{read:,} steps of {steps:,} were read", when)])
+        progress.say(f"{name} {when}: {read / cpu:,.0f} steps/s per core")
+        outcome.measurements += [
+            figure(name, read / cpu, "steps/s per core", bar),
+            figure(f"{name}, wall clock", read / wall, "steps/s"),
+        ]
 
 
 def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
@@ -177,13 +182,15 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _read(store: Path, runs: int, outcome: Outcome) -> tuple[int, float, float]:
-    """Steps of so many runs, as records checked against their hashes; seconds, and seconds of all
-    processor cores together."""
+def _read(
+    store: Path, parse: Callable[[bytes, str], AnyRun], runs: int, outcome: Outcome
+) -> tuple[int, float, float]:
+    """Steps of so many runs, whose rows are checked against their hashes; seconds, and seconds of
+    all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()
     with pause_collection():
-        records = islice(iterate_trajectories(store, None, skipped), runs)
+        records = islice(iterate_records(store, None, skipped, parse), runs)
         steps = sum(len(record.steps) for record in records)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     outcome.violate(Violation("read", skip.reason, skip.where) for skip in skipped)

@@ -36,7 +36,7 @@ class UpgradesOptions(Options):
     changes: str = ",".join(CHANGES)
     """What differs, separated by commas."""
     forks: int = Field(default=3, ge=0, le=100)
-    """Runs that each side forks at the end."""
+    """Runs that each side shows, replays and forks by command at the end."""
 
 
 def _require_changes(options: UpgradesOptions) -> None:

@@ -7,16 +7,25 @@ line of JSON. The other version of the program has this module, too.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
+from rich.console import Console
+from typer.testing import CliRunner
 
 from loopline.agents.records import Outcome
+from loopline.agents.replay import replay
 from loopline.bus import BusSettings, dead_letters
+from loopline.runtime.cli import app
 from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
+from loopline.runtime.observe.run_history import find_run
+from loopline.runtime.terminal.dialogue import DialoguePrinter
+from loopline.trainers.data.store import read_trajectories
 
 OPTIONS = {"prompts": "mathematics"}
 """Of the runs: an answer is the number alone."""
@@ -29,11 +38,11 @@ class Job(BaseModel):
     admit: tuple[int, ...] = ()
     """Numbers of questions to ask."""
     look: tuple[str, ...] = ()
-    """Runs to show and replay, as a terminal does."""
-    fork: int = 0
-    """Fork so many of them, and wait for the ends."""
+    """Runs to show, to replay and to find in the store."""
     store: Path | None = None
-    """Read all of it."""
+    """Where they are recorded."""
+    fork: int = 0
+    """Of so many of them the commands of a terminal are typed, one of which forks."""
 
 
 def question(number: int) -> str:
@@ -55,32 +64,46 @@ async def admit(job: Job) -> dict[str, str]:
     return wanted
 
 
-def look(job: Job) -> list[str]:
-    """What `runtime runs show|replay|fork` and the readers of the store can't do with the runs."""
+async def look(job: Job) -> list[str]:
+    """What this version can't show or replay of the runs, nor read of the store."""
+    if not job.look or job.store is None:
+        return []
+    troubles: list[str] = []
+    reading = read_trajectories(job.store, None)
+    troubles += [f"the store: {skipped}" for skipped in reading.skipped]
+    recorded = {trajectory.run.id: trajectory for trajectory in reading.records}
+    async with Client.connect(job.bus) as client:
+        find = on_bus_or_in_store(client.bus, job.store)
+        for run_id in job.look:
+            known_run = await find_run(client.bus, run_id, job.store)
+            ended = known_run.trajectory()
+            printer = DialoguePrinter(Console(file=io.StringIO()))
+            for step in known_run.steps:
+                printer.step(step)
+            printer.end(ended)
+            result = await replay(await as_it_began(ended, find))
+            troubles += [f"{run_id}: {difference}" for difference in result.divergences]
+            if recorded.get(run_id) != ended:
+                troubles.append(f"{run_id} is not in the store as it is on the bus")
+    return troubles
+
+
+def type_commands(job: Job) -> list[str]:
+    """What `runtime runs show|replay|fork` can't do with the first of the runs."""
     troubles: list[str] = []
     url = ["--redis-url", job.bus.redis_url]
-    for number, run_id in enumerate(job.look):
-        commands = [["show", run_id, *url], ["replay", run_id, *url]]
-        if number < job.fork:
-            commands.append(["fork", run_id, "--at", "1", "--json", *url])
-        troubles += [trouble for command in commands if (trouble := _trouble_of(command))]
-    if job.store is not None:
-        from loopline.trainers.data.store import read_trajectories
-
-        reading = read_trajectories(job.store, None)
-        troubles += [f"the store: {skipped}" for skipped in reading.skipped]
-        recorded = {trajectory.run.id for trajectory in reading.records}
-        troubles += [
-            f"{run_id} is not in the store" for run_id in job.look if run_id not in recorded
-        ]
+    for run_id in job.look[: job.fork]:
+        for command in (
+            ["show", run_id, *url],
+            ["replay", run_id, *url],
+            ["fork", run_id, "--at", "1", "--json", *url],
+        ):
+            if trouble := _trouble_of(command):
+                troubles.append(trouble)
     return troubles
 
 
 def _trouble_of(words: Sequence[str]) -> str:
-    from typer.testing import CliRunner
-
-    from loopline.runtime.cli import app
-
     result = CliRunner().invoke(app, ["runs", *words])
     if result.exit_code == 0:
         return ""
@@ -108,5 +131,8 @@ async def bad_ends(bus: BusSettings, wanted: dict[str, str]) -> list[str]:
 
 if __name__ == "__main__":
     assigned = Job.model_validate_json(sys.argv[1])
-    outcome = {"admitted": asyncio.run(admit(assigned)), "troubles": look(assigned)}
+    outcome = {
+        "admitted": asyncio.run(admit(assigned)),
+        "troubles": [*asyncio.run(look(assigned)), *type_commands(assigned)],
+    }
     print(json.dumps(outcome))

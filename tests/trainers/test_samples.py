@@ -1,0 +1,190 @@
+"""The reader of samples gives what the reader of whole records gives, as far as trainings look."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopline.agents.records import (
+    Call,
+    Candidate,
+    Decision,
+    Outcome,
+    PolicyRef,
+    Run,
+    SamplingParams,
+    Step,
+    StepTimings,
+    Task,
+    Trajectory,
+    Usage,
+)
+from loopline.trainers.data.samples import AnyCandidate, AnyRun, SampledRun, read_samples
+from loopline.trainers.data.store import read_trajectories
+from loopline.trainers.grpo.groups import Sealing, seal
+from loopline.workers.recorder import TRAJECTORY_SCHEMA
+from loopline.workers.store.files import FileName, Place
+
+CALL_FIELDS = (
+    "id", "text", "finish_reason", "trainable", "policy", "sampling", "prompt_ids", "output_ids",
+    "logprobs", "grammar_masked",
+)  # fmt: skip
+RUN_FIELDS = ("id", "workflow", "version", "parent", "options", "prompts", "tags", "task")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+ids = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | floats | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Call:
+    output = draw(ids)
+    return Call(
+        id=draw(st.uuids().map(str)),
+        policy=PolicyRef(
+            name="slm", base="m", adapter=draw(st.sampled_from([None, "slm/a"])),
+            version=draw(st.integers(0, 1)),
+        ),
+        text=draw(texts),
+        prompt_ids=draw(ids),
+        output_ids=output,
+        logprobs=tuple(draw(st.floats(-9, 0)) for _ in output),
+        sampling=SamplingParams(
+            temperature=draw(st.sampled_from([0.0, 1.0])), stop=draw(st.tuples(texts)),
+            seed=draw(st.none() | st.integers()),
+        ),
+        finish_reason=draw(st.sampled_from(["stop", "length", "tool_calls", "cancelled"])),
+        grammar_masked=draw(st.booleans()),
+        usage=Usage(prompt=1, completion=1, source="engine"),
+        cost_micro_dollars=0,
+        trainable=draw(st.booleans()),
+    )  # fmt: skip
+
+
+candidates = st.builds(
+    Candidate,
+    calls=st.lists(calls(), max_size=2).map(tuple),
+    action=st.dictionaries(texts, json_values, max_size=2),
+    reward_parts=st.dictionaries(st.sampled_from(["team", "local", "total"]), floats),
+)
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> Trajectory:
+    run = Run(
+        id=str(draw(st.uuids())),
+        task=Task(prompt=draw(st.sampled_from(["p", "q"])), instance=draw(
+            st.dictionaries(texts, json_values, max_size=2))),
+        workflow=draw(st.sampled_from(["solo", "pair", "chat"])),
+        options=draw(st.dictionaries(texts, json_values, max_size=2)),
+        policies={},
+        prompts=draw(st.dictionaries(texts, texts, max_size=1)),
+        tags=draw(st.dictionaries(texts, texts, max_size=1)),
+        parent=draw(st.none() | st.uuids().map(str)),
+        created=0.0,
+        deadline=1.0,
+    )  # fmt: skip
+    steps = tuple(
+        Step(
+            run_id=run.id,
+            turn=turn,
+            branch=draw(st.integers(0, 1)),
+            agent=draw(st.sampled_from(["a", "b"])),
+            input=draw(st.dictionaries(texts, json_values, max_size=1)),
+            candidates=draw(st.lists(candidates, max_size=2).map(tuple)),
+            selected=draw(st.integers(0, 1)),
+            decision=Decision(kind="move"),
+            timings=StepTimings(started=0.0, ended=1.0),
+            worker="w",
+        )
+        for turn in range(draw(st.integers(0, 3)))
+    )
+    return Trajectory(
+        run=run,
+        steps=steps,
+        outcome=draw(st.sampled_from(Outcome)),
+        reason=draw(st.none() | texts),
+        ended=1.0,
+        team_reward=draw(st.none() | floats),
+        agent_rewards=draw(st.dictionaries(st.sampled_from(["a", "b"]), floats)),
+    )
+
+
+def store_of(bodies: Sequence[tuple[str, str, str]], folder: Path) -> Path:
+    """A store with one file of these rows: run, workflow, record."""
+    table = folder / "trajectories"
+    table.mkdir()
+    rows: list[dict[str, Any]] = [
+        {
+            "shard": 0,
+            "entry": f"{number + 1}-0",
+            "run_id": run_id,
+            "generation": 0,
+            "workflow": workflow,
+            "trajectory": body,
+            "sha256": hashlib.sha256(body.encode()).hexdigest(),
+        }
+        for number, (run_id, workflow, body) in enumerate(bodies)
+    ]
+    name = FileName(0, Place(1, 0), Place(len(rows), 0), len(rows))
+    pq.write_table(pa.Table.from_pylist(rows, schema=TRAJECTORY_SCHEMA), table / str(name))
+    return folder
+
+
+def proposed(candidate: AnyCandidate) -> object:
+    sampled = [[getattr(call, name) for name in CALL_FIELDS] for call in candidate.calls]
+    return candidate.reward_parts, sampled
+
+
+def seen(trajectory: AnyRun) -> object:
+    """All that trainings look at."""
+    run = {name: getattr(trajectory.run, name) for name in RUN_FIELDS}
+    steps = [
+        (step.turn, step.branch, step.agent, step.selected, [*map(proposed, step.candidates)])
+        for step in trajectory.steps
+    ]
+    ends = trajectory.outcome, trajectory.reason, trajectory.version
+    return run, steps, ends, trajectory.team_reward, trajectory.agent_rewards
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(trajectories(), min_size=1, max_size=6, unique_by=lambda item: item.run.id))
+def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
+        store = store_of(rows, Path(folder))
+        samples, whole = read_samples(store, None), read_trajectories(store, None)
+    assert [seen(item) for item in samples.records] == [seen(item) for item in whole.records]
+    assert samples.skipped == whole.skipped == ()
+    assert all(
+        isinstance(item, SampledRun) for item in samples.records if item.run.workflow != "chat"
+    )
+    for grouping in ("at-grpo", "trajectory", "single"):
+        sealing = Sealing(2, lambda call: call.text != "x", 6, grouping)
+        assert seal(samples.records, sealing) == seal(whole.records, sealing)
+
+
+def test_what_is_no_record_is_named_as_by_the_whole_reader(tmp_path: Path) -> None:
+    rows = [
+        ("r1", "solo", '{"version": 7, "run": {}}'),
+        ("r2", "solo", '{"run": {"id": 5}}'),
+        ("r3", "solo", "[]"),
+        ("r4", "solo", "no JSON"),
+    ]
+    store = store_of(rows, tmp_path)
+    samples, whole = read_samples(store, None), read_trajectories(store, None)
+    assert samples == whole
+    assert len(whole.skipped) == len(rows)
