@@ -44,6 +44,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
 | `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
+| `{p}:rate:<digest>` | hash: an endpoint's rate limits, and its next turn | an hour |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
@@ -217,6 +218,10 @@ class Keys:
     @property
     def workers(self) -> str:
         return f"{{{self.prefix}}}:workers"
+
+    def rate(self, digest: str) -> str:
+        """Of an endpoint."""
+        return f"{{{self.prefix}}}:rate:{digest}"
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"

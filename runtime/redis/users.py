@@ -62,9 +62,15 @@ class Rights:
 
 
 RIGHTS: dict[UserKind, Rights] = {
-    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes")),
+    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:rate:*")),
     "gpu": Rights(
-        (*_responder_rules(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
+        (
+            *_responder_rules(inference_stream("*")),
+            "S:log:*",
+            "P:policies",
+            "P:policy-changes",
+            "P:rate:*",
+        )
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
@@ -77,6 +83,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "S:*",
             "P:policies",
             "P:policy-changes",
+            "P:rate:*",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",
