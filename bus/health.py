@@ -59,6 +59,7 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
         ("HSCAN", key, 0),
         ("HSET", key, "a", 1),
         ("HSETNX", key, "a", 1),
+        ("LPOP", key),
         ("LRANGE", key, 0, -1),
         ("RPUSH", key, "a"),
         ("ZADD", key, 1, "a"),

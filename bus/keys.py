@@ -29,6 +29,11 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
 | `{p:s}:spent:<thread>:all` | hash: what a thread's calls came to, and hold | stream life |
 | `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
+| `{p:s}:fair` | hash: weights, limits and virtual times of tenants | stream life |
+| `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | stream life |
+| `{p:s}:queue:<tenant>` | list: its runs that wait | stream life |
+| `{p:s}:parked` | sorted set: runs that wait for their turn, by admission | stream life |
+| `{p:s}:working:<tenant>` | sorted set: its runs at work, by deadline | stream life |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |

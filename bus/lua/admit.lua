@@ -6,10 +6,12 @@
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
 --       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
---       limit along (0/1), then the steps, then per join its id, the branches
+--       limit along (0/1), the runs that may be at work at once (0: any number), its tenant, and the
+--       tenant's weight, limit and priority ('' where this caller does not know), then the steps, then per join its id, the branches
 --       still to come and the continuation's envelope, then per message its envelope and the
 --       caller's consumer that reads its stream ('' for none)
--- Returns {'admitted', what `read_next` has for each message}, {'exists'} (the same run was accepted
+-- Returns {'admitted', what `read_next` has for each message: false for those of a run that waits for
+--       its tenant's turn}, {'exists'} (the same run was accepted
 --       before: nothing is done), or
 --       {'overloaded', what, count, limit}, {'budget', scope, kind, limit, spent, held, needed} (a
 --       scope has nothing left, or not the run's seconds), {'closed'} (the shards are being changed), {'changed'}
@@ -65,7 +67,7 @@ list(of_shard('runs'))
 if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 18
+local a = 23
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1
@@ -77,11 +79,30 @@ for i = 1, joins do
   a = a + 3
 end
 local result = {'admitted'}
+local tenant, waits, fair = ARGV[19], false, of_shard('fair')
+local own = ARGV[21] ~= '' and ARGV[21]
+if ARGV[18] ~= '0' or own and own ~= '0' or redis.call('EXISTS', fair) == 1 then
+  redis.call('HSET', fair, 'limit', ARGV[18])
+  for n, name in ipairs({'w:', 'c:', 'p:'}) do
+    if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
+  end
+  redis.call('PEXPIRE', fair, STREAM_LIFE)
+  redis.call('HSET', run, 'tenant', tenant)
+  -- It stands among those in flight already, and is no run at work yet.
+  waits = not may_work(active, tenant, now, 1)
+  if waits then park(run, ARGV[1], tenant, now) else note_working(tenant, ARGV[1], ARGV[3]) end
+end
 for i = 6 + joins, #KEYS do
-  redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
-  redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
-  result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
-  a = a + 2
+  if waits then
+    redis.call('HSET', run, 'parked:' .. i, KEYS[i] .. '\n' .. ARGV[a])
+    result[#result + 1] = false
+    a = a + 2
+  else
+    redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
+    redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
+    result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
+    a = a + 2
+  end
 end
 audit(ARGV[10], history, 'event', 'admit', 'run_id', ARGV[1])
 return result

@@ -103,6 +103,6 @@ PROOF = Proof(
     name="budgets",
     title="what runs are billed under budgets, while workers die and Redis restarts",
     options=BudgetsOptions,
-    minutes=lambda options: options.runs * options.branches / 5_000,
+    minutes=lambda options: options.runs * options.branches / 3_000,
     run=run,
 )
