@@ -300,6 +300,12 @@ class Worker:
         """Load models, and consume their requests."""
         pools: list[Pool] = []
         for name, model in models.items():
+            if missing := {*model.fallbacks} - {*models} | ({name} & {*model.fallbacks}):
+                raise EngineError(
+                    f"pool {name!r}: fallbacks names {', '.join(sorted(missing))}, which are no"
+                    " other pools of this worker: list both in its `models`",
+                    kind="bad_request",
+                )
             engine = build_engine(model)
             log.info("loading", pool=name, engine=model.engine, model=engine.base)
             try:
@@ -316,6 +322,9 @@ class Worker:
                 self._metrics.engines.add(pool)
             await self._follow_policies(pool, stack)
             self._consume([inference_stream(name)], self._handler(pool), model.max_concurrency)
+        by_name = {pool.name: pool for pool in pools}
+        for pool in pools:
+            pool.fallbacks = [by_name[name] for name in pool.settings.fallbacks]
         return pools
 
     def _share_rate_limits(self, engine: Engine, model: ModelSettings) -> None:
