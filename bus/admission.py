@@ -11,6 +11,7 @@ from loopline.bus.commit import Join, Outgoing, check_wait_seconds
 from loopline.bus.errors import DeadlineExceeded, MessageTooLarge
 from loopline.bus.keys import MAX_RUN_SECONDS, Shard
 from loopline.bus.settings import BusSettings
+from loopline.bus.tenants import NO_TENANT, Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Admission:
     """Whose day the calls of this run count for."""
     scopes: tuple[Scope, ...] = ()
     """What else it belongs to: their budgets hold for it, too."""
+    tenant: Tenant = NO_TENANT
+    """Whose turn it waits for where runs at work are bounded."""
     announce: bool = False
     """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
@@ -103,6 +106,8 @@ def script_call(
         int(admission.announce),
         scopes_json(admission.scopes, settings.shards),
         int(admission.is_limited),
+        max(1, settings.max_working // settings.shards) if settings.max_working else 0,
+        *admission.tenant.script_values(settings.shards),
         math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
         *admission.journal,
         *(part for join, after in joins for part in (join.id, join.branches, after)),

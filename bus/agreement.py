@@ -315,14 +315,14 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
         unrecorded += int(await redis.xlen(shard.ledger))
         unrecorded += int(await redis.xlen(shard.rewards))
         dead += int(await redis.xlen(shard.dead))
-        for key in await _keys_with_prefix(redis, shard.work("")):
+        for key in await keys_with_prefix(redis, shard.work("")):
             messages += int(await redis.xlen(key))
-        for key in await _keys_with_prefix(redis, shard.delayed("")):
+        for key in await keys_with_prefix(redis, shard.delayed("")):
             messages += int(await redis.zcard(key))
     return InFlight(runs, messages, unrecorded, dead)
 
 
-async def _keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
+async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
     """Keys that begin with a text. A prefix holds no sign that means anything in a pattern."""
     all_keys: set[bytes] = set()
     cursor: int | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.asyncio import Redis
 
+from loopline.bus.agreement import keys_with_prefix
 from loopline.bus.errors import BudgetExceeded, BusError
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
     lives: dict[str, int] = {}
     for shard in before.all_shards():
         start = shard.spent("", "all").removesuffix(":all")
-        async for key in redis.scan_iter(match=f"{_literal(start)}*", count=1000):
+        for key in await keys_with_prefix(redis, start.removesuffix(":")):
             name = key.decode().removeprefix(start)
             counted: dict[bytes, bytes] = await redis.hgetall(key)  # pyright: ignore
             spent.setdefault(name, Counter()).update(
@@ -249,8 +250,3 @@ async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
             await redis.pexpire(key, lives[name])
     for shard in before.all_shards()[after.shards :]:
         await redis.delete(shard.budgets)
-
-
-def _literal(text: str) -> str:
-    """As a pattern of SCAN that matches it alone."""
-    return "".join(f"\\{character}" if character in "*?[]\\^" else character for character in text)

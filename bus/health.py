@@ -60,6 +60,7 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
         ("HSET", key, "a", 1),
         ("HSETNX", key, "a", 1),
         ("LLEN", key),
+        ("LPOP", key),
         ("LRANGE", key, 0, -1),
         ("LREM", key, 1, "a"),
         ("RPUSH", key, "a"),

@@ -33,6 +33,11 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
 | `{p:s}:spent:<thread>:all` | hash: what a thread's calls came to, and hold | stream life |
 | `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
+| `{p:s}:fair` | hash: weights, limits and virtual times of tenants | stream life |
+| `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | stream life |
+| `{p:s}:queue:<tenant>` | list: its runs that wait | stream life |
+| `{p:s}:parked` | sorted set: runs that wait for their turn, by admission | stream life |
+| `{p:s}:working:<tenant>` | sorted set: its runs at work, by deadline | stream life |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
@@ -50,6 +55,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
 | `{p}:content:<digest>` | string: a text by its hash, such as a prompt of runs | 30 days |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
+| `{p}:rate:<digest>` | hash: an endpoint's rate limits, and its next turn | an hour |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
@@ -247,6 +253,10 @@ class Keys:
     @property
     def workers(self) -> str:
         return f"{{{self.prefix}}}:workers"
+
+    def rate(self, digest: str) -> str:
+        """Of an endpoint."""
+        return f"{{{self.prefix}}}:rate:{digest}"
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"

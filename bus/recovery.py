@@ -115,7 +115,7 @@ class Sweeper:
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
             [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
              self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)),
-             int(settings.history), scan, self._bus.clock.now_ms(),
+             int(settings.history), scan, self._bus.clock.now_ms(), int(self._consumer.ends_runs),
              *(part for holding in self._consumer.holding(key) for part in holding)],
         )  # fmt: skip
         if not reply:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, RunEnded, error_reply
-from loopline.bus.policies import PolicyError, load_policy, split_pin
+from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
+from loopline.workers.breaker import FAILURES, Breaker
 from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
     CannotContinue,
@@ -47,6 +49,18 @@ class PoolObserver(Protocol):
     def failed(self, pool: str, kind: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What a pool has to say to a request."""
+
+    reply: bytes
+    store: bool
+    calls: tuple[Call, ...] = ()
+    sendings: Sequence[int] = ()
+    error: str = ""
+    """Its kind."""
+
+
 class Pool:
     """One model and the handler of its requests."""
 
@@ -60,6 +74,8 @@ class Pool:
         self.engine = engine
         self.policies = PolicyFollower(name, engine, settings.base_until_published)
         self.observer: PoolObserver | None = None
+        self.breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+        self.fallbacks: Sequence[Pool] = ()
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides.
@@ -73,10 +89,36 @@ class Pool:
         if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
-        policy = PolicyRef(name=self.name, base=self.engine.base)
-        paid = PaidCalls(delivery, payload.agent, policy, self.settings)
-        answer: tuple[Call, ...] = ()
-        sendings: list[int] = []
+        paid = PaidCalls(delivery, payload.agent, self._policy_ref, self.settings)
+        first, *others = self._chain(payload)
+        answer = await first._answer(delivery, payload, deadline, queued, paid)
+        for pool in others:
+            if answer.error not in FAILURES or payload.stream:
+                break
+            answer = await pool._answer(delivery, payload, deadline, queued, paid)
+        usage = paid.entries(answer.calls, answer.sendings)
+        await delivery.reply(answer.reply, store=answer.store, usage=usage)
+
+    @property
+    def _policy_ref(self) -> PolicyRef:
+        return PolicyRef(name=self.name, base=self.engine.base)
+
+    def _chain(self, payload: CompletionPayload) -> list[Pool]:
+        """The pools that may answer, in their order."""
+        if not self.fallbacks or payload.policy not in ("", self.name):
+            return [self]
+        pools = [pool for pool in (self, *self.fallbacks) if pool.breaker.allows()]
+        return pools or [self]
+
+    async def _answer(
+        self,
+        delivery: Delivery,
+        payload: CompletionPayload,
+        deadline: float,
+        queued: float,
+        paid: PaidCalls,
+    ) -> _Answer:
+        paid.answered_by(self._policy_ref, self.settings)
         try:
             request = await self._request(delivery, payload, deadline)
             if not self.engine.capabilities.announces_calls:
@@ -94,32 +136,33 @@ class Pool:
         except EngineBroken:
             raise
         except BudgetExceeded as error:
-            reply, store = error_reply("budget", str(error), retryable=False), True
+            return _Answer(error_reply("budget", str(error), retryable=False), store=True)
         except EngineError as error:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
-            reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
-            store = not error.retryable
+            if error.kind in FAILURES:
+                self.breaker.failed()
             if self.observer is not None:
                 self.observer.failed(self.name, error.kind)
-        else:
-            answer = tuple(
-                call_of(
-                    self.name,
-                    self.settings,
-                    self.engine,
-                    request,
-                    completion,
-                    queued=queued,
-                    worker=self.worker,
-                    answered_at=delivery.bus.clock.now(),
-                )
-                for completion in completions
+            reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
+            return _Answer(reply, store=not error.retryable, error=error.kind)
+        self.breaker.answered()
+        answer = tuple(
+            call_of(
+                self.name,
+                self.settings,
+                self.engine,
+                request,
+                completion,
+                queued=queued,
+                worker=self.worker,
+                answered_at=delivery.bus.clock.now(),
             )
-            sendings = [completion.sending for completion in completions]
-            reply, store = calls.dump_json(answer), True
-            if self.observer is not None:
-                self.observer.answered(self.name, answer)
-        await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
+            for completion in completions
+        )
+        if self.observer is not None:
+            self.observer.answered(self.name, answer)
+        sendings = [completion.sending for completion in completions]
+        return _Answer(calls.dump_json(answer), store=True, calls=answer, sendings=sendings)
 
     async def _complete(
         self,
@@ -135,7 +178,7 @@ class Pool:
     async def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
-        name, version = split_pin(payload.policy or self.name)
+        name, version = split_pin(self._policy_of(payload))
         try:
             adapter = self.policies.adapter(name, version, delivery.envelope.run_id)
         except OtherVersion as error:
@@ -161,6 +204,10 @@ class Pool:
             stream=payload.stream,
             traceparent=delivery.envelope.traceparent,
         )
+
+    def _policy_of(self, payload: CompletionPayload) -> str:
+        """Its own, where the request was handed on to it."""
+        return payload.policy if pool_of(payload.policy) == self.name else self.name
 
     async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:
         """The error of a version that is not served here: it may pass where it was published, or

@@ -67,6 +67,14 @@ class PaidCalls:
         self._calls = {key: paid_call for key, paid_call in self._calls.items() if key not in over}
         self._calls[event.number] = call
 
+    def answered_by(self, policy: PolicyRef, settings: ModelSettings) -> None:
+        """This pool answers from now on; nothing more comes of the calls so far."""
+        self._calls = {-number: call for number, call in enumerate(self._calls.values(), start=1)}
+        for call in self._calls.values():
+            call.over = True
+        self._policy = policy
+        self._settings = settings
+
     async def hold(self, request: GenerateRequest) -> None:
         """Hold the most that a model of one's own can use for a request. Raises `BudgetExceeded`,
         or `Retry` while other calls hold what is left."""

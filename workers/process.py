@@ -35,9 +35,10 @@ from loopline.bus import (
 )
 from loopline.bus.connection import pause_before, retry_during_outage
 from loopline.bus.consumer import Handler
+from loopline.bus.rate_limits import RateBucket
 from loopline.bus.tasks import end
 from loopline.workers.engines import build_engine
-from loopline.workers.engines.protocol import EngineBroken, EngineError
+from loopline.workers.engines.protocol import Engine, EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.gc_tuning import collect_rarely, spare_what_started
 from loopline.workers.gpu import Pool
@@ -302,6 +303,12 @@ class Worker:
         """Load models, and consume their requests."""
         pools: list[Pool] = []
         for name, model in models.items():
+            if missing := {*model.fallbacks} - {*models} | ({name} & {*model.fallbacks}):
+                raise EngineError(
+                    f"pool {name!r}: fallbacks names {', '.join(sorted(missing))}, which are no"
+                    " other pools of this worker: list both in its `models`",
+                    kind="bad_request",
+                )
             engine = build_engine(model)
             log.info("loading", pool=name, engine=model.engine, model=engine.base)
             try:
@@ -311,13 +318,31 @@ class Worker:
                 message = f"pool {name!r}: {error}"
                 raise EngineError(message, kind=error.kind, retryable=error.retryable) from error
             stack.push_async_callback(engine.close)
+            self._share_rate_limits(engine, model)
             pool = Pool(name, model, engine, self.name)
             pools.append(pool)
             if self._metrics is not None:
                 self._metrics.engines.add(pool)
             await self._follow_policies(pool, stack)
             self._consume([inference_stream(name)], self._handler(pool), model.max_concurrency)
+        by_name = {pool.name: pool for pool in pools}
+        for pool in pools:
+            pool.fallbacks = [by_name[name] for name in pool.settings.fallbacks]
         return pools
+
+    def _share_rate_limits(self, engine: Engine, model: ModelSettings) -> None:
+        """All workers that call an endpoint share its rate limits."""
+        if model.engine != "openai":
+            return
+        from loopline.workers.engines.openai.engine import OpenAIEngine
+
+        if isinstance(engine, OpenAIEngine):
+            engine.turns.bucket = RateBucket(
+                self._bus,
+                f"{model.base_url} {model.model} {model.api_key_env}",
+                requests=model.requests_per_minute,
+                tokens=model.tokens_per_minute,
+            )
 
     async def _fetch(self, model: ModelSettings) -> None:
         """Download what the hub has of it first, and say so: that takes as long as the network

@@ -28,12 +28,14 @@ class Entry(NamedTuple):
 
 
 PROOFS: dict[str, Entry] = {
+    "budgets": Entry("Attack runs under a budget, and compare it with their bills.", 6),
     "bus": Entry("Measure the bus against its peers, on a Redis of its own.", 6),
     "effects": Entry("Kill workers in tool calls, and count the effects.", 7),
     "engine": Entry("Measure the engines' tokens/s and latency against peers.", 5, "about an hour"),
     "failover": Entry("Kill a gpu worker amid 16 streams, and time the failover.", 3),
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
+    "flow": Entry("Measure shared rate limits, and tenants beside each other.", 7),
     "gateway": Entry("Measure what a call through the gateway costs, beside LiteLLM.", 3),
     "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
     "gateway-fuzz": Entry("Send hostile requests to a gateway.", 4),

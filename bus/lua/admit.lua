@@ -6,10 +6,12 @@
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
 --       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
---       limit along (0/1), after how many ms it begins, then the steps, then per join its id, the branches
+--       limit along (0/1), the runs that may be at work at once (0: any number), its tenant, and the
+--       tenant's weight, limit and priority ('' where this caller does not know), after how many ms it begins, then the steps, then per join its id, the branches
 --       still to come and the continuation's envelope, then per message its envelope and the
 --       caller's consumer that reads its stream ('' for none)
--- Returns {'admitted', what `read_next` has for each message}, {'exists'} (the same run was accepted
+-- Returns {'admitted', what `read_next` has for each message: false for those of a run that waits for
+--       its tenant's turn}, {'exists'} (the same run was accepted
 --       before: nothing is done), or
 --       {'overloaded', what, count, limit}, {'budget', scope, kind, limit, spent, held, needed} (a
 --       scope has nothing left, or not the run's seconds), {'closed'} (the shards are being changed), {'changed'}
@@ -31,7 +33,7 @@ local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
-local now, delay = now_ms(), tonumber(ARGV[18])
+local now, delay = now_ms(), tonumber(ARGV[23])
 local day = math.floor(now / 86400000)
 local budgets = budgets_of(run, day, {ARGV[17], ARGV[16], ARGV[7], ARGV[8]})
 local seconds = math.max(0, ARGV[3] - now)
@@ -66,7 +68,7 @@ list(of_shard('runs'))
 if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 19
+local a = 24
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1
@@ -78,10 +80,31 @@ for i = 1, joins do
   a = a + 3
 end
 local result = {'admitted'}
+local tenant, waits, fair = ARGV[19], false, of_shard('fair')
+local own = ARGV[21] ~= '' and ARGV[21]
+if ARGV[18] ~= '0' or own and own ~= '0' or redis.call('EXISTS', fair) == 1 then
+  redis.call('HSET', fair, 'limit', ARGV[18])
+  for n, name in ipairs({'w:', 'c:', 'p:'}) do
+    if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
+  end
+  redis.call('PEXPIRE', fair, STREAM_LIFE)
+  redis.call('HSET', run, 'tenant', tenant)
+  -- It stands among those in flight already, and is no run at work yet. One that begins later has no
+  -- place meanwhile.
+  waits = delay == 0 and not may_work(active, tenant, now, 1)
+  if waits then
+    queue_run(run, ARGV[1], tenant, now)
+  elseif delay == 0 then
+    note_working(tenant, ARGV[1], ARGV[3])
+  end
+end
 for i = 6 + joins, #KEYS do
   if delay > 0 then
     open_wait({run = run, active = active}, ARGV[1], 'start.' .. (i - 6 - joins), {kind = 'timer',
       name = 'start', ms = delay, stream = KEYS[i], note = '{}', head = ARGV[a], tail = ''}, ARGV[6])
+    result[#result + 1] = false
+  elseif waits then
+    redis.call('HSET', run, 'parked:' .. i, KEYS[i] .. '\n' .. ARGV[a])
     result[#result + 1] = false
   else
     redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])

@@ -373,6 +373,108 @@ local function request_life(run, guard, life)
   return found[2] == 'error' and redis.call('PTTL', run) or SETTLED_LIFE
 end
 
+-- Turns of tenants (bus/tenants.py). A run that is let in while its tenant, or all together, have as
+-- many runs at work as they may, is parked: its messages stay in its hash until a run ends, and then
+-- the tenant that has had the least for its weight is next, of those with the highest priority.
+-- `fair`: limit of all, virtual time `v`, and of each tenant its weight `w:`, limit `c:`, priority `p:`
+-- and virtual time `t:`; `parked`: runs that wait; `queue:<tenant>`: in their order; `turns`: tenants
+-- that wait, the next first; `working:<tenant>`: its runs at work, by deadline.
+local PRIORITY = 1e9
+
+local function working_runs(tenant, now)
+  local key = of_shard('working') .. ':' .. tenant
+  -- Ended by nobody, as by no sweeper for a long time: they hold no place for ever.
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - LONGEST_RUN)
+  return redis.call('ZCARD', key)
+end
+
+-- `without`: runs in flight that do not count.
+local function may_work(active, tenant, now, without)
+  local fair = redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
+  local limit, own = tonumber(fair[1] or 0), tonumber(fair[2] or 0)
+  if own > 0 and working_runs(tenant, now) >= own then return false end
+  local working = redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) - without
+  return limit == 0 or working < limit
+end
+
+local function note_working(tenant, run_id, deadline)
+  local key = of_shard('working') .. ':' .. tenant
+  redis.call('ZADD', key, deadline, run_id)
+  redis.call('PEXPIRE', key, STREAM_LIFE)
+end
+
+local function queue_tenant(tenant)
+  local fair = redis.call('HMGET', of_shard('fair'), 'v', 't:' .. tenant, 'p:' .. tenant)
+  local virtual = math.max(tonumber(fair[1] or 0), tonumber(fair[2] or 0))
+  redis.call('HSET', of_shard('fair'), 't:' .. tenant, string.format('%.9f', virtual))
+  redis.call('ZADD', of_shard('turns'), 'NX',
+    string.format('%.9f', virtual - PRIORITY * tonumber(fair[3] or 0)), tenant)
+  redis.call('PEXPIRE', of_shard('turns'), STREAM_LIFE)
+end
+
+local function queue_run(run, run_id, tenant, now)
+  local queue = of_shard('queue') .. ':' .. tenant
+  redis.call('RPUSH', queue, run_id)
+  redis.call('PEXPIRE', queue, STREAM_LIFE)
+  redis.call('ZADD', of_shard('parked'), now, run_id)
+  redis.call('PEXPIRE', of_shard('parked'), STREAM_LIFE)
+  queue_tenant(tenant)
+end
+
+-- Let a parked run work: its messages go to their streams.
+local function start_run(run, run_id, tenant)
+  local fields = redis.call('HGETALL', run)
+  local messages, deadline = {}, 0
+  for i = 1, #fields, 2 do
+    local n = string.match(fields[i], '^parked:(%d+)$')
+    if n then messages[tonumber(n)] = {fields[i], fields[i + 1]} end
+    if fields[i] == 'deadline' then deadline = fields[i + 1] end
+  end
+  redis.call('ZREM', of_shard('parked'), run_id)
+  note_working(tenant, run_id, deadline)
+  for _, message in pairs(messages) do
+    local stream, body = string.match(message[2], '^([^\n]*)\n(.*)$')
+    redis.call('XADD', stream, '*', 'e', body)
+    redis.call('PEXPIRE', stream, STREAM_LIFE)
+    redis.call('HDEL', run, message[1])
+  end
+end
+
+local function start_next(active)
+  if redis.call('ZCARD', of_shard('turns')) == 0 then return end
+  local now = now_ms()
+  while true do
+    local next_tenant
+    for _, tenant in ipairs(redis.call('ZRANGE', of_shard('turns'), 0, 999)) do
+      if may_work(active, tenant, now, 0) then next_tenant = tenant break end
+    end
+    if not next_tenant then return end
+    local queue = of_shard('queue') .. ':' .. next_tenant
+    local run_id = redis.call('LPOP', queue)
+    local run = run_id and of_shard('run') .. ':' .. run_id
+    if run and redis.call('HGET', run, 'state') == 'active' then
+      start_run(run, run_id, next_tenant)
+      local fair = redis.call('HMGET', of_shard('fair'), 't:' .. next_tenant, 'w:' .. next_tenant)
+      local before = tonumber(fair[1] or 0)
+      local after = before + 1 / math.max(0.001, tonumber(fair[2] or 1))
+      redis.call('HSET', of_shard('fair'), 'v', string.format('%.9f', before),
+        't:' .. next_tenant, string.format('%.9f', after))
+    elseif run_id then
+      redis.call('ZREM', of_shard('parked'), run_id)
+    end
+    redis.call('ZREM', of_shard('turns'), next_tenant)
+    if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
+  end
+end
+
+-- A run that had, or waited for, a turn is over.
+local function leave_turn(active, run, run_id, tenant)
+  if not tenant or tenant == '' then return end
+  redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
+  redis.call('ZREM', of_shard('parked'), run_id)
+  start_next(active)
+end
+
 -- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval` or
 -- `timer`), name, expiry (ms), beginning (ms), work stream, what its readers want to know of it, and
 -- the envelope that goes on, in two parts: what woke a `signal` stands between them. Its timers are a
@@ -438,6 +540,8 @@ local function pause_run(k, run_id, retention)
     or math.max(0, redis.call('HGET', k.run, 'deadline') - now)
   redis.call('HSET', k.run, 'left', left, 'deadline', latest + left)
   redis.call('ZREM', k.active, run_id)
+  -- What waits is not at work: another may have its place.
+  leave_turn(k.active, k.run, run_id, redis.call('HGET', k.run, 'tenant'))
   keep_run(k.run, latest + left - now + retention + AWAY_LIFE)
   note_waits(k.run)
 end
@@ -469,6 +573,9 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   redis.call('HDEL', k.run, 'left')
   redis.call('ZADD', k.active, deadline, run_id)
   redis.call('PEXPIRE', k.active, STREAM_LIFE)
+  -- It is at work again without a new turn: what it began is finished first.
+  local tenant = redis.call('HGET', k.run, 'tenant')
+  if tenant and tenant ~= '' then note_working(tenant, run_id, deadline) end
   keep_run(k.run, left + retention)
   -- It may have waited for longer than the list of runs goes back.
   redis.call('ZADD', of_shard('runs'), 'NX', now_ms(), run_id)
@@ -498,7 +605,8 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
     'reason', reason, 'ended', now)
   redis.call('ZREM', k.active, run_id)
   settle_seconds(k.run, now)
-  local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation')
+  local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation', 'tenant')
+  leave_turn(k.active, k.run, run_id, info[4])
   local steps = redis.call('LRANGE', k.journal, 0, -1)
   redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',
     'steps', '[' .. table.concat(steps, ',') .. ']', 'outcome', outcome, 'answer', answer,

@@ -2,7 +2,8 @@
 -- One look at one work stream: due retries go back to it, expired leases come to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
 -- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
---       entries to look at, the caller's count of the time (ms), then per delivery of this stream
+--       entries to look at, the caller's count of the time (ms), whether it may end and begin runs
+--       (0/1), then per delivery of this stream
 --       that the caller has in hand: entry id, delivery count
 -- Returns {} if another worker sweeps now, {'time'} if the caller and the server disagree about it
 -- (nothing was done), else
@@ -35,7 +36,7 @@ local taken = {}
 local cursor = ARGV[5]
 local looked = 0
 local in_hand = {}
-for i = 10, #ARGV, 2 do in_hand[ARGV[i]] = tonumber(ARGV[i + 1]) end
+for i = 11, #ARGV, 2 do in_hand[ARGV[i]] = tonumber(ARGV[i + 1]) end
 while free > 0 and looked < scan do
   local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', free)
   cursor = r[1]
@@ -70,5 +71,6 @@ if free == 0 then
   -- What is late is where the next look begins, which may take it.
   if late == 0 then cursor = #seen == most and seen[most][1] or '0-0' end
 end
+if ARGV[10] == '1' then start_next(KEYS[4]) end
 local overdue = redis.call('ZRANGE', KEYS[4], '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)
 return {cursor, #due, taken, overdue, late}

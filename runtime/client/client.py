@@ -65,7 +65,7 @@ from loopline.runtime.client.rewards import PostedReward, new_reward, post_rewar
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_prompts import publish_prompts
 from loopline.runtime.client.run_records import steps_of, trajectory_of
-from loopline.runtime.client.spending import NO_LIMITS, require_prices, scopes_of
+from loopline.runtime.client.spending import NO_LIMITS, require_prices, scopes_of, tenant_of
 from loopline.runtime.client.waiting import WaitingCalls
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
@@ -362,6 +362,7 @@ class Client(WaitingCalls):
                 notify=self._inbox.key(shard),
                 account=run.account,
                 scopes=scopes_of(run, key_limits),
+                tenant=tenant_of(run, self.deployment),
                 announce=run.webhook is not None,
                 journal=tuple(step.model_dump_json().encode() for step in journal),
                 joins=joins,

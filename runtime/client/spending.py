@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from loopline.agents.records import Run
 from loopline.bus import TRACEPARENT_TAG, Limits, Scope, pool_of
 from loopline.bus.budgets import DAY
+from loopline.bus.tenants import ANYBODY, Tenant
 from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ THREAD_TAGS = ("thread", "session")
 """Name the conversation that it belongs to: an app's, or a session of the gateway."""
 ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
 """Their pools may lack a price where others have one: nobody bills them."""
+MAX_TENANT = 64
+"""Characters of a tenant's name."""
 NO_LIMITS = Limits()
 
 
@@ -37,6 +40,17 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
         elif name != TRACEPARENT_TAG:
             scopes.append(Scope(f"tag:{name}={value}"))
     return tuple(scopes)
+
+
+def tenant_of(run: Run, settings: Settings | None) -> Tenant:
+    """Whose turns a run takes: of its tenant, or else of its account's."""
+    name = run.tags.get(TENANT_TAG, "") or run.account or ANYBODY
+    if not name.isprintable() or len(name) > MAX_TENANT:
+        raise InputError(f"the tenant {name[:60]!r} is no name: printable, {MAX_TENANT} at most")
+    configured = settings.tenants.get(name) if settings is not None else None
+    if configured is None:
+        return Tenant(name)
+    return Tenant(name, configured.weight, configured.max_working, configured.priority)
 
 
 def unpriced_pools(pools: tuple[str, ...], settings: Settings) -> list[str]:

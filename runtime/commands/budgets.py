@@ -24,7 +24,10 @@ def register(app: typer.Typer) -> None:
     def ls(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None, as_json: AsJson = False
     ) -> None:
-        """List limits with what is spent and what is reserved; a key's are in `runtime keys ls`."""
+        """List limits, and what is spent and reserved.
+
+        Those of a key are in `runtime keys ls`.
+        """
         from loopline.bus.budgets import limits_set
         from loopline.runtime.on_bus import query_bus
         from loopline.runtime.terminal.safe_text import sanitize
@@ -64,9 +67,10 @@ def register(app: typer.Typer) -> None:
         none: Annotated[bool, typer.Option("--none", help="Lift all its limits.")] = False,
         redis_url: RedisUrl = None,
     ) -> None:
-        """Limit what all runs of a scope may spend together, in place of its limits so far.
+        """Limit what all runs of a scope may spend together.
 
-        Holds from now on, for runs in flight too. What was spent before is not counted.
+        The limits stand in place of those before, and hold for runs in flight too. What was spent
+        while there was no limit is not counted.
         """
         from loopline.bus.budgets import BadBudget, Limits, set_limits
         from loopline.runtime.errors import InputError

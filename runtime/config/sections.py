@@ -113,6 +113,18 @@ class JobSettings(Section):
     as long again, another worker takes the job up."""
 
 
+class TenantSettings(Section):
+    """One `[tenants.<name>]` table: how its runs take turns where `bus.max_working`, or its own
+    limit, makes runs wait."""
+
+    weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
+    """Its share of the turns, against those of the others that wait."""
+    max_working: int = Field(default=0, ge=0, le=1_000_000)
+    """Its runs at work at once; 0 is no limit."""
+    priority: int = Field(default=0, ge=-100, le=100)
+    """Tenants with a higher one are always first."""
+
+
 class GatewaySettings(Section):
     """The HTTP gateway, a worker kind of its own: `[workers.gateway] count = 1`."""
 

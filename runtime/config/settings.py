@@ -33,6 +33,7 @@ from loopline.runtime.config.sections import (
     RecorderSection,
     RedisServerSettings,
     SupervisorSettings,
+    TenantSettings,
     WorkerSettings,
 )
 from loopline.runtime.config.sources import (
@@ -112,6 +113,9 @@ class Settings(BaseSettings):
     """The store's files."""
     jobs: JobSettings = JobSettings()
     """Offline jobs."""
+    tenants: dict[str, TenantSettings] = Field(default_factory=dict)
+    """Tenants by name: of a key (`runtime keys create --tenant`), of the tag `tenant`, or else the
+    id of a key."""
     gateway: GatewaySettings = GatewaySettings()
     """OpenAI's API and this project's own over HTTP."""
 

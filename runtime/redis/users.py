@@ -62,7 +62,9 @@ class Rights:
 
 
 RIGHTS: dict[UserKind, Rights] = {
-    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "<P:content:*")),
+    "role": Rights(
+        (*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "<P:content:*", "P:rate:*")
+    ),
     "gpu": Rights(
         (
             *_responder_rules(inference_stream("*")),
@@ -70,6 +72,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policies",
             "P:policy-changes",
             "P:policy-log",
+            "P:rate:*",
         )
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
@@ -102,6 +105,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policies",
             "P:policy-changes",
             "P:policy-log",
+            "P:rate:*",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",

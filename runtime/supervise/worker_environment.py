@@ -19,8 +19,14 @@ HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def gateway_pools(settings: Settings) -> list[str]:
-    """Pools whose endpoint each gateway calls itself: those that nothing has to be loaded for."""
-    return [name for name, model in settings.models.items() if model.engine == "openai"]
+    """Pools whose endpoint each gateway calls itself: those that nothing has to be loaded for, as
+    nothing has for their fallbacks."""
+    endpoints = {name for name, model in settings.models.items() if model.engine == "openai"}
+    return [
+        name
+        for name, model in settings.models.items()
+        if name in endpoints and endpoints.issuperset(model.fallbacks)
+    ]
 
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:

@@ -37,6 +37,7 @@ from loopline.bus import (
 )
 from loopline.bus.agreement import replace
 from loopline.bus.log_consumer import Entry
+from loopline.bus.rate_limits import RateBucket
 from loopline.bus.threads import advance_thread, claim
 from tests.bus.eager_process import ASKING, running
 from tests.bus.payloads import Note, Woken, admit, note, woken_note
@@ -138,6 +139,9 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             assert await publish_reward(bus, doomed, "thumb", b"{}")
             assert await advance_thread(bus, "thread", None, claim(doomed, ""))
             assert await run_ends.claim(bus, seconds=1, count=1) == []
+            endpoint = RateBucket(bus, "endpoint", requests=60, tokens=None)
+            await endpoint.wait(0, None)
+            await endpoint.learn(60, None, None)
             async for call in effects.unfinished(bus):
                 assert await effects.resolve(bus, call, None) is effects.Resolution.SETTLED
             await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")

@@ -169,6 +169,23 @@ class ModelSettings(SettingsModel):
     """Longest wait between two attempts that the engine chooses by itself. A longer
     Retry-After of the endpoint is honoured up to the request's deadline."""
 
+    requests_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
+    """Rate limit of an endpoint, kept by all workers of the deployment together. What its headers
+    `x-ratelimit-limit-requests`, `x-ratelimit-remaining-requests` and `retry-after` say holds as
+    well."""
+    tokens_per_minute: int | None = Field(default=None, ge=1, le=10**12)
+    """The same for tokens: of prompts, and as many as a completion may have until it has come."""
+
+    fallbacks: tuple[str, ...] = ()
+    """Other pools of the same workers, which answer in this order when the endpoint can't be
+    reached, is too slow, or has failed so often that it is not asked. A run's calls name the pool
+    that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
+    that are streamed already, are not handed on."""
+    breaker_failures: int = Field(default=5, ge=1, le=1_000)
+    """With fallbacks: after so many failed requests in a row a worker does not ask the endpoint."""
+    breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
+    """For so long; then one request tries it again."""
+
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
     that many a request is not sent again."""
@@ -289,6 +306,15 @@ class ModelSettings(SettingsModel):
             )
         elif self.managed and self.vllm.servers:
             raise ValueError("vllm.servers are for servers that run already: leave out managed")
+        return self
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> Self:
+        if self.engine != "openai" and (self.requests_per_minute or self.tokens_per_minute):
+            raise ValueError(
+                f"requests_per_minute and tokens_per_minute are for engine = 'openai', not "
+                f"{self.engine!r}: a model of one's own has max_concurrency"
+            )
         return self
 
     @model_validator(mode="after")

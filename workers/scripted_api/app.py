@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
+from collections import deque
 from collections.abc import AsyncGenerator
 
 import orjson
@@ -31,6 +33,8 @@ class ScriptedApp:
         self._reply = reply
         self._faults = FaultChooser(options.faults)
         self.served = ServerCounts()
+        self._accepted: deque[float] = deque()
+        """When requests came that were within the limit of requests per minute."""
         self.closing = asyncio.Event()
         self.routes = Starlette(
             routes=[
@@ -67,6 +71,7 @@ class ScriptedApp:
             fault = self._faults.choose(content_hash(body))
             if fault is not None:
                 self.served.fault(fault)
+            self._refuse_beyond_rate()
             await self._refuse(fault, request)
             answer = Answer(
                 body,
@@ -81,6 +86,7 @@ class ScriptedApp:
                 return StreamingResponse(
                     self._stream(answer, body, fault, request_id, once_for),
                     media_type="text/event-stream",
+                    headers=self._rate_headers,
                 )
             return await self._whole(answer, body, fault, request_id, once_for)
         except ApiError as error:
@@ -108,6 +114,29 @@ class ScriptedApp:
         if self._options.models and body.model not in self._options.models:
             raise ApiError(404, "model_not_found", f"The model {body.model!r} does not exist.")
         return body
+
+    def _refuse_beyond_rate(self) -> None:
+        limit = self._options.requests_per_minute
+        if limit is None:
+            return
+        now = time.monotonic()
+        while self._accepted and self._accepted[0] <= now - 60:
+            self._accepted.popleft()
+        if len(self._accepted) >= limit:
+            self.served.fault("rate_limited")
+            wait = f"{self._accepted[0] + 60 - now:.3f}"
+            raise ApiError(
+                429,
+                "rate_limit_exceeded",
+                f"More than {limit} requests per minute.",
+                {"retry-after": wait, "x-ratelimit-limit-requests": str(limit)},
+            )
+        self._accepted.append(now)
+
+    @property
+    def _rate_headers(self) -> dict[str, str]:
+        limit = self._options.requests_per_minute
+        return {} if limit is None else {"x-ratelimit-limit-requests": str(limit)}
 
     async def _refuse(self, fault: FaultKind | None, request: Request) -> None:
         match fault:
@@ -150,7 +179,7 @@ class ScriptedApp:
             content = content[: len(content) // 2]
         elif fault != "missing_usage":
             self._count(answer, body, request_id, once_for)
-        return Response(content, media_type="application/json")
+        return Response(content, media_type="application/json", headers=self._rate_headers)
 
     async def _stream(
         self,

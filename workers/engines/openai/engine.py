@@ -30,6 +30,7 @@ from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
+from loopline.workers.engines.openai.turns import Turns
 from loopline.workers.engines.openai.wire import idempotency_key, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
@@ -67,6 +68,7 @@ class OpenAIEngine:
         )
         self._rng = random.Random()
         self._in_flight = InFlight()
+        self.turns = Turns(self._endpoint)
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._connection: Connection | None = None
         self._calls = self._prompt_tokens = self._completion_tokens = 0
@@ -226,7 +228,9 @@ class OpenAIEngine:
             )  # fmt: skip
             number = next(numbers)
             content = orjson.dumps(body)
-            yield self._sending(number, request, body, content)
+            sending, completions = self._sending(number, request, body, content), list[Completion]()
+            reserved = await self.turns.wait(len(content), sending.completion, ticket)
+            yield sending
             try:
                 useless = self._useless.unreadable(ticket.request_id)
                 key = idempotency_key(request, body, useless)
@@ -236,7 +240,10 @@ class OpenAIEngine:
                     async for event in events:
                         # Nobody has seen anything of what was paid for in vain.
                         yielded = yielded or isinstance(event, Delta | Completion)
+                        if isinstance(event, Completion):
+                            completions.append(event)
                         yield event
+                await self.turns.answered(reserved, completions)
                 self._habits.counts_streams = self._habits.counts_streams or "stream" in body
                 return
             except EngineError as error:
@@ -248,6 +255,7 @@ class OpenAIEngine:
                     kind="timeout",
                     retryable=True,
                 )
+            await self.turns.refused(failure)
             if isinstance(failure, Refused) and not yielded:
                 learnt = self._habits.learn(failure, body)
                 if learnt is not None:
@@ -350,6 +358,7 @@ class OpenAIEngine:
             return await connection.post(content, request.id, key, request.traceparent)
 
         response = await ticket.guard(post(), timeout=left())
+        await self.turns.heard(response.headers)
         strays: list[str] = []
         try:
             payloads = payloads_of(connection.parts(response))

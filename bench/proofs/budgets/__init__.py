@@ -1,0 +1,1 @@
+"""`bench budgets`: runs under budgets, attacked; a provider's book counts their bills."""

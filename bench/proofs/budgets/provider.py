@@ -1,0 +1,134 @@
+"""A provider that bills each call when it gets it, and the workers that call it.
+
+Its book is a file that no death of a worker, and no restart of Redis, changes: one line for each
+call, written before the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import structlog
+
+from loopline.agents.records import Usage
+from loopline.bus import Bus, BusSettings, Consumer
+from loopline.workers.engines.protocol import (
+    Capabilities,
+    Completion,
+    EngineError,
+    EngineEvent,
+    EngineTotals,
+    GenerateRequest,
+    NotBilled,
+    Sending,
+)
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import inference_stream, registry
+from loopline.workers.process_lifetime import tie_to_parent
+
+POOL = "llm"
+MOST_PROMPT, MOST_COMPLETION = 1_000, 1_000
+PROMPT, COMPLETION = 250, 500
+"""What a call really has: that prompt, and a completion up to that."""
+SETTINGS = ModelSettings.model_validate(
+    {"engine": "openai", "model": "billed", "price": {"prompt": "10", "completion": "40"}}
+)
+"""A call costs $0.05 at most, and $0.0125 on average."""
+SECONDS = 0.02
+"""The longest that a call takes."""
+REFUSED = 0.03
+"""Share of calls that the provider refuses, and does not bill."""
+PLACES = 128
+
+
+class BilledEngine:
+    """An endpoint's engine, as far as money goes."""
+
+    def __init__(self, book: Path, rng: random.Random) -> None:
+        self._book = os.open(book, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        self._rng = rng
+
+    @property
+    def name(self) -> str:
+        return "billed"
+
+    @property
+    def base(self) -> str:
+        return SETTINGS.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            token_ids=False, logprobs=False, streaming=False, tools=False, tool_choice=False,
+            penalties=False, top_logprobs=False, json_schema=False, seeds=False, score=False,
+            adapters=False, continuation=False, max_context=None, announces_calls=True,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        os.close(self._book)
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
+        """One call."""
+        yield Sending(number=1, prompt=MOST_PROMPT, completion=MOST_COMPLETION)
+        if self._rng.random() < REFUSED:
+            yield NotBilled(sending=1)
+            raise EngineError("refused", kind="unavailable", retryable=True)
+        completion = self._rng.randint(0, COMPLETION)
+        usage = Usage(prompt=PROMPT, completion=completion, source="provider")
+        cost = cost_micro_dollars(usage, SETTINGS.price)
+        os.write(self._book, f"{request.id.partition('/')[0]} {cost}\n".encode())
+        await asyncio.sleep(self._rng.uniform(0, SECONDS))
+        yield Completion(text="42", finish_reason="stop", usage=usage, sending=1)
+
+    async def cancel(self, request_id: str) -> None:
+        """Nothing to stop: it is billed."""
+
+    async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
+        raise EngineError("no scores", kind="bad_request")
+
+    async def load_adapter(self, name: str, path: str, version: int) -> None:
+        raise EngineError("no adapters", kind="unknown_adapter")
+
+    async def unload_adapter(self, name: str) -> None:
+        raise EngineError("no adapters", kind="unknown_adapter")
+
+    def totals(self) -> EngineTotals:
+        return EngineTotals(0, 0, 0)
+
+
+def read_book(book: Path) -> tuple[Counter[str], int]:
+    """Micro-dollars that were billed, by run, and calls."""
+    billed: Counter[str] = Counter()
+    lines = book.read_text().splitlines() if book.exists() else []
+    for line in lines:
+        run_id, cost = line.split()
+        billed[run_id] += int(cost)
+    return billed, len(lines)
+
+
+def serve(settings: BusSettings, book: Path, seed: int) -> None:
+    """A gpu worker, until it is killed."""
+    import signal
+
+    tie_to_parent(signal.SIGKILL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    asyncio.run(_serve(settings, book, seed))
+
+
+async def _serve(settings: BusSettings, book: Path, seed: int) -> None:
+    engine = BilledEngine(book, random.Random(seed))
+    pool = Pool(POOL, SETTINGS, engine, f"gpu-{os.getpid()}")
+    async with Bus(settings, registry(), join_seconds=60) as bus:
+        await Consumer(
+            bus, [inference_stream(POOL)], pool.handle, concurrency=PLACES, worker=pool.worker
+        ).run()

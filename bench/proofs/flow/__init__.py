@@ -1,0 +1,1 @@
+"""`bench flow`: workers on one rate limit, and tenants on one deployment."""

@@ -1,0 +1,45 @@
+-- Give a caller its turn at an endpoint with rate limits: one bucket for all workers.
+-- KEYS: bucket
+-- ARGV: requests and tokens per minute by the settings (0: none), tokens of this call, longest wait
+--       ms, whether the caller has waited for its turn and asks only if it still stands (0/1)
+-- Returns ms to wait until the turn; or, where that is longer than the caller can wait, -1 - ms, and
+--       no turn was taken.
+-- A turn is given away at once, for a time to come: who asks first is first, and nobody looks again
+-- and again. Turns follow each other evenly, with a second's worth at once at most, and two in a
+-- hundred are left out: a provider that counts any 60 seconds counts no call too many, though calls
+-- take different times to arrive.
+-- Race closed: workers that each keep a part of the limit, or look and then take.
+-- The server's own clock: the bucket knows only differences, and one that jumps back moves it along.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + t[2] / 1000
+local b = redis.call('HMGET', KEYS[1], 'last', 'requests', 'tokens', 'until', 'rpm', 'tpm')
+local last = tonumber(b[1] or now)
+local back = now < last - 1000 and last - now or 0
+local next_request, next_tokens = tonumber(b[2] or 0) - back, tonumber(b[3] or 0) - back
+local blocked = tonumber(b[4] or 0) - back
+if ARGV[5] == '1' then return math.ceil(math.max(0, blocked - now)) end
+
+-- The smaller of two limits of which each may be none.
+local function least(a, b)
+  a, b = tonumber(a or 0), tonumber(b or 0)
+  if a <= 0 or b <= 0 then return math.max(a, b) end
+  return math.min(a, b)
+end
+local rpm, tpm = least(ARGV[1], b[5]), least(ARGV[2], b[6])
+local turn = math.max(now, blocked)
+if rpm > 0 then
+  local interval = 60000 / (rpm * 0.98)
+  turn = math.max(turn, next_request - math.max(0, 1000 - interval))
+  next_request = math.max(turn, next_request) + interval
+end
+if tpm > 0 then
+  turn = math.max(turn, next_tokens - 1000)
+end
+local wait = math.ceil(turn - now)
+if wait > tonumber(ARGV[4]) then return -1 - wait end
+if tpm > 0 then next_tokens = math.max(turn, next_tokens) + ARGV[3] * 60000 / (tpm * 0.98) end
+local function text(number) return string.format('%.3f', number) end
+redis.call('HSET', KEYS[1], 'last', text(now), 'requests', text(next_request), 'tokens',
+  text(next_tokens), 'until', text(blocked))
+redis.call('PEXPIRE', KEYS[1], math.max(3600000, wait + 600000))
+return wait

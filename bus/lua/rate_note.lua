@@ -1,0 +1,23 @@
+-- Note what an endpoint has said of its limits, and what a call really came to.
+-- KEYS: bucket
+-- ARGV: ms for which it wants no call (0: none), its requests and tokens per minute (0: not said), the
+--       tokens per minute of the settings, tokens that a call had been taken for and did not need
+-- Returns nothing.
+-- Race closed: a longer wait that another worker was told of stands.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + t[2] / 1000
+if ARGV[1] ~= '0' then
+  local blocked = math.max(now + ARGV[1], tonumber(redis.call('HGET', KEYS[1], 'until') or 0))
+  redis.call('HSET', KEYS[1], 'until', string.format('%.3f', blocked), 'last', string.format('%.3f', now))
+end
+if ARGV[2] ~= '0' then redis.call('HSET', KEYS[1], 'rpm', ARGV[2]) end
+if ARGV[3] ~= '0' then redis.call('HSET', KEYS[1], 'tpm', ARGV[3]) end
+local tpm = tonumber(ARGV[4])
+local learnt = tonumber(redis.call('HGET', KEYS[1], 'tpm') or 0)
+if learnt > 0 and (tpm == 0 or learnt < tpm) then tpm = learnt end
+local next_tokens = redis.call('HGET', KEYS[1], 'tokens')
+if ARGV[5] ~= '0' and tpm > 0 and next_tokens then
+  redis.call('HSET', KEYS[1], 'tokens',
+    string.format('%.3f', next_tokens - ARGV[5] * 60000 / (tpm * 0.98)))
+end
+redis.call('PEXPIRE', KEYS[1], 3600000 + ARGV[1])

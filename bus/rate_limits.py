@@ -1,0 +1,105 @@
+"""Rate limits of an endpoint, shared by all workers: one bucket on the bus (`rate.lua`).
+
+A call takes its turn and sleeps until it comes: nobody polls, and who asks first is first. Where an
+endpoint has no limit that anybody knows of, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.errors import BusError
+
+LONGEST_WAIT = 86_400.0
+"""Seconds; a run lasts no longer."""
+
+
+class NoTurn(BusError):
+    """The endpoint's next turn comes later than the caller can wait."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"its rate limit allows the next call in {seconds:.1f} s")
+        self.seconds = seconds
+
+
+class RateBucket:
+    """Of one endpoint, in one process."""
+
+    def __init__(
+        self, bus: Bus, endpoint: str, *, requests: int | None, tokens: int | None
+    ) -> None:
+        """`endpoint` names whatever has the limit, `requests` and `tokens` are its limits per
+        minute, as far as the settings know them."""
+        self._bus = bus
+        digest = hashlib.sha256(endpoint.encode()).hexdigest()[:24]
+        self._key = bus.keys.rate(digest)
+        self._requests = requests or 0
+        self._tokens = tokens or 0
+        self._learnt = (0, 0)
+        self._heard = False
+        """The endpoint has refused a call, or told a limit."""
+
+    @property
+    def limited(self) -> bool:
+        """There is a limit that this process knows of."""
+        return self._heard or self._requests > 0 or self._tokens > 0
+
+    @property
+    def counts_tokens(self) -> bool:
+        return self._tokens > 0 or self._learnt[1] > 0
+
+    async def wait(self, tokens: int, longest: float | None) -> None:
+        """Return when it is the call's turn, for at most so many tokens. Raises `NoTurn` where that
+        is not within `longest` seconds."""
+        left = LONGEST_WAIT if longest is None else longest
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + left
+        while self.limited:
+            wait = await self._take(tokens, ends - loop.time())
+            if wait == 0:
+                return
+            await asyncio.sleep(wait)
+            # The endpoint may have refused another's call meanwhile.
+            if not await self._blocked_for():
+                return
+
+    async def _take(self, tokens: int, longest: float) -> float:
+        longest_ms = max(0, int(1000 * longest))
+        wait = await self._call(tokens, longest_ms, waited=False)
+        if wait < 0:
+            raise NoTurn((-1 - wait) / 1000)
+        return wait / 1000
+
+    async def _blocked_for(self) -> float:
+        return await self._call(0, 0, waited=True) / 1000
+
+    async def _call(self, tokens: int, longest_ms: int, *, waited: bool) -> int:
+        args: list[scripts.Value] = [self._requests, self._tokens, tokens, longest_ms, int(waited)]
+        return await retry_during_outage(
+            "rate limit", lambda: scripts.call(self._bus.redis, "rate", [self._key], args)
+        )
+
+    async def learn(self, requests: int | None, tokens: int | None, pause: float | None) -> None:
+        """Note what the endpoint says: its limits per minute, and that it wants no call for so many
+        seconds. Nothing is sent to the bus that this process has told it before."""
+        told = (requests or self._learnt[0], tokens or self._learnt[1])
+        if told == self._learnt and not pause:
+            return
+        self._learnt, self._heard = told, True
+        await self._note(pause or 0.0, *told, unused=0)
+
+    async def settle(self, reserved: int, used: int) -> None:
+        """A call took its turn for `reserved` tokens and came to `used`."""
+        if self.counts_tokens and reserved != used:
+            await self._note(0.0, 0, 0, unused=reserved - used)
+
+    async def _note(self, pause: float, requests: int, tokens: int, *, unused: int) -> None:
+        pause_ms = int(1000 * min(pause, LONGEST_WAIT))
+        args: list[scripts.Value] = [pause_ms, requests, tokens, self._tokens, unused]
+        await retry_during_outage(
+            "rate limit", lambda: scripts.call(self._bus.redis, "rate_note", [self._key], args)
+        )

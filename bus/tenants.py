@@ -1,0 +1,43 @@
+"""Tenants: whose runs work at once, and whose is next.
+
+Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
+a tenant's own, a run beyond that is let in and waits: its first messages are published when another
+run ends (`start_next` in end_run.lua). The next one is of the tenant with the highest priority, and
+among those of the one that has had the least for its weight. So streams never hold more than the
+runs at work, and a tenant with thousands of runs delays nobody else by more than a run's turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline.bus.scripts import Value
+
+ANYBODY = "default"
+"""The tenant of runs that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whom a run belongs to. What is None is as the bus has it from another process, or else 1, no
+    limit and 0."""
+
+    name: str = ANYBODY
+    weight: float | None = None
+    """Its share of the turns, against the others'."""
+    max_working: int | None = None
+    """Of its runs, how many may be at work at once; 0 is no limit."""
+    priority: int | None = None
+    """Those with a higher one are always first."""
+
+    def script_values(self, shards: int) -> tuple[Value, ...]:
+        own = self.max_working
+        part = "" if own is None else max(1, own // shards) if own else 0
+        return (self.name, _known(self.weight), part, _known(self.priority))
+
+
+NO_TENANT = Tenant()
+
+
+def _known(value: float | None) -> Value:
+    return "" if value is None else value

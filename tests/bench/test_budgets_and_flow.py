@@ -1,0 +1,64 @@
+"""Runs under a budget and calls under a limit, in short: the proofs themselves take minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from loopline.bench.proofs.budgets import load
+from loopline.bench.proofs.budgets.provider import read_book
+from loopline.bench.proofs.flow import rate, tenants
+from loopline.bus import BusSettings
+from loopline.testing import RedisProcess
+from tests.conftest import quick_settings
+
+BUDGET = 300_000
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(300)
+async def test_no_run_is_billed_more_than_its_budget_while_workers_die(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = quick_settings(own_server.url, max_attempts=100, lease_seconds=1.0)
+    book = tmp_path / "book"
+    async with asyncio.timeout(240):
+        result = await load.play(
+            settings, own_server, book, runs=6, branches=24, micro_dollars=BUDGET,
+            rng=random.Random(7), say=lambda text: None,
+        )  # fmt: skip
+    billed, calls = read_book(book)
+    assert calls >= result.answered > 0
+    assert max(billed.values()) <= BUDGET
+    assert not any(result.reserved.values())
+    for run_id, cost in billed.items():
+        assert cost <= result.spent[run_id] <= BUDGET
+    assert result.day[0].micro_dollars == sum(result.spent.values())
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(300)
+async def test_workers_share_a_limit_and_none_is_refused(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = quick_settings(own_server.url)
+    result = await rate.play(settings, tmp_path, per_minute=600, seconds=6.0, say=lambda text: None)
+    assert result.refused == 0
+    assert 0 < result.answered <= result.allowed + 10
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(300)
+async def test_a_tenant_beside_a_large_one_has_its_turns(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings: BusSettings = quick_settings(own_server.url, max_unrecorded=100_000)
+    result = await tenants.play(settings, tmp_path, runs=300, samples=8, say=lambda text: None)
+    assert len(result.alone) == len(result.beside) == 8
+    assert result.waiting > 0

@@ -1,0 +1,91 @@
+"""One bucket for all workers: turns follow each other evenly, and what an endpoint says holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from loopline.bus import Bus
+from loopline.bus.rate_limits import NoTurn, RateBucket
+
+
+def bucket(bus: Bus, requests: int | None = None, tokens: int | None = None) -> RateBucket:
+    return RateBucket(bus, "http://endpoint model", requests=requests, tokens=tokens)
+
+
+async def test_turns_of_all_workers_together_are_within_the_limit(bus: Bus) -> None:
+    workers = [bucket(bus, requests=1_200) for _ in range(4)]
+    turns: list[float] = []
+
+    async def calls(worker: RateBucket) -> None:
+        for _ in range(8):
+            await worker.wait(0, None)
+            turns.append(time.monotonic())
+
+    began = time.monotonic()
+    await asyncio.gather(*map(calls, workers))
+    # 20 a second, of which the first second's worth may go at once.
+    assert len(turns) == 32
+    assert max(turns) - began >= (32 - 20) / 20
+    assert max(turns) - began < 10
+
+
+async def test_who_asks_first_has_the_first_turn(bus: Bus) -> None:
+    worker, order = bucket(bus, requests=300), list[int]()
+
+    async def call(number: int) -> None:
+        await worker.wait(0, None)
+        order.append(number)
+
+    calls: list[asyncio.Task[None]] = []
+    for number in range(8):
+        calls.append(asyncio.create_task(call(number)))
+        await asyncio.sleep(0.005)
+    await asyncio.gather(*calls)
+    assert order == sorted(order)
+
+
+async def test_a_turn_that_comes_too_late_is_not_taken(bus: Bus) -> None:
+    worker = bucket(bus, requests=1)
+    await worker.wait(0, None)
+    with pytest.raises(NoTurn, match="allows the next call in 6"):
+        await worker.wait(0, 5.0)
+    with pytest.raises(NoTurn, match="allows the next call in 6"):  # as far away as before
+        await worker.wait(0, 5.0)
+
+
+async def test_tokens_are_counted_and_what_was_not_used_is_given_back(bus: Bus) -> None:
+    worker = bucket(bus, tokens=600)
+    await worker.wait(600, None)
+    with pytest.raises(NoTurn):
+        await worker.wait(1, 5.0)
+    await worker.settle(600, 20)
+    await worker.wait(1, 5.0)
+
+
+async def test_what_one_worker_hears_from_the_endpoint_holds_for_all(bus: Bus) -> None:
+    first, second = bucket(bus, requests=6_000), bucket(bus, requests=6_000)
+    await first.learn(None, None, 60.0)
+    with pytest.raises(NoTurn):
+        await second.wait(0, 5.0)
+
+
+async def test_a_limit_of_the_headers_holds_where_the_settings_have_none(bus: Bus) -> None:
+    first, second = bucket(bus), bucket(bus)
+    assert not first.limited
+    await first.learn(1, None, None)
+    await first.wait(0, 1.0)
+    await second.learn(1, None, None)
+    with pytest.raises(NoTurn):
+        await second.wait(0, 1.0)
+
+
+async def test_a_clock_that_jumps_back_keeps_nobody_waiting(bus: Bus) -> None:
+    worker = bucket(bus, requests=6_000)
+    await worker.wait(0, None)
+    [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
+    later = str((time.time() + 86_400) * 1000)
+    await bus.redis.hset(key, mapping={"last": later, "requests": later})  # pyright: ignore
+    await worker.wait(0, 5.0)

@@ -1,0 +1,121 @@
+"""Where runs at work are bounded, tenants take turns, by weight and priority."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from loopline.bus import Admission, Bus, BusSettings, Outgoing
+from loopline.bus.tenants import Tenant
+from tests.bus.payloads import Note, new_run_id, note
+from tests.bus.serving import ended, finishing, serving
+
+
+@asynccontextmanager
+async def bounded(settings: BusSettings, limit: int) -> AsyncGenerator[Bus]:
+    async with Bus(settings.model_copy(update={"max_working": limit})) as bus:
+        bus.registry.register("note", Note)
+        yield bus
+
+
+async def admit(bus: Bus, tenant: Tenant) -> str:
+    run_id = new_run_id()
+    await bus.admit(
+        Admission(
+            run_id, b"{}", bus.clock.now() + 60, (Outgoing("planner", note(run_id, tenant.name)),),
+            tenant=tenant,
+        )
+    )  # fmt: skip
+    return run_id
+
+
+async def at_work(bus: Bus) -> int:
+    return (await bus.queue_lengths(["planner"]))["planner"]
+
+
+async def order(bus: Bus, runs: dict[str, str]) -> list[str]:
+    """The tenants of the runs, in the order in which they begin when one after the other ends."""
+    begun: list[str] = []
+    while await at_work(bus):
+        [(_, fields)] = await bus.redis.xrange(bus.keys.shard(0).work("planner"), count=1)
+        run_id = next(run_id for run_id in runs if run_id.encode() in fields[b"e"])
+        begun.append(runs[run_id])
+        await bus.redis.delete(bus.keys.shard(0).work("planner"))
+        assert await bus.cancel(run_id)
+    return begun
+
+
+async def test_a_run_beyond_the_limit_waits_until_one_ends(settings: BusSettings) -> None:
+    async with bounded(settings, 2) as bus:
+        runs = [await admit(bus, Tenant("a")) for _ in range(5)]
+        assert await at_work(bus) == 2
+        await bus.cancel(runs[0])
+        assert await at_work(bus) == 3  # a cancelled run's message stays until it is read
+        await bus.cancel(runs[4])  # one that only waits
+        assert (await bus.run_state(runs[4])).outcome == "cancelled"
+        async with serving(bus, ["planner"], finishing):
+            for run_id in runs[1:4]:
+                await ended(bus, run_id)
+                assert (await bus.run_state(run_id)).outcome == "answered"
+
+
+async def test_a_tenant_that_comes_later_does_not_wait_behind_another_s_queue(
+    settings: BusSettings,
+) -> None:
+    async with bounded(settings, 1) as bus:
+        runs = {await admit(bus, Tenant("many")): "many" for _ in range(10)}
+        runs |= {await admit(bus, Tenant("few")): "few" for _ in range(2)}
+        begun = await order(bus, runs)
+    assert len(begun) == 12
+    assert begun[:5].count("few") == 2
+
+
+async def test_turns_are_as_the_weights(settings: BusSettings) -> None:
+    async with bounded(settings, 1) as bus:
+        runs = {await admit(bus, Tenant("first")): "first"}
+        for name, weight in (("light", 1.0), ("heavy", 3.0)):
+            runs |= {await admit(bus, Tenant(name, weight)): name for _ in range(12)}
+        begun = await order(bus, runs)
+    assert begun[1:13].count("heavy") in (8, 9, 10)
+
+
+async def test_a_higher_priority_is_always_first(settings: BusSettings) -> None:
+    async with bounded(settings, 1) as bus:
+        runs = {await admit(bus, Tenant("plain")): "plain" for _ in range(4)}
+        runs |= {await admit(bus, Tenant("urgent", priority=5)): "urgent" for _ in range(3)}
+        assert await order(bus, runs) == ["plain", *["urgent"] * 3, *["plain"] * 3]
+
+
+async def test_a_tenant_s_own_limit_leaves_room_to_others(settings: BusSettings) -> None:
+    async with bounded(settings, 0) as bus:
+        capped = Tenant("capped", max_working=1)
+        first, second = await admit(bus, capped), await admit(bus, capped)
+        assert await at_work(bus) == 1
+        await admit(bus, Tenant("other"))
+        assert await at_work(bus) == 2
+        await bus.cancel(first)
+        assert await at_work(bus) == 3
+        assert (await bus.run_state(second)).active
+
+
+async def test_a_client_that_names_no_limit_takes_its_turn_all_the_same(
+    settings: BusSettings,
+) -> None:
+    async with bounded(settings, 1) as bus:
+        await admit(bus, Tenant("a"))
+        async with Bus(settings) as other:
+            await admit(other, Tenant("b"))
+        assert await at_work(bus) == 1
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_every_run_that_waits_is_answered_in_the_end(
+    settings: BusSettings, limit: int
+) -> None:
+    async with bounded(settings, limit) as bus, serving(bus, ["planner"], finishing):
+        runs = [await admit(bus, Tenant(name)) for name in "abc" * 10]
+        for run_id in runs:
+            await ended(bus, run_id)
+            assert (await bus.run_state(run_id)).outcome == "answered"
