@@ -100,6 +100,11 @@ def _about(facts: Facts) -> str:
     return f"{what_was_asked(facts)}; {day}. {options_sentence(facts.manifest)}"
 
 
+BIG_ALONE = "llm"
+DELEGATING = ("router", "cascade")
+"""Arms that have the small model answer, or help to."""
+
+
 def headline(facts: Facts) -> str:
     """The comparison that matters most, in words: the router against the big model."""
     wanted = next(
@@ -107,7 +112,7 @@ def headline(facts: Facts) -> str:
     ) or next(iter(facts.results["pairs"]), None)
     if wanted is None or not wanted["n"]:
         return ""
-    sign = -1 if wanted["a"] == "llm" and wanted["b"] == "router" else 1
+    sign = -1 if wanted["a"] == BIG_ALONE and wanted["b"] in DELEGATING else 1
     first, second = (wanted["a"], wanted["b"]) if sign == 1 else (wanted["b"], wanted["a"])
     gap = wanted["difference"]
     low, high = sorted((sign * gap["low"], sign * gap["high"]))
@@ -126,11 +131,6 @@ def headline(facts: Facts) -> str:
         what = "dollars" if unit == "micro_dollars" else "tokens"
         words += f" It takes {estimate / base:.2f} times the {what} of {second}."
     return words
-
-
-BIG_ALONE = "llm"
-DELEGATING = ("router", "cascade")
-"""Arms that have the small model answer, or help to."""
 
 
 def payoffs(facts: Facts) -> list[str]:
