@@ -2,10 +2,10 @@
 
 Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
 three generated word problems, and runs two benchmarks whose reports say in dollars whether
-delegation pays: it does not for whole word problems, and does for their single steps. Then it
-starts the `umi_micro` profile and gives its three models an instruction of the API simulator.
-Everything is shut down again, also after Ctrl-C. Every step is an ordinary command and is printed as
-one, so that a reader can go on by hand.
+delegation pays: letting the small model answer whole word problems first does not, letting it
+answer single steps does. Then it starts the `umi_micro` profile and gives its three models an
+instruction of the API simulator. Everything is shut down again, also after Ctrl-C. Every step is an
+ordinary command, printed as one, so that a reader can go on by hand.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> int:
         print("\nDoes delegation pay? Prices are GPT-4o's for llm, and GPT-4o mini's for slm.")
         _step(
             priced,
-            *("bench", "wordproblems", "--arms", "llm,router,slm", "--samples", str(SAMPLES)),
+            *("bench", "wordproblems", "--arms", "llm,router,cascade", "--samples", str(SAMPLES)),
             *("--seed", str(SEED), "--output", str(results / "problems")),
         )
         _write_steps(results / "steps.jsonl")
