@@ -160,12 +160,17 @@ def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
         "" if pays else " (dearer)" if dearer else " (less accurate)" if worse else " (not surely)"
     )
     points = say.points(sign * gap["estimate"])
+    saving = _percent((ours - alone) / alone)
     return (
         f"{arm} {'pays' if pays else 'does not pay'}{why}: {say.dollars(ours / 1000)} for 1,000 "
         f"questions, {say.dollars(alone / 1000)} by {BIG_ALONE} alone "
-        f"({(ours - alone) / alone:+.0%} [{low / alone:+.0%}, {high / alone:+.0%}]), at {points} "
-        "points of accuracy."
+        f"({saving} [{_percent(low / alone)}, {_percent(high / alone)}]), at {points} points of "
+        "accuracy."
     )
+
+
+def _percent(share: float) -> str:
+    return f"{share:+.0%}".replace("-", "−")
 
 
 def compat_figure(row: dict[str, Any], side: str) -> str:

@@ -50,7 +50,7 @@ async def cascades(store: Path, count: int, *, audit: float, cents: int) -> None
 
     runs: list[Trajectory] = []
     for number in range(count):
-        run = a_run("cascade", "What is 3 * 4?", audit=audit)
+        run = a_run("cascade", "What is 3 * 4?", audit=audit, prompts="general")
         run = run.model_copy(update={"id": f"01890000-0000-7000-8000-{number:012d}"})
         hosts = {
             "first": ScriptedHost([priced("It is 12.", cents)]),
