@@ -2,7 +2,7 @@
 
 Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
 three generated word problems, and runs two benchmarks whose reports say in dollars whether
-delegation pays: letting the small model answer whole word problems first does not, letting it
+delegation pays: letting the small model answer whole word problems does not, letting it
 answer single steps does. Then it starts the `umi_micro` profile and gives its three models an
 instruction of the API simulator. Everything is shut down again, also after Ctrl-C. Every step is an
 ordinary command, printed as one, so that a reader can go on by hand.

@@ -147,25 +147,21 @@ def payoffs(facts: Facts) -> list[str]:
 
 def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
     arms = facts.results["arms"]
-    ours, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
-    if not ours or not alone:
+    paid, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
+    if not paid or not alone:
         return ""
     sign = 1 if pair["a"] == arm else -1
-    spent, gap = pair["micro_dollars"], pair["difference"]
-    low, high = sorted((sign * spent["low"], sign * spent["high"]))
+    extra, gap = pair["micro_dollars"], pair["difference"]
+    low, high = sorted((sign * extra["low"], sign * extra["high"]))
     cheaper, dearer = high < 0, low > 0
     worse = pair["p"] < 0.05 and sign * gap["estimate"] < 0
-    pays = cheaper and not worse
-    why = (
-        "" if pays else " (dearer)" if dearer else " (less accurate)" if worse else " (not surely)"
-    )
-    points = say.points(sign * gap["estimate"])
-    saving = _percent((ours - alone) / alone)
+    reason = "dearer" if dearer else "less accurate" if worse else "not surely cheaper"
+    verdict = "pays" if cheaper and not worse else f"does not pay ({reason})"
     return (
-        f"{arm} {'pays' if pays else 'does not pay'}{why}: {say.dollars(ours / 1000)} for 1,000 "
-        f"questions, {say.dollars(alone / 1000)} by {BIG_ALONE} alone "
-        f"({saving} [{_percent(low / alone)}, {_percent(high / alone)}]), at {points} points of "
-        "accuracy."
+        f"{arm} {verdict}: {say.dollars(paid / 1000)} for 1,000 questions, "
+        f"{say.dollars(alone / 1000)} by {BIG_ALONE} alone ({_percent((paid - alone) / alone)} "
+        f"[{_percent(low / alone)}, {_percent(high / alone)}]), at "
+        f"{say.points(sign * gap['estimate'])} points of accuracy."
     )
 
 

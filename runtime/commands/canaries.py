@@ -81,7 +81,8 @@ def register_canaries(policies: typer.Typer) -> None:
     @policies.command("log")
     def log(  # pyright: ignore[reportUnusedFunction]
         name: Annotated[
-            str | None, typer.Argument(metavar="[POLICY]", help="Of this policy alone.")
+            str | None,
+            typer.Argument(metavar="[POLICY]", help="Show the changes of this policy."),
         ] = None,
         count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes.")] = 50,
         redis_url: RedisUrl = None,
