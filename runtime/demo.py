@@ -1,14 +1,16 @@
 """`make demo`: the whole thing once, in about a minute, on a machine with nothing but Python.
 
 Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
-three generated word problems, runs a three-arm benchmark and shows where its report is; then starts
-the `umi_micro` profile and gives its three models an instruction of the API simulator. Everything
-is shut down again, also after Ctrl-C. Every step is an ordinary command and is printed as one,
-so that a reader can go on by hand.
+three generated word problems, and runs two benchmarks whose reports say in dollars whether
+delegation pays: letting the small model answer whole word problems does not, letting it
+answer single steps does. Then it starts the `umi_micro` profile and gives its three models an
+instruction of the API simulator. Everything is shut down again, also after Ctrl-C. Every step is an
+ordinary command, printed as one, so that a reader can go on by hand.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -21,10 +23,20 @@ from pathlib import Path
 from loopline.agents.environments.word_problems import generate
 from loopline.agents.environments.word_problems.splits import Split
 from loopline.runtime.observe.log_files import tail
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.isolated_python import OWN_PYTHON
 
 QUESTIONS = 3
-SAMPLES = 60
+SAMPLES = 40
+"""Of each benchmark."""
+PRICES = {
+    "LOOPLINE_MODELS__LLM__PRICE__PROMPT": "2.50",
+    "LOOPLINE_MODELS__LLM__PRICE__COMPLETION": "10.00",
+    "LOOPLINE_MODELS__SLM__PRICE__PROMPT": "0.15",
+    "LOOPLINE_MODELS__SLM__PRICE__COMPLETION": "0.60",
+}
+"""US dollars per million tokens: GPT-4o's list prices for the large model, GPT-4o mini's for the
+small one. The micro models cost nothing; what is told is what their tokens would."""
 SEED = 7
 """Of the questions and of the benchmark, so that every demo shows the same."""
 WORLD = 5
@@ -50,18 +62,26 @@ def main() -> int:
         "LOOPLINE_STATE": str(state),
         "PYTHONUNBUFFERED": "1",
     }
+    priced = {**PRICES, **environment}
     code = 0
     try:
-        _step(environment, "runtime", "up", "--profile", "micro", "--detach")
+        _step(priced, "runtime", "up", "--profile", "micro", "--detach")
         for problem in generate(Split.NEW_NUMBERS, QUESTIONS, seed=SEED):
-            _step(environment, "runtime", "ask", "--stream", problem.prompt, may_fail=True)
+            _step(priced, "runtime", "ask", "--stream", problem.prompt, may_fail=True)
             print(f"(the exact answer is {problem.answer})")
+        print("\nDoes delegation pay? Prices are GPT-4o's for llm, and GPT-4o mini's for slm.")
         _step(
-            environment,
-            *("bench", "wordproblems", "--arms", "llm,router,slm", "--samples", str(SAMPLES)),
-            *("--seed", str(SEED), "--output", str(results)),
+            priced,
+            *("bench", "wordproblems", "--arms", "llm,router,cascade", "--samples", str(SAMPLES)),
+            *("--seed", str(SEED), "--output", str(results / "problems")),
         )
-        _step(environment, "runtime", "down")
+        _write_steps(results / "steps.jsonl")
+        _step(
+            priced,
+            *("bench", "run", str(results / "steps.jsonl"), "--arms", "llm,cascade"),
+            *("--prompts", "mathematics", "--output", str(results / "steps")),
+        )
+        _step(priced, "runtime", "down")
         _step(environment, "runtime", "up", "--profile", "umi_micro", "--detach")
         _step(environment, "runtime", "ask", "--stream", "--world", str(WORLD), may_fail=True)
     except StepFailed as error:
@@ -73,6 +93,18 @@ def main() -> int:
         _down(environment, state)
     print(f"\n{'done' if code == 0 else 'stopped'} in {time.monotonic() - began:.0f} s")
     return code
+
+
+def _write_steps(path: Path) -> None:
+    """Single steps of word problems, as questions with their answers."""
+    problems = generate(Split.NEW_NUMBERS, 3 * SAMPLES, seed=SEED)
+    answers = {step.problem: step.answer for problem in problems for step in problem.sub_tasks}
+    rows = [
+        {"id": f"step-{number}", "question": question, "answer": answer}
+        for number, (question, answer) in enumerate(list(answers.items())[:SAMPLES])
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def _step(environment: dict[str, str], *command: str, may_fail: bool = False) -> None:

@@ -176,26 +176,26 @@ class PolicyFollower:
                 await self._engine.unload_adapter(present.adapter)
         if policy is None or canary is None:
             return
-        served = ServedCanary(name, canary, published)
+        trial = ServedCanary(name, canary, published)
         path = policy.path_of(canary.version)
         try:
-            if served.adapter is not None:
+            if trial.adapter is not None:
                 if path is None:
                     raise EngineError(
                         f"version {canary.version} is no longer kept", kind="bad_request"
                     )
-                await self._engine.load_adapter(served.adapter, path, canary.version)
+                await self._engine.load_adapter(trial.adapter, path, canary.version)
         except Exception as error:
             expected = isinstance(error, EngineError)
-            served.refused = str(error) if expected else f"{type(error).__name__}: {error}"
-            served.passing = isinstance(error, EngineError) and error.retryable
+            trial.refused = str(error) if expected else f"{type(error).__name__}: {error}"
+            trial.passing = isinstance(error, EngineError) and error.retryable
             log.error(
-                "canary refused", policy=name, version=canary.version, error=served.refused,
+                "canary refused", policy=name, version=canary.version, error=trial.refused,
                 exc_info=not expected,
             )  # fmt: skip
         else:
             log.info("canary serves", policy=name, version=canary.version, share=canary.share)
-        self._canaries[name] = served
+        self._canaries[name] = trial
 
     def _initial_policy(self, policy: str) -> ServedPolicy:
         """What serves a policy before its first version."""

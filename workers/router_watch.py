@@ -46,10 +46,10 @@ def verdict_of(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> b
 
 def has_audit(trajectory: Trajectory) -> bool:
     """Whether both models answered because the run was drawn for it."""
-    answered = {step.agent for step in trajectory.steps if step.calls}
+    agents = {step.agent for step in trajectory.steps if step.calls}
     return (
         trajectory.run.workflow == "cascade"
-        and {"first", "solo"} <= answered
+        and {"first", "solo"} <= agents
         and is_audited(trajectory.run)
         and not is_shadow(trajectory.run.id)
     )

@@ -9,6 +9,8 @@ from loopline.agents.protocols import Host
 from loopline.agents.records import Decision, JsonObject
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.subtask import solve
+from loopline.agents.router.rungs import LogprobRung
+from loopline.agents.verification import LADDER
 
 _REASON_CHARS = 1_000
 
@@ -27,7 +29,9 @@ class SmallSolver:
         payload = context.payload
         if not isinstance(payload, SubtaskPayload):
             raise UnexpectedPayload(f"role slm takes no {payload.type_name!r}, only a sub-task")
-        solution = await solve(context, payload, self.name, host)
+        least = context.run.options.get("min_logprob")
+        rungs = (*LADDER, LogprobRung(least)) if isinstance(least, float | int) else LADDER
+        solution = await solve(context, payload, self.name, host, rungs)
         conversation, verification = solution.conversation, solution.verification
         if solution.failure is not None and not solution.is_problem_failure:
             return conversation.result(solution.failure.decision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, has_calculator
@@ -17,7 +18,7 @@ from loopline.agents.roles.conversation import (
 )
 from loopline.agents.roles.protocol import StepContext
 from loopline.agents.tools.calculator import calculate
-from loopline.agents.verification import Evidence, Verification, check_rungs
+from loopline.agents.verification import LADDER, Evidence, Rung, Verification, check_rungs
 
 ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
 """Failures that are about this problem and this model: another model may well solve it. Any
@@ -71,9 +72,10 @@ async def solve(
     payload: SubtaskPayload | EscalationPayload,
     role: str,
     host: Host,
+    rungs: Sequence[Rung] = LADDER,
 ) -> Solution:
-    """Let the host's policy solve the problem under the prompt of the role, and check its
-    answer."""
+    """Let the host's policy solve the problem under the prompt of the role, and check its answer on
+    these rungs."""
     prompts = prompt_set_of(context.run)
     system = prompt_for(context.run, prompt_in(prompts, role))
     messages = subtask_messages(system, payload.problem, payload.expected_type)
@@ -89,5 +91,5 @@ async def solve(
             boxed=prompts == "mathematics",
             cut_off=ending.cut_off,
         )
-        verification = await check_rungs(evidence, host)
+        verification = await check_rungs(evidence, host, rungs)
     return Solution(conversation, ending, verification)

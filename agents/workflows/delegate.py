@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import Field
+
 from loopline.agents.payloads import (
     EscalationPayload,
     QuestionPayload,
@@ -49,6 +51,9 @@ class DelegateOptions(Options):
     prompts: PromptSet = "general"
     """What the roles are told: prompts that fit any domain, or the published ones for word
     problems, whose answer is the content of a box."""
+    min_logprob: float | None = Field(default=None, le=0)
+    """Least mean log-probability of the tokens of a sub-task's answer: one below it goes to the
+    expert, and the rest of the run goes on. None: not checked."""
 
 
 class DelegateWorkflow:

@@ -100,6 +100,11 @@ def _about(facts: Facts) -> str:
     return f"{what_was_asked(facts)}; {day}. {options_sentence(facts.manifest)}"
 
 
+BIG_ALONE = "llm"
+DELEGATING = ("router", "cascade")
+"""Arms that have the small model answer, or help to."""
+
+
 def headline(facts: Facts) -> str:
     """The comparison that matters most, in words: the router against the big model."""
     wanted = next(
@@ -107,7 +112,7 @@ def headline(facts: Facts) -> str:
     ) or next(iter(facts.results["pairs"]), None)
     if wanted is None or not wanted["n"]:
         return ""
-    sign = -1 if wanted["a"] == "llm" and wanted["b"] == "router" else 1
+    sign = -1 if wanted["a"] == BIG_ALONE and wanted["b"] in DELEGATING else 1
     first, second = (wanted["a"], wanted["b"]) if sign == 1 else (wanted["b"], wanted["a"])
     gap = wanted["difference"]
     low, high = sorted((sign * gap["low"], sign * gap["high"]))
@@ -128,11 +133,6 @@ def headline(facts: Facts) -> str:
     return words
 
 
-BIG_ALONE = "llm"
-DELEGATING = ("router", "cascade")
-"""Arms that have the small model answer, or help to."""
-
-
 def payoffs(facts: Facts) -> list[str]:
     """Does it pay? For each arm that delegates, beside the big model alone, one sentence with the
     dollars; nothing where no model has a price."""
@@ -147,25 +147,26 @@ def payoffs(facts: Facts) -> list[str]:
 
 def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
     arms = facts.results["arms"]
-    ours, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
-    if not ours or not alone:
+    paid, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
+    if not paid or not alone:
         return ""
     sign = 1 if pair["a"] == arm else -1
-    spent, gap = pair["micro_dollars"], pair["difference"]
-    low, high = sorted((sign * spent["low"], sign * spent["high"]))
+    extra, gap = pair["micro_dollars"], pair["difference"]
+    low, high = sorted((sign * extra["low"], sign * extra["high"]))
     cheaper, dearer = high < 0, low > 0
     worse = pair["p"] < 0.05 and sign * gap["estimate"] < 0
-    pays = cheaper and not worse
-    why = (
-        "" if pays else " (dearer)" if dearer else " (less accurate)" if worse else " (not surely)"
-    )
-    points = say.points(sign * gap["estimate"])
+    reason = "dearer" if dearer else "less accurate" if worse else "not surely cheaper"
+    verdict = "pays" if cheaper and not worse else f"does not pay ({reason})"
     return (
-        f"{arm} {'pays' if pays else 'does not pay'}{why}: {say.dollars(ours / 1000)} for 1,000 "
-        f"questions, {say.dollars(alone / 1000)} by {BIG_ALONE} alone "
-        f"({(ours - alone) / alone:+.0%} [{low / alone:+.0%}, {high / alone:+.0%}]), at {points} "
-        "points of accuracy."
+        f"{arm} {verdict}: {say.dollars(paid / 1000)} for 1,000 questions, "
+        f"{say.dollars(alone / 1000)} by {BIG_ALONE} alone ({_percent((paid - alone) / alone)} "
+        f"[{_percent(low / alone)}, {_percent(high / alone)}]), at "
+        f"{say.points(sign * gap['estimate'])} points of accuracy."
     )
+
+
+def _percent(share: float) -> str:
+    return f"{share:+.0%}".replace("-", "−")
 
 
 def compat_figure(row: dict[str, Any], side: str) -> str:

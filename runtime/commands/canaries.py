@@ -47,7 +47,7 @@ def register_canaries(policies: typer.Typer) -> None:
         ] = 30.0,
         as_json: AsJson = False,
     ) -> None:
-        """Try a version on a share of the runs; it is promoted or rolled back by itself.
+        """Try a version on some runs; promote it or roll it back by itself.
 
         The recorder compares it with the version in use: by rewards, outcomes, or the verdicts of a
         cascade. It is promoted when it is not worse by more than --margin, and cheaper or better;
@@ -81,13 +81,14 @@ def register_canaries(policies: typer.Typer) -> None:
     @policies.command("log")
     def log(  # pyright: ignore[reportUnusedFunction]
         name: Annotated[
-            str | None, typer.Argument(metavar="[POLICY]", help="Of this policy alone.")
+            str | None,
+            typer.Argument(metavar="[POLICY]", help="Show the changes of this policy."),
         ] = None,
         count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes.")] = 50,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
-        """List what was changed of policies, by whom and why, the newest first."""
+        """List changes of policies, by whom and why, the newest first."""
         from loopline.bus.policy_log import read_log
         from loopline.runtime.client.policy_changes import describe_entry
         from loopline.runtime.on_bus import query_bus

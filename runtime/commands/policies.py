@@ -27,7 +27,7 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait until the policy's wo
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Publish, pin, try and roll back adapters or whole models while requests go on.",
+        help="Publish, pin, try and roll back adapters while requests go on.",
     )
     app.add_typer(policies, name="policies")
     register_canaries(policies)

@@ -45,10 +45,10 @@ class ModelCatalogue:
                 return Target(model.removeprefix(WORKFLOW))
         else:
             name, version = policies.split_pin(model)
-            served = (await self._versions()).get(name)
-            if served is not None:
-                if version is not None and version not in served:
-                    raise _not_in_use(name, version, served[0])
+            versions = (await self._versions()).get(name)
+            if versions is not None:
+                if version is not None and version not in versions:
+                    raise _not_in_use(name, version, versions[0])
                 return Target("chat", {"chat": model})
         raise _unknown(model, await self.names())
 

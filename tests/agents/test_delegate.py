@@ -73,6 +73,29 @@ async def test_an_answer_that_fails_the_check_goes_to_the_expert() -> None:
     assert planner.requests[1].last.content == "12"
 
 
+async def test_of_two_sub_tasks_the_one_whose_tokens_were_doubtful_goes_to_the_expert() -> None:
+    sure, doubtful = (
+        says(r"3 * 4 = 12. \boxed{12}").model_copy(update={"raw_logprobs": (value, value)})
+        for value in (-0.1, -2.0)
+    )
+    twice = says("", asks("delegate", dict(ASK)), asks("delegate", dict(ASK)))
+    hosts = {
+        "planner": ScriptedHost([twice, says(r"\boxed{24}")]),
+        "slm": ScriptedHost([sure, doubtful]),
+        "expert": ScriptedHost([says(r"\boxed{12}")]),
+    }
+    trajectory = await run_locally(a_run(min_logprob=-0.5), hosts)
+    assert sorted(journey(trajectory)) == [
+        ("expert", 2, 1, "answer"),
+        ("planner", 0, 0, "delegate"),
+        ("planner", 3, 0, "answer"),
+        ("slm", 1, 0, "answer"),
+        ("slm", 1, 1, "escalate"),
+    ]
+    (escalated,) = (step for step in trajectory.steps if step.decision.kind == "escalate")
+    assert escalated.decision.data["reason"] == "logprob: -2.000, at least -0.5"
+
+
 async def test_a_small_model_that_goes_in_circles_is_replaced_by_the_expert() -> None:
     planner = ScriptedHost([says("", asks("delegate", dict(ASK))), says(r"\boxed{12}")])
     slm = ScriptedHost(lambda _: says("", asks("calculate", expression="1")))
@@ -206,7 +229,11 @@ async def test_a_role_refuses_a_payload_that_it_cannot_start_from() -> None:
 
 def test_options_are_checked_with_the_name_of_what_is_wrong() -> None:
     workflow = workflows.get("delegate")
-    assert workflow.check_options({}) == {"calculator": True, "prompts": "general"}
+    assert workflow.check_options({}) == {
+        "calculator": True,
+        "prompts": "general",
+        "min_logprob": None,
+    }
     assert workflow.check_options({"calculator": False})["calculator"] is False
     with pytest.raises(InvalidOptions, match=r"option 'prompts' .*'general' or 'mathematics'"):
         workflow.check_options({"prompts": "poetry"})

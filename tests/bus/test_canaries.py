@@ -34,9 +34,9 @@ def test_a_canary_has_its_share_of_any_thousands_of_runs(
 ) -> None:
     canary = Canary(version=version, against=0, share=share)
     runs = 4_000
-    taken = sum(canary.takes("slm/a", f"{RUN}{first + number:016x}") for number in range(runs))
+    count = sum(canary.takes("slm/a", f"{RUN}{first + number:016x}") for number in range(runs))
     # Six standard deviations: 25 examples do not reach them by chance.
-    assert abs(taken - share * runs) <= 6 * math.sqrt(share * (1 - share) * runs) + 1
+    assert abs(count - share * runs) <= 6 * math.sqrt(share * (1 - share) * runs) + 1
 
 
 @given(share=st.floats(0.01, 1), run=st.uuids(), since=st.floats(0, 2e9))

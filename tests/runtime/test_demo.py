@@ -54,7 +54,7 @@ def test_every_step_is_a_command_of_ours_with_options_that_it_has(
         if name == "up":
             config.load(params["profile"], environ={})
     assert [step[1] for step in steps] == [
-        "up", *["ask"] * demo.QUESTIONS, "wordproblems", "down", "up", "ask",
+        "up", *["ask"] * demo.QUESTIONS, "wordproblems", "run", "down", "up", "ask",
     ]  # fmt: skip
 
 

@@ -134,7 +134,7 @@ class CanaryDecider:
         return verdict
 
     async def _decide(self, name: str, canary: Canary, verdict: Verdict) -> None:
-        """Once, whoever else decides the same at this moment, and with the log's entry."""
+        """Once, also where others decide the same at this moment, and with the log's entry."""
 
         def decided(policy: Policy) -> Policy:
             if verdict.decision == "promote":

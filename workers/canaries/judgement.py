@@ -56,11 +56,11 @@ class Pair:
     def saving(self) -> float:
         """Part of the dearer one's cost that the canary saves; of tokens, where one of them has no
         price. From -1 to 1."""
-        ours, theirs = self.canary.micro_dollars, self.serving.micro_dollars
-        if ours == 0 or theirs == 0:
-            ours, theirs = self.canary.tokens, self.serving.tokens
-        dearer = max(ours, theirs)
-        return (theirs - ours) / dearer if dearer else 0.0
+        new, old = self.canary.micro_dollars, self.serving.micro_dollars
+        if new == 0 or old == 0:
+            new, old = self.canary.tokens, self.serving.tokens
+        dearer = max(new, old)
+        return (old - new) / dearer if dearer else 0.0
 
 
 def pairs_of(
@@ -85,13 +85,13 @@ def _blocks(
         if record.versions.get(policy) == frozenset((version,)):
             played.append((takes, Played.of(record, scores[run_id])))
     pairs: list[Pair] = []
-    ours: list[Played] = []
-    theirs: list[Played] = []
+    new: list[Played] = []
+    old: list[Played] = []
     for takes, run in sorted(played, key=lambda item: item[1].at):
-        (ours if takes else theirs).append(run)
-        if ours and theirs:
-            pairs.append(Pair(_mean(ours), _mean(theirs), len(ours) + len(theirs)))
-            ours, theirs = [], []
+        (new if takes else old).append(run)
+        if new and old:
+            pairs.append(Pair(_mean(new), _mean(old), len(new) + len(old)))
+            new, old = [], []
     return pairs
 
 
@@ -120,25 +120,25 @@ def _shadow_pairs(
             or serving.versions.get(policy) != frozenset((canary.against,))
         ):
             continue
-        theirs = scores[serving.run_id]
-        ours = _shadow_score(shadow, serving, theirs, scores.get(shadow_id))
-        if ours is not None:
-            pairs.append(Pair(Played.of(shadow, ours), Played.of(serving, theirs)))
+        old = scores[serving.run_id]
+        new = _shadow_score(shadow, serving, old, scores.get(shadow_id))
+        if new is not None:
+            pairs.append(Pair(Played.of(shadow, new), Played.of(serving, old)))
     return sorted(pairs, key=lambda pair: max(pair.canary.at, pair.serving.at))
 
 
 def _shadow_score(
-    shadow: RunRecord, serving: RunRecord, theirs: Scored, ours: Scored | None
+    shadow: RunRecord, serving: RunRecord, old: Scored, new: Scored | None
 ) -> Scored | None:
     """Of a shadow nobody has seen the answer: it is worth what its run is if both are the same,
     nothing if its run is right and says something else. Beside a wrong answer another may be right:
     then nobody can say."""
-    if ours is not None and (ours.source != "ladder" or theirs.source == "ladder"):
-        return ours
-    at = max(theirs.at, shadow.ended)
+    if new is not None and (new.source != "ladder" or old.source == "ladder"):
+        return new
+    at = max(old.at, shadow.ended)
     if shadow.answer is not None and shadow.answer == serving.answer:
-        return Scored(theirs.score, "serving answer", at)
-    if theirs.score == 1:
+        return Scored(old.score, "serving answer", at)
+    if old.score == 1:
         return Scored(0.0, "serving answer", at)
     return None
 
@@ -182,7 +182,7 @@ class Trial:
 
 
 def decide(canary: Canary, pairs: Iterable[Pair]) -> Trial:
-    """The first decision that the pairs lead to, whoever looks and whenever."""
+    """The first decision that the pairs lead to, no matter who looks and when."""
     limit = 1 / canary.delta
     trial = Trial(canary)
     for pair in pairs:

@@ -2,7 +2,7 @@
 
 Its caller gets nothing of it, its cost is on nobody's account, and it has no tools that do
 something to the world: a run that offers such tools has no shadow. Its id follows from the run's,
-so it is admitted once, whoever does so and how often.
+so it is admitted once, however often and by anyone.
 """
 
 from __future__ import annotations

@@ -135,4 +135,4 @@ def test_a_cascade_is_a_model_whose_small_one_answers_what_its_ladder_does_not_d
                 pass
         steps = http.get(f"/v1/runs/{run_id}").json()["steps"]
         assert [step["agent"] for step in steps] == ["first", "solo"]
-        assert "log-prob" in steps[0]["decision"]["data"]["reason"]
+        assert "logprob: " in steps[0]["decision"]["data"]["reason"]

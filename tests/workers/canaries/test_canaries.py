@@ -42,11 +42,11 @@ class Trial:
         assert policy.canary is not None
         async with asyncio.timeout(60):
             while True:
-                served = [
+                trials = [
                     worker.details.get("policies", {}).get(POLICY, {}).get("canary_since")
                     for worker in await live_workers(self.bus)
                 ]
-                if policy.canary.since in served:
+                if policy.canary.since in trials:
                     return policy.canary
                 await asyncio.sleep(0.05)
 

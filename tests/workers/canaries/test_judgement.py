@@ -25,7 +25,10 @@ def played(score: float, cost: float = 100.0, tokens: float = 50.0) -> Played:
 
 def pairs(rows: list[tuple[float, float]], cost: float = 100.0) -> list[Pair]:
     """Score of the canary and of the serving version; what a run of the canary costs."""
-    return [Pair(played(ours, cost), played(theirs)) for ours, theirs in rows]
+    return [
+        Pair(played(canary_score, cost), played(serving_score))
+        for canary_score, serving_score in rows
+    ]
 
 
 def test_a_better_canary_is_promoted_with_its_numbers() -> None:
@@ -134,11 +137,11 @@ def test_runs_of_both_versions_are_compared_block_by_block() -> None:
         records[record.run_id] = record
         scores[record.run_id] = Scored(float(takes), "feedback", float(at))
         wanted.append(takes)
-    found = pairs_of("slm/a", CANARY, records, scores)
-    assert found
-    assert all(pair.difference == 1.0 for pair in found)
-    assert sum(pair.runs for pair in found) <= 60
-    assert len(found) <= min(sum(wanted), 60 - sum(wanted))
+    pairs_there = pairs_of("slm/a", CANARY, records, scores)
+    assert pairs_there
+    assert all(pair.difference == 1.0 for pair in pairs_there)
+    assert sum(pair.runs for pair in pairs_there) <= 60
+    assert len(pairs_there) <= min(sum(wanted), 60 - sum(wanted))
 
 
 @pytest.mark.parametrize(
@@ -175,8 +178,8 @@ def test_a_shadow_is_judged_by_the_answer_of_its_run(
     shadow = run({2}, answer, shadow_of=serving.run_id)
     records = {record.run_id: record for record in (serving, shadow)}
     scores = {serving.run_id: Scored(worth, "feedback", 3.0)}
-    found = pairs_of("slm/a", SHADOW, records, scores)
-    assert [pair.difference for pair in found] == ([] if difference is None else [difference])
+    pairs_there = pairs_of("slm/a", SHADOW, records, scores)
+    assert [pair.difference for pair in pairs_there] == ([] if difference is None else [difference])
 
 
 def test_a_shadow_that_somebody_judged_counts_as_judged() -> None:
