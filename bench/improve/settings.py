@@ -8,7 +8,7 @@ from loopline.agents.records import Record
 from loopline.trainers.improve.settings import LoopSettings, TrainingSettings
 
 MICRO_TRAINING = TrainingSettings(
-    weights="full", schedules="micro", rate=0.1, batch=16, tokens=700_000
+    weights="full", schedules="micro", rate=0.5, batch=16, tokens=350_000
 )
 
 
@@ -45,10 +45,10 @@ class StreamSettings(Record):
     """One stream, of one seed."""
 
     seed: int = 1
-    questions: int = Field(default=1_200, ge=8)
+    questions: int = Field(default=1_000, ge=8)
     batch: int = Field(default=100, ge=1)
     """Questions between two looks whether a round is due."""
-    held_out: int = Field(default=200, ge=1)
+    held_out: int = Field(default=150, ge=1)
     """Questions of the same kinds, never served, that the small model alone is measured on."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of the questions that the big model answers rightly."""
@@ -57,12 +57,12 @@ class StreamSettings(Record):
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
     """The same afterwards."""
-    kills: int = Field(default=4, ge=0)
+    kills: int = Field(default=3, ge=0)
     """Workers that are killed while they serve."""
     poison: bool = True
     """Whether a batch with turned labels follows upon the stream."""
     prices: Prices = Prices()
-    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=100, alpha=0.05)
+    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=60, alpha=0.1)
 
     @property
     def quarter(self) -> int:

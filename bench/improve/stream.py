@@ -20,12 +20,12 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from loopline.agents.answers import last_boxed, parse_number
 from loopline.agents.environments.word_problems import WordProblem
-from loopline.agents.records import Outcome, Record, Trajectory
+from loopline.agents.records import JsonObject, Outcome, Record, Trajectory, UsageEntry
 from loopline.agents.router.router import Router
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bench.append_log import AppendLog, read_log
@@ -65,6 +65,8 @@ class Served(Record):
     """The small model's answer was the run's."""
     audited: bool
     micro_dollars: int
+    unpriced: int = 0
+    """Calls of which nobody knows whether they were paid for: their worker was killed."""
 
 
 class StreamResult(Record):
@@ -212,7 +214,7 @@ class _Stream:
         ids = {
             line["index"]: str(line["run"]) for _, line in read_log(self._folder / "admitted.jsonl")
         }
-        options = {"router": str(self._router), "audit": self._audit_share()}
+        options: JsonObject = {"router": str(self._router), "audit": self._audit_share()}
         driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
         doomed = self._kill_points() & set(indices)
         with (
@@ -242,8 +244,7 @@ class _Stream:
                             run_id=run_id,
                         )
                     )
-                cost = sum(entry.cost_micro_dollars for entry in usage)
-                log.append(_served(index, problem, trajectory, cost).model_dump(mode="json"))
+                log.append(_served(index, problem, trajectory, usage).model_dump(mode="json"))
 
             async with asyncio.TaskGroup() as group:
                 for index in indices:
@@ -300,7 +301,9 @@ class _Stream:
         return None if gold is None else _matches(answer, gold)
 
 
-def _served(index: int, problem: WordProblem, trajectory: Trajectory, cost: int) -> Served:
+def _served(
+    index: int, problem: WordProblem, trajectory: Trajectory, usage: Sequence[UsageEntry]
+) -> Served:
     answer = trajectory.answer or ""
     number = parse_number(answer)
     return Served(
@@ -311,7 +314,8 @@ def _served(index: int, problem: WordProblem, trajectory: Trajectory, cost: int)
         right=number is not None and number.value == int(problem.answer),
         accepted=len(trajectory.steps) == 1,
         audited=is_audited(trajectory.run),
-        micro_dollars=cost,
+        micro_dollars=sum(entry.cost_micro_dollars or 0 for entry in usage),
+        unpriced=sum(entry.cost_micro_dollars is None for entry in usage),
     )
 
 

@@ -173,7 +173,9 @@ class ImprovementLoop:
     async def _train(self, folder: Path, store: Path) -> float:
         """CPU seconds of the process that trains."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        arguments = self.settings.training.arguments(store, folder)
+        before = self.serving
+        begin = None if before == BASE else self.output / "rounds" / before / "training" / STAGE
+        arguments = self.settings.training.arguments(store, folder, begin)
         log = folder.parent / "training.log"
         code, seconds = await asyncio.to_thread(_run_training, arguments, log)
         if code != 0:
