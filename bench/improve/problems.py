@@ -26,20 +26,20 @@ OPERATIONS = 2
 class Questions:
     """Of one seed."""
 
-    served: tuple[WordProblem, ...]
+    stream: tuple[WordProblem, ...]
     held_out: tuple[WordProblem, ...]
 
     @property
     def answers(self) -> dict[str, str]:
         """The right ones, by question."""
-        return {problem.prompt: problem.answer for problem in (*self.served, *self.held_out)}
+        return {problem.prompt: problem.answer for problem in (*self.stream, *self.held_out)}
 
 
-def draw_questions(seed: int, served: int, held_out: int) -> Questions:
+def draw_questions(seed: int, count: int, held_out: int) -> Questions:
     """The same for the same seed and numbers."""
     source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_is_short))
     by_question: dict[str, WordProblem] = {}
-    while len(by_question) < served + held_out:
+    while len(by_question) < count + held_out:
         problem = next(source)
         by_question.setdefault(question_key(problem.prompt), problem)
     problems = tuple(by_question.values())

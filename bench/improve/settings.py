@@ -56,7 +56,7 @@ class StreamSettings(Record):
     """Share of the runs that are audited while the router accepts nothing, so that an audit costs
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
-    """The same afterwards."""
+    """The same where it accepts everything; in between in proportion."""
     kills: int = Field(default=3, ge=0)
     """Workers that are killed while they serve."""
     poison: bool = True

@@ -73,7 +73,7 @@ class StreamResult(Record):
     """One seed."""
 
     settings: StreamSettings
-    served: tuple[Served, ...]
+    questions: tuple[Served, ...]
     rounds: tuple[tuple[int, Decision], ...]
     """Each with the number of questions that were served before."""
     before: tuple[bool, ...]
@@ -99,7 +99,7 @@ def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> 
         if finished is not None:
             return finished
         questions = draw_questions(settings.seed, settings.questions, settings.held_out)
-        problems = (*questions.served, *questions.held_out)
+        problems = (*questions.stream, *questions.held_out)
         big = BigModel(problems, settings.accuracy, settings.seed)
         began = _cpu()
         with stream_deployment(folder, settings, big) as deployment:
@@ -179,10 +179,10 @@ class _Stream:
             self._say(f"a poisoned batch: {count:,} escalations with the answers of others")
             done = [d for d in decisions if d.number not in rounds]
             poisoned = done[0] if done else await loop.run_round(examples=turned)
-        served = self._results()
+        results = self._results()
         return StreamResult(
             settings=settings,
-            served=tuple(served[index] for index in sorted(served)),
+            questions=tuple(results[index] for index in sorted(results)),
             rounds=tuple((rounds[d.number], d) for d in decisions if d.number in rounds),
             before=before,
             after=after,
@@ -193,18 +193,18 @@ class _Stream:
             ),
             lost=sum(
                 entry.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
-                for entry in served.values()
+                for entry in results.values()
             )
             + settings.questions
-            - len(served),
+            - len(results),
             cpu_seconds=0.0,
         )
 
     async def _alone(self, client: Client, policy: str, name: str) -> tuple[bool, ...]:
         problems = self._questions.held_out
-        asked = {problem.id: (problem.prompt, {}) for problem in problems}
+        prompts = {problem.id: (problem.prompt, {}) for problem in problems}
         path = self._folder / "alone" / f"{name}.jsonl"
-        answers = await ask_small(client, policy, asked, path, say=self._say)
+        answers = await ask_small(client, policy, prompts, path, say=self._say)
         return tuple(_is_right(answers[problem.id].text, problem) for problem in problems)
 
     async def _serve(self, client: Client, indices: range) -> None:
@@ -224,7 +224,7 @@ class _Stream:
         ):
 
             async def ask(index: int) -> None:
-                problem = self._questions.served[index]
+                problem = self._questions.stream[index]
                 async with places:
                     run_id = ids.get(index)
                     if run_id is None:
@@ -275,9 +275,13 @@ class _Stream:
         }
 
     def _audit_share(self) -> float:
+        """An audit costs only where the small answer is accepted: the more of them, the fewer."""
         router = find_record(self._router, Router)
-        accepts = router is not None and router.threshold is not None
-        return self._settings.audit if accepts else self._settings.early_audit
+        accepted = 0.0
+        if router is not None and router.threshold is not None:
+            accepted = router.guarantee.accepted / max(1, router.guarantee.calibration)
+        early, late = self._settings.early_audit, self._settings.audit
+        return early + (late - early) * accepted
 
     async def _until_recorded(self, runs: Collection[str]) -> None:
         end = time.monotonic() + RECORDED_SECONDS

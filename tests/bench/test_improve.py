@@ -42,15 +42,15 @@ def answer_of(big: BigModel, question: str) -> str | None:
 
 
 def test_no_question_is_both_served_and_held_out_and_the_same_seed_draws_the_same() -> None:
-    served = {problem.prompt for problem in QUESTIONS.served}
-    assert not served & {problem.prompt for problem in QUESTIONS.held_out}
+    prompts = {problem.prompt for problem in QUESTIONS.stream}
+    assert not prompts & {problem.prompt for problem in QUESTIONS.held_out}
     assert draw_questions(1, 60, 40) == QUESTIONS
-    assert {problem.steps for problem in QUESTIONS.served} == {1}
-    assert len({kind_of(problem) for problem in QUESTIONS.served}) == 6
+    assert {problem.steps for problem in QUESTIONS.stream} == {1}
+    assert len({kind_of(problem) for problem in QUESTIONS.stream}) == 6
 
 
 def test_the_big_model_is_right_in_the_stated_share_and_wrong_in_the_others() -> None:
-    problems = draw_questions(2, 300, 1).served
+    problems = draw_questions(2, 300, 1).stream
     big = BigModel(problems, 0.8, seed=3)
     right = [answer_of(big, problem.prompt) == problem.answer for problem in problems]
     assert right == [big.is_right(problem) for problem in problems]
@@ -58,7 +58,7 @@ def test_the_big_model_is_right_in_the_stated_share_and_wrong_in_the_others() ->
 
 
 def test_a_turned_problem_has_another_answer() -> None:
-    for problem in QUESTIONS.served:
+    for problem in QUESTIONS.stream:
         assert turned(problem).answer != problem.answer
 
 
@@ -76,7 +76,9 @@ def result(*, cheap: bool = True, gain: bool = True, lost: int = 0) -> StreamRes
     settings = StreamSettings(questions=1_000, batch=100, held_out=100)
     return StreamResult(
         settings=settings,
-        served=tuple(entry(at, small=at >= 500, cheap=cheap and at >= 500) for at in range(1_000)),
+        questions=tuple(
+            entry(at, small=at >= 500, cheap=cheap and at >= 500) for at in range(1_000)
+        ),
         rounds=((500, decision()),),
         before=(False,) * 100,
         after=(gain,) * 100,
@@ -114,7 +116,7 @@ def test_a_stream_that_pays_holds_every_bar_and_says_so() -> None:
 def test_each_missed_bar_is_named(missing: StreamResult, bar: str) -> None:
     report = ImproveReport(results=(missing, missing))
     assert not report.passed
-    assert [name for name, held in report.bars.items() if not held] == [bar]
+    assert [name for name, passed in report.bars.items() if not passed] == [bar]
     assert "Missed" in html(document(report))
 
 
@@ -158,10 +160,8 @@ def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -
     command = [*OWN_PYTHON, "-c", CHILD, str(folder), TINY.model_dump_json()]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        served = folder / "served.jsonl"
-        while child.poll() is None and (
-            not served.exists() or len(served.read_bytes().splitlines()) < 5
-        ):
+        log = folder / "served.jsonl"
+        while child.poll() is None and (not log.exists() or len(log.read_bytes().splitlines()) < 5):
             time.sleep(0.05)
     finally:
         child.kill()
@@ -169,8 +169,8 @@ def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -
     assert not (folder / "result.json").exists()
     result = play(folder, TINY, lambda text: None)
     assert result.lost == 0
-    assert [entry.index for entry in result.served] == list(range(40))
-    assert len({entry.run for entry in result.served}) == 40
+    assert [entry.index for entry in result.questions] == list(range(40))
+    assert len({entry.run for entry in result.questions}) == 40
     assert len(result.killed) == 1
     assert result.rounds
     assert result.poisoned is not None

@@ -119,16 +119,16 @@ async def test_a_pair_prefers_the_accepted_answer_where_the_two_differ(tmp_path:
     skipped: list[Skipped] = []
     [recorded] = preferences(read_escalations(tmp_path).records, model, skipped)
     assert reasons(skipped) == {"02": "escalation whose two answers are the same"}
-    chosen, rejected = pair_of(recorded.row.ids, recorded.row.learned)
+    preferred, rejected = pair_of(recorded.row.ids, recorded.row.learned)
     written = [
         model.codec.decode([i for i, learned in zip(row.ids, row.learned, strict=True) if learned])
-        for row in (chosen, rejected)
+        for row in (preferred, rejected)
     ]
     assert r"\boxed{4}" in written[0]
     assert "calculate" in written[0]
     assert written[1].startswith(WRONG_SUM)
     prompt = rejected.learned.index(True)
-    assert chosen.ids[:prompt] == rejected.ids[:prompt]
+    assert preferred.ids[:prompt] == rejected.ids[:prompt]
 
 
 def test_a_worked_answer_has_the_very_ids_that_the_small_model_was_trained_on() -> None:

@@ -72,18 +72,18 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> N
     batch = batch_of(sorted(rows, key=lambda entry: len(entry.ids)), 4096)
     losses = training._losses(batch)  # pyright: ignore[reportPrivateUsage]
     (sum(targets for targets, _ in losses) / batch.learned).backward()  # pyright: ignore
-    ours = [parameter.grad.clone() for parameter in loaded.model.parameters()]
+    gradients = [parameter.grad.clone() for parameter in loaded.model.parameters()]
     loaded.model.zero_grad()
     expected = torch.zeros(())
-    for chosen, rejected in PAIRS:
+    for preferred, rejected in PAIRS:
         with torch.no_grad():
-            before = log_probability(reference, chosen) - log_probability(reference, rejected)
-        now = log_probability(loaded.model, chosen) - log_probability(loaded.model, rejected)
+            before = log_probability(reference, preferred) - log_probability(reference, rejected)
+        now = log_probability(loaded.model, preferred) - log_probability(loaded.model, rejected)
         expected = expected + torch.log1p(torch.exp(-0.3 * (now - before))) / len(PAIRS)
     expected.backward()
     total = sum(float(t.detach()) for t, _ in training._losses(batch)) / batch.learned  # pyright: ignore
     assert total == pytest.approx(float(expected.detach()), rel=1e-4)
-    for gradient, parameter in zip(ours, loaded.model.parameters(), strict=True):
+    for gradient, parameter in zip(gradients, loaded.model.parameters(), strict=True):
         assert torch.allclose(gradient, parameter.grad, rtol=1e-3, atol=1e-5)
 
 

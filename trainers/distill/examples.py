@@ -54,14 +54,14 @@ def preferences(
             continue
         small = escalation.small
         try:
-            chosen = _row(escalation, escalation.big, escalation.big.calls, model)
+            preferred = _row(escalation, escalation.big, escalation.big.calls, model)
             rejected = _row(escalation, small, small.calls[: small.calls.index(refused) + 1], model)
-            if len(chosen.ids) + len(rejected.ids) >= model.max_context:
+            if len(preferred.ids) + len(rejected.ids) >= model.max_context:
                 raise Unreadable(TOO_LONG, "both answers together")
         except Unreadable as error:
             skipped.append(error.at(escalation.run.id))
         else:
-            row = pair_row(chosen, rejected)
+            row = pair_row(preferred, rejected)
             rows.append(RecordedRow(_instruction(escalation), policy_of(escalation), row))
     return rows
 

@@ -1,11 +1,12 @@
 """Direct preference optimization (Rafailov et al. 2023, arXiv:2305.18290, equation 7): a stage with
 pairs of answers to one question as its rows.
 
-    loss = -log sigmoid(beta (log p(chosen) - log r(chosen) - log p(rejected) + log r(rejected)))
+    loss = -log sigmoid(beta (m(preferred) - m(rejected)))
+    m(answer) = log p(answer) - log r(answer)
 
 p is the model that is trained, r the one that it begins as; the log-probability of an answer is the
 sum over its learned tokens. A pair travels as one row, so that batches, checkpoints and resuming
-are those of every stage: the chosen row, `BETWEEN`, the rejected row.
+are those of every stage: the preferred row, `BETWEEN`, the rejected row.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ BETWEEN = -1
 """Between both rows of a pair: no token has it."""
 
 
-def pair_row(chosen: TokenRow, rejected: TokenRow) -> TokenRow:
+def pair_row(preferred: TokenRow, rejected: TokenRow) -> TokenRow:
     """Both as one row."""
     return TokenRow(
-        (*chosen.ids, BETWEEN, *rejected.ids), (*chosen.learned, False, *rejected.learned)
+        (*preferred.ids, BETWEEN, *rejected.ids), (*preferred.learned, False, *rejected.learned)
     )
 
 
@@ -45,16 +46,16 @@ def pair_of(ids: Sequence[int], learned: Sequence[bool]) -> tuple[TokenRow, Toke
 
 
 def preference_loss(
-    chosen: torch.Tensor,
+    preferred: torch.Tensor,
     rejected: torch.Tensor,
-    chosen_reference: torch.Tensor,
+    preferred_reference: torch.Tensor,
     rejected_reference: torch.Tensor,
     beta: float,
 ) -> torch.Tensor:
     """Of each pair, from its four log-probabilities [pairs], in nats."""
     from torch.nn import functional
 
-    margin = (chosen - chosen_reference) - (rejected - rejected_reference)
+    margin = (preferred - preferred_reference) - (rejected - rejected_reference)
     return -functional.logsigmoid(beta * margin)
 
 
@@ -112,9 +113,12 @@ class PreferenceTraining(StageTraining):
                 for ids, learned, length in zip(part.ids, part.learned, part.lengths, strict=True)
             ]
             rows = [*(pair[0] for pair in pairs), *(pair[1] for pair in pairs)]
-            chosen, rejected = self._log_probabilities(rows).chunk(2)
+            preferred, rejected = self._log_probabilities(rows).chunk(2)
             references = torch.tensor([self._references[row.ids] for row in rows], device=device)
-            losses = preference_loss(chosen, rejected, *references.chunk(2), self.settings.beta)
+            before, rejected_before = references.chunk(2)
+            losses = preference_loss(
+                preferred, rejected, before, rejected_before, self.settings.beta
+            )
             yield losses.sum() * share, losses.sum() * 0.0
 
     def _log_probabilities(self, rows: Sequence[TokenRow]) -> torch.Tensor:

@@ -91,17 +91,17 @@ def require_cascade(deployment: Deployment, options: ImproveOptions) -> tuple[Lo
     from loopline.bus import pool_of
     from loopline.trainers.errors import TrainingError
 
-    found = deployment.settings
+    configuration = deployment.settings
     pool = pool_of(options.policy)
-    if pool not in found.models:
-        pools = ", ".join(found.models)
+    if pool not in configuration.models:
+        pools = ", ".join(configuration.models)
         raise TrainingError(f"--policy {options.policy}: there is no pool {pool!r}; pools: {pools}")
-    settings = options.loop(found.models[pool].model)
-    served = found.models[pool].base_until_published
+    settings = options.loop(configuration.models[pool].model)
+    adapters = configuration.models[pool].base_until_published
     missing = [
         name
         for name in (settings.policy.partition("/")[2], settings.candidate.partition("/")[2])
-        if name not in served
+        if name not in adapters
     ]
     if missing:
         raise TrainingError(
@@ -109,12 +109,12 @@ def require_cascade(deployment: Deployment, options: ImproveOptions) -> tuple[Lo
             f"models.{pool}.base_until_published to "
             f"{[settings.policy.partition('/')[2], settings.candidate.partition('/')[2]]}"
         )
-    if found.policies.get("first") != settings.policy:
+    if configuration.policies.get("first") != settings.policy:
         raise TrainingError(
-            f"the cascade's small model has the policy {found.policies.get('first')!r}: set "
+            f"the cascade's small model is {configuration.policies.get('first')!r}: set "
             f"policies.first = {settings.policy!r}, or name another --policy"
         )
-    cascade = found.options.get("cascade", {})
+    cascade = configuration.options.get("cascade", {})
     router, audit = cascade.get("router"), cascade.get("audit")
     if not isinstance(router, str):
         raise TrainingError(

@@ -102,8 +102,8 @@ class ImprovementLoop:
     def decisions(self) -> list[Decision]:
         """Of all rounds that have ended, in order."""
         files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
-        found = [find_record(path, Decision) for path in files]
-        return [decision for decision in found if decision is not None]
+        records = [find_record(path, Decision) for path in files]
+        return [decision for decision in records if decision is not None]
 
     @property
     def serving(self) -> str:
@@ -220,18 +220,21 @@ class ImprovementLoop:
     ) -> dict[str, SmallAnswer]:
         """By the ids of the questions' runs. What the version answered while it served is taken
         from there."""
-        served = {
+        recorded = {
             entry.run.id: SmallAnswer.of(entry.small)
             for entry in questions
             if _pin_of(entry, self.settings.policy) == pin
         }
-        asked = {
+        questions_left = {
             entry.run.id: (entry.question, _solo_options(entry.run.options))
             for entry in questions
-            if entry.run.id not in served
+            if entry.run.id not in recorded
         }
         path = self.output / "answers" / f"{version}.jsonl"
-        return {**await ask_small(self._client, pin, asked, path, say=self._say), **served}
+        return {
+            **await ask_small(self._client, pin, questions_left, path, say=self._say),
+            **recorded,
+        }
 
     def _right(
         self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
