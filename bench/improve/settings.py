@@ -8,7 +8,7 @@ from loopline.agents.records import Record
 from loopline.trainers.improve.settings import LoopSettings, TrainingSettings
 
 MICRO_TRAINING = TrainingSettings(
-    weights="full", schedules="micro", rate=0.5, batch=16, tokens=350_000
+    model="micro:llm", weights="full", schedules="micro", rate=0.3, batch=16
 )
 
 
@@ -45,7 +45,7 @@ class StreamSettings(Record):
     """One stream, of one seed."""
 
     seed: int = 1
-    questions: int = Field(default=1_000, ge=8)
+    questions: int = Field(default=1_200, ge=8)
     batch: int = Field(default=100, ge=1)
     """Questions between two looks whether a round is due."""
     held_out: int = Field(default=150, ge=1)
@@ -62,7 +62,7 @@ class StreamSettings(Record):
     poison: bool = True
     """Whether a batch with turned labels follows upon the stream."""
     prices: Prices = Prices()
-    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=60, alpha=0.1)
+    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=150, margin=0.05, alpha=0.05)
 
     @property
     def quarter(self) -> int:

@@ -149,9 +149,8 @@ class _Stream:
                     await self._serve(client, range(begin, end))
                     if end in looked or end == settings.questions:
                         continue
-                    number = None
-                    if loop.is_due():
-                        number = (await loop.run_round()).number
+                    decision = await loop.look()
+                    number = None if decision is None else decision.number
                     looks.append({"served": end, "round": number}, sync=True)
             return await self._measure(client, loop)
 

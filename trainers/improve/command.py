@@ -61,9 +61,7 @@ async def _follow(
             if bound is not None:
                 say(f"ends: {bound}")
                 return
-            if loop.is_due():
-                await loop.run_round()
-            elif options.once:
+            if await loop.look() is None and options.once:
                 say("no round is due")
             if options.once:
                 return

@@ -50,6 +50,8 @@ SETTINGS = "settings.json"
 DECISION = "decision.json"
 BASE = "base"
 """Name of the pool's own model among the versions."""
+CALIBRATED_EVERY = 20
+"""More questions that are kept back, and the router is calibrated again."""
 STAGE = "single"
 """Folder of what `train distill` comes to."""
 
@@ -97,6 +99,8 @@ class ImprovementLoop:
         self._router = router
         self._judge = judge
         self._say = say
+        self._calibrated_on = 0
+        """Questions that were kept back when the router was calibrated last."""
         self._claim()
 
     def decisions(self) -> list[Decision]:
@@ -118,6 +122,17 @@ class ImprovementLoop:
         new = len(read_escalations(self._store).records) - before
         held_back = len(read_held_back(self._store, self.settings.held_back))
         return new >= self.settings.every and held_back >= self.settings.least_held_back
+
+    async def look(self) -> Decision | None:
+        """Take a round if it is due; else calibrate the router again where there are enough more
+        questions that were kept back. Raises `TrainingError`."""
+        if self.is_due():
+            return await self.run_round()
+        questions = read_held_back(self._store, self.settings.held_back)
+        if self.serving != BASE and len(questions) >= self._calibrated_on + CALIBRATED_EVERY:
+            answers = await self._answers(self.serving, await self._serving_pin(), questions)
+            self._say(self._calibrate(questions, answers)[0])
+        return None
 
     async def run_round(self, *, examples: Path | None = None) -> Decision:
         """Train a candidate on all escalations of the store, or on those of the store `examples`,
@@ -250,6 +265,7 @@ class ImprovementLoop:
         self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
     ) -> tuple[str, float]:
         rows = labelled(questions, answers, self._judge)
+        self._calibrated_on = len(questions)
         if len(rows) < LEAST_QUESTIONS:
             self._shut_router()
             return (
