@@ -8,6 +8,7 @@ from loopline.trainers.distill import command as distill
 from loopline.trainers.export.command import export
 from loopline.trainers.glpft import command as glpft
 from loopline.trainers.grpo.command import register as register_grpo
+from loopline.trainers.improve.command import improve
 from loopline.trainers.prompts import command as prompts
 from loopline.trainers.router.command import router, watch_router
 from loopline.trainers.sft import command as sft
@@ -26,6 +27,7 @@ add_command(
 )
 add_command(app, router, "trainers.router.options:RouterOptions")
 add_command(app, watch_router, "trainers.router.options:WatchRouterOptions", name="watch-router")
+add_command(app, improve, "trainers.improve.options:ImproveOptions")
 add_command(app, export, "trainers.export.precision:ExportOptions")
 register_grpo(app)
 

@@ -51,7 +51,7 @@ def stream_deployment(
 
 def _overrides(settings: StreamSettings, url: str) -> list[str]:
     prices, loop = settings.prices, settings.loop
-    served = [name.partition("/")[2] for name in (loop.policy, loop.candidate)]
+    adapters = [name.partition("/")[2] for name in (loop.policy, loop.candidate)]
     values: dict[str, object] = {
         "models.llm.engine": "openai",
         "models.llm.model": "big",
@@ -62,7 +62,7 @@ def _overrides(settings: StreamSettings, url: str) -> list[str]:
         "models.slm.model": loop.training.model,
         "models.slm.price.prompt": round(prices.small_prompt, 6),
         "models.slm.price.completion": round(prices.small_completion, 6),
-        "models.slm.base_until_published": served,
+        "models.slm.base_until_published": adapters,
         "policies.first": loop.policy,
         "workers.planner.roles": ["solo", "first"],
         "workers.planner.concurrency": _CONCURRENCY,

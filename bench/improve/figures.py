@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopline.agents.records import Record
@@ -45,10 +45,13 @@ class Stretch(Record):
     def accuracy(self) -> float:
         return self.right / max(1, self.questions)
 
-    def __add__(self, other: Stretch) -> Stretch:
-        return Stretch(
-            **{name: getattr(self, name) + getattr(other, name) for name in Stretch.model_fields}
-        )
+
+def total(parts: Iterable[Stretch]) -> Stretch:
+    """Of all parts together."""
+    listed = [*parts]
+    return Stretch.model_validate(
+        {name: sum(getattr(part, name) for part in listed) for name in Stretch.model_fields}
+    )
 
 
 class ImproveReport(Record):
@@ -60,7 +63,7 @@ class ImproveReport(Record):
     def quarters(self) -> tuple[Stretch, ...]:
         """Of all seeds together."""
         parts = [quarters_of(result) for result in self.results]
-        return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
+        return tuple(total(same) for same in zip(*parts, strict=True))
 
     @property
     def dollars_ratio(self) -> float:
@@ -152,7 +155,7 @@ def quarters_of(result: StreamResult) -> tuple[Stretch, ...]:
 
 def stretch(result: StreamResult, begin: int, end: int) -> Stretch:
     """Of the questions from `begin` to before `end`, with the rounds that they led to."""
-    served = result.served[begin:end]
+    part = result.questions[begin:end]
     gpu_second = result.settings.prices.gpu_second
     learning = [
         decision.cpu_seconds * gpu_second + decision.micro_dollars / 1e6
@@ -160,10 +163,10 @@ def stretch(result: StreamResult, begin: int, end: int) -> Stretch:
         if begin < at <= end
     ]
     return Stretch(
-        questions=len(served),
-        right=sum(entry.right for entry in served),
-        accepted=sum(entry.accepted for entry in served),
-        served_usd=sum(entry.micro_dollars for entry in served) / 1e6,
+        questions=len(part),
+        right=sum(entry.right for entry in part),
+        accepted=sum(entry.accepted for entry in part),
+        served_usd=sum(entry.micro_dollars for entry in part) / 1e6,
         learning_usd=math.fsum(learning),
     )
 
@@ -185,5 +188,5 @@ def batches_of(results: Sequence[StreamResult]) -> list[Stretch]:
     for begin in range(0, settings.questions, settings.batch):
         end = min(begin + settings.batch, settings.questions)
         same = [stretch(result, begin, end) for result in results]
-        parts.append(sum(same[1:], same[0]))
+        parts.append(total(same))
     return parts

@@ -67,7 +67,7 @@ class ImproveOptions(StreamPriceOptions):
     """Small model: a folder, a hub id or a micro model."""
     every: int = Field(default=_STREAM.loop.every, ge=1)
     """New escalations that begin a round."""
-    tokens: int = Field(default=_STREAM.loop.training.tokens or 1, ge=1)
+    tokens: Annotated[int | None, Option(default="eight epochs")] = Field(default=None, ge=1)
     """Tokens that go through the model in one round."""
     alpha: float = Field(default=_STREAM.loop.alpha, gt=0, lt=1)
     """Bound of the share of all questions whose small answer is accepted and wrong."""

@@ -1,6 +1,6 @@
-"""The stream's questions: word problems of one link whose scheme no training has ever shown, from
-the generator's held-out structures. Those that are served and those that the small model is
-measured on never share a question."""
+"""The stream's questions: word problems of one link and two operations whose scheme no training has
+shown, from the generator's held-out structures. Those that are served and those that the small
+model is measured on never share a question."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from loopline.agents.environments.word_problems import (
 )
 from loopline.trainers.distill.escalations import question_key
 
+OPERATIONS = 2
+"""At most, of a question."""
+
 
 @dataclass(frozen=True)
 class Questions:
     """Of one seed."""
 
-    served: tuple[WordProblem, ...]
+    stream: tuple[WordProblem, ...]
     held_out: tuple[WordProblem, ...]
 
     @property
     def answers(self) -> dict[str, str]:
         """The right ones, by question."""
-        return {problem.prompt: problem.answer for problem in (*self.served, *self.held_out)}
+        return {problem.prompt: problem.answer for problem in (*self.stream, *self.held_out)}
 
 
-def draw_questions(seed: int, served: int, held_out: int) -> Questions:
+def draw_questions(seed: int, count: int, held_out: int) -> Questions:
     """The same for the same seed and numbers."""
-    source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_has_one_link))
+    source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_is_short))
     by_question: dict[str, WordProblem] = {}
-    while len(by_question) < served + held_out:
+    while len(by_question) < count + held_out:
         problem = next(source)
         by_question.setdefault(question_key(problem.prompt), problem)
     problems = tuple(by_question.values())
@@ -48,8 +51,9 @@ def kind_of(problem: WordProblem) -> str:
     return next(name for name in problem.structure.split("+") if name in _new_schemes())
 
 
-def _has_one_link(chain: Sequence[Scheme]) -> bool:
-    return sum(bool(link.parts) for link in chain) == 1
+def _is_short(chain: Sequence[Scheme]) -> bool:
+    links = [link for link in chain if link.parts]
+    return len(links) == 1 and sum(len(part.operations) for part in links[0].parts) <= OPERATIONS
 
 
 @cache

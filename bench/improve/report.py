@@ -64,27 +64,27 @@ def document(report: ImproveReport) -> Document:
 
 def verdicts(report: ImproveReport) -> list[str]:
     """A sentence for each bar."""
-    change, gain, held = report.accuracy_change, report.small_model_gain, report.bars
+    change, gain, bars = report.accuracy_change, report.small_model_gain, report.bars
     lines = [
-        f"{_word(held['dollars_ratio'])}: a question of the last quarter costs "
+        f"{_word(bars['dollars_ratio'])}: a question of the last quarter costs "
         f"{report.dollars_ratio:.2f} × one of the first (bar {DOLLARS_BAR:g}).",
-        f"{_word(held['accuracy_change_low'])}: accuracy changes by {_points(change)} (bar: not "
+        f"{_word(bars['accuracy_change_low'])}: accuracy changes by {_points(change)} (bar: not "
         f"below {ACCURACY_BAR:g}).",
-        f"{_word(held['small_model_gain_low'])}: the small model alone gains {_points(gain)} on "
+        f"{_word(bars['small_model_gain_low'])}: the small model alone gains {_points(gain)} on "
         f"questions of the new kinds that it was never asked (bar: at least {GAIN_BAR:g}).",
-        f"{_word(held['lost'])}: {report.lost} runs were lost, while "
+        f"{_word(bars['lost'])}: {report.lost} runs were lost, while "
         f"{sum(len(result.killed) for result in report.results)} workers were killed.",
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{_word(held['poison_caught'])}: batches with turned labels were "
+            f"{_word(bars['poison_caught'])}: batches with turned labels were "
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines
 
 
-def _word(held: bool) -> str:
-    return "Held" if held else "Missed"
+def _word(passed: bool) -> str:
+    return "Held" if passed else "Missed"
 
 
 def _points(value: Bounds) -> str:

@@ -8,7 +8,7 @@ from loopline.agents.records import Record
 from loopline.trainers.improve.settings import LoopSettings, TrainingSettings
 
 MICRO_TRAINING = TrainingSettings(
-    weights="full", schedules="micro", rate=0.1, batch=16, tokens=700_000
+    model="micro:llm", weights="full", schedules="micro", rate=0.3, batch=16
 )
 
 
@@ -48,7 +48,7 @@ class StreamSettings(Record):
     questions: int = Field(default=1_200, ge=8)
     batch: int = Field(default=100, ge=1)
     """Questions between two looks whether a round is due."""
-    held_out: int = Field(default=200, ge=1)
+    held_out: int = Field(default=150, ge=1)
     """Questions of the same kinds, never served, that the small model alone is measured on."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of the questions that the big model answers rightly."""
@@ -56,13 +56,13 @@ class StreamSettings(Record):
     """Share of the runs that are audited while the router accepts nothing, so that an audit costs
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
-    """The same afterwards."""
-    kills: int = Field(default=4, ge=0)
+    """The same where it accepts everything; in between in proportion."""
+    kills: int = Field(default=3, ge=0)
     """Workers that are killed while they serve."""
     poison: bool = True
     """Whether a batch with turned labels follows upon the stream."""
     prices: Prices = Prices()
-    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=100, alpha=0.05)
+    loop: LoopSettings = LoopSettings(training=MICRO_TRAINING, every=150, margin=0.05, alpha=0.05)
 
     @property
     def quarter(self) -> int:

@@ -20,12 +20,12 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from loopline.agents.answers import last_boxed, parse_number
 from loopline.agents.environments.word_problems import WordProblem
-from loopline.agents.records import Outcome, Record, Trajectory
+from loopline.agents.records import JsonObject, Outcome, Record, Trajectory, UsageEntry
 from loopline.agents.router.router import Router
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bench.append_log import AppendLog, read_log
@@ -65,13 +65,15 @@ class Served(Record):
     """The small model's answer was the run's."""
     audited: bool
     micro_dollars: int
+    unpriced: int = 0
+    """Calls of which nobody knows whether they were paid for: their worker was killed."""
 
 
 class StreamResult(Record):
     """One seed."""
 
     settings: StreamSettings
-    served: tuple[Served, ...]
+    questions: tuple[Served, ...]
     rounds: tuple[tuple[int, Decision], ...]
     """Each with the number of questions that were served before."""
     before: tuple[bool, ...]
@@ -97,7 +99,7 @@ def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> 
         if finished is not None:
             return finished
         questions = draw_questions(settings.seed, settings.questions, settings.held_out)
-        problems = (*questions.served, *questions.held_out)
+        problems = (*questions.stream, *questions.held_out)
         big = BigModel(problems, settings.accuracy, settings.seed)
         began = _cpu()
         with stream_deployment(folder, settings, big) as deployment:
@@ -147,9 +149,8 @@ class _Stream:
                     await self._serve(client, range(begin, end))
                     if end in looked or end == settings.questions:
                         continue
-                    number = None
-                    if loop.is_due():
-                        number = (await loop.run_round()).number
+                    decision = await loop.look()
+                    number = None if decision is None else decision.number
                     looks.append({"served": end, "round": number}, sync=True)
             return await self._measure(client, loop)
 
@@ -177,10 +178,10 @@ class _Stream:
             self._say(f"a poisoned batch: {count:,} escalations with the answers of others")
             done = [d for d in decisions if d.number not in rounds]
             poisoned = done[0] if done else await loop.run_round(examples=turned)
-        served = self._results()
+        results = self._results()
         return StreamResult(
             settings=settings,
-            served=tuple(served[index] for index in sorted(served)),
+            questions=tuple(results[index] for index in sorted(results)),
             rounds=tuple((rounds[d.number], d) for d in decisions if d.number in rounds),
             before=before,
             after=after,
@@ -191,18 +192,18 @@ class _Stream:
             ),
             lost=sum(
                 entry.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
-                for entry in served.values()
+                for entry in results.values()
             )
             + settings.questions
-            - len(served),
+            - len(results),
             cpu_seconds=0.0,
         )
 
     async def _alone(self, client: Client, policy: str, name: str) -> tuple[bool, ...]:
         problems = self._questions.held_out
-        asked = {problem.id: (problem.prompt, {}) for problem in problems}
+        prompts = {problem.id: (problem.prompt, {}) for problem in problems}
         path = self._folder / "alone" / f"{name}.jsonl"
-        answers = await ask_small(client, policy, asked, path, say=self._say)
+        answers = await ask_small(client, policy, prompts, path, say=self._say)
         return tuple(_is_right(answers[problem.id].text, problem) for problem in problems)
 
     async def _serve(self, client: Client, indices: range) -> None:
@@ -212,7 +213,7 @@ class _Stream:
         ids = {
             line["index"]: str(line["run"]) for _, line in read_log(self._folder / "admitted.jsonl")
         }
-        options = {"router": str(self._router), "audit": self._audit_share()}
+        options: JsonObject = {"router": str(self._router), "audit": self._audit_share()}
         driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
         doomed = self._kill_points() & set(indices)
         with (
@@ -222,7 +223,7 @@ class _Stream:
         ):
 
             async def ask(index: int) -> None:
-                problem = self._questions.served[index]
+                problem = self._questions.stream[index]
                 async with places:
                     run_id = ids.get(index)
                     if run_id is None:
@@ -242,8 +243,7 @@ class _Stream:
                             run_id=run_id,
                         )
                     )
-                cost = sum(entry.cost_micro_dollars for entry in usage)
-                log.append(_served(index, problem, trajectory, cost).model_dump(mode="json"))
+                log.append(_served(index, problem, trajectory, usage).model_dump(mode="json"))
 
             async with asyncio.TaskGroup() as group:
                 for index in indices:
@@ -274,9 +274,13 @@ class _Stream:
         }
 
     def _audit_share(self) -> float:
+        """An audit costs only where the small answer is accepted: the more of them, the fewer."""
         router = find_record(self._router, Router)
-        accepts = router is not None and router.threshold is not None
-        return self._settings.audit if accepts else self._settings.early_audit
+        accepted = 0.0
+        if router is not None and router.threshold is not None:
+            accepted = router.guarantee.accepted / max(1, router.guarantee.calibration)
+        early, late = self._settings.early_audit, self._settings.audit
+        return early + (late - early) * accepted
 
     async def _until_recorded(self, runs: Collection[str]) -> None:
         end = time.monotonic() + RECORDED_SECONDS
@@ -300,7 +304,9 @@ class _Stream:
         return None if gold is None else _matches(answer, gold)
 
 
-def _served(index: int, problem: WordProblem, trajectory: Trajectory, cost: int) -> Served:
+def _served(
+    index: int, problem: WordProblem, trajectory: Trajectory, usage: Sequence[UsageEntry]
+) -> Served:
     answer = trajectory.answer or ""
     number = parse_number(answer)
     return Served(
@@ -311,7 +317,8 @@ def _served(index: int, problem: WordProblem, trajectory: Trajectory, cost: int)
         right=number is not None and number.value == int(problem.answer),
         accepted=len(trajectory.steps) == 1,
         audited=is_audited(trajectory.run),
-        micro_dollars=cost,
+        micro_dollars=sum(entry.cost_micro_dollars or 0 for entry in usage),
+        unpriced=sum(entry.cost_micro_dollars is None for entry in usage),
     )
 
 

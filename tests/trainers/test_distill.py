@@ -23,6 +23,7 @@ from loopline.trainers.data.json_files import Skipped
 from loopline.trainers.data.token_rows import RecordedRows
 from loopline.trainers.distill.escalations import HeldOut, read_escalations
 from loopline.trainers.distill.examples import conversation_row, imitations, preferences
+from loopline.trainers.glpft.preference_training import pair_of
 from loopline.trainers.sft.dialogues import dialogue
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.text.tool_markup import parse_tool_calls
@@ -116,17 +117,18 @@ async def test_a_pair_prefers_the_accepted_answer_where_the_two_differ(tmp_path:
     await record(tmp_path, [await cascade(1), await cascade(2, small=r"2 + 2 = 5, \boxed{4}")])
     model = load_base("micro:slm")
     skipped: list[Skipped] = []
-    [pair] = preferences(read_escalations(tmp_path).records, model, skipped)
-    assert skipped == []
+    [recorded] = preferences(read_escalations(tmp_path).records, model, skipped)
+    assert reasons(skipped) == {"02": "escalation whose two answers are the same"}
+    preferred, rejected = pair_of(recorded.row.ids, recorded.row.learned)
     written = [
         model.codec.decode([i for i, learned in zip(row.ids, row.learned, strict=True) if learned])
-        for row in (pair.chosen, pair.rejected)
+        for row in (preferred, rejected)
     ]
     assert r"\boxed{4}" in written[0]
     assert "calculate" in written[0]
     assert written[1].startswith(WRONG_SUM)
-    prompt = pair.rejected.learned.index(True)
-    assert pair.chosen.ids[:prompt] == pair.rejected.ids[:prompt]
+    prompt = rejected.learned.index(True)
+    assert preferred.ids[:prompt] == rejected.ids[:prompt]
 
 
 def test_a_worked_answer_has_the_very_ids_that_the_small_model_was_trained_on() -> None:

@@ -43,18 +43,21 @@ def distill(options: DistillOptions) -> None:
 def _read(options: DistillOptions, loaded: LoadedModel) -> RecordedRows:
     from loopline.trainers.data.token_rows import RecordedRows
     from loopline.trainers.distill.escalations import read_escalations
-    from loopline.trainers.distill.examples import imitations
+    from loopline.trainers.distill.examples import imitations, preferences
     from loopline.trainers.errors import UnreadableData
     from loopline.trainers.sft.session_command import say_skipped
 
     reading = read_escalations(options.from_store, options.held_out(), confirmed=options.confirmed)
     skipped = list(reading.skipped)
-    rows = imitations(reading.records, loaded, skipped)
-    typer.echo(f"{format_count(len(rows), 'escalation')} to learn from", err=True)
+    if options.objective == "dpo":
+        rows, what = preferences(reading.records, loaded, skipped), "preference"
+    else:
+        rows, what = imitations(reading.records, loaded, skipped), "escalation"
+    typer.echo(f"{format_count(len(rows), what)} to learn from", err=True)
     say_skipped(skipped)
     if not rows:
         raise UnreadableData(
-            f"no escalation in {options.from_store} can be learned from: serve questions by the "
+            f"no {what} in {options.from_store} can be learned from: serve questions by the "
             "workflow cascade, with a ladder that refuses some answers and a recorder"
         )
     return RecordedRows(tuple(rows))

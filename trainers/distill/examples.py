@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from loopline.agents.records import Call, Message, Step, ToolSpec
 from loopline.agents.roles.solo import question_opening
 from loopline.trainers.data.json_files import Skipped, Unreadable
 from loopline.trainers.data.token_rows import RecordedRow, TokenRow
 from loopline.trainers.distill.escalations import Escalation, conversation_after, question_key
+from loopline.trainers.glpft.preference_training import pair_row
 from loopline.trainers.glpft.rows import end_of_turn
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from loopline.workers.engines.torch.loading import LoadedModel
@@ -23,15 +23,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 REWRITTEN = "conversation that the chat template writes anew at each turn"
 TOO_LONG = "conversation longer than the model's context"
 CUT_OFF = "answer that was cut off"
-
-
-@dataclass(frozen=True)
-class Preference:
-    """Two answers to one question: the row of the one that was accepted, and of the refused."""
-
-    instruction_id: str
-    chosen: TokenRow
-    rejected: TokenRow
+SAME = "escalation whose two answers are the same"
 
 
 def imitations(
@@ -51,25 +43,27 @@ def imitations(
 
 def preferences(
     escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
-) -> list[Preference]:
-    """A pair of each escalation whose answers differ."""
-    pairs: list[Preference] = []
+) -> list[RecordedRow]:
+    """A pair of each escalation whose answers differ, as one row: the accepted answer and the
+    refused one (`loopline.trainers.glpft.preference_training`)."""
+    rows: list[RecordedRow] = []
     for escalation in escalations:
-        if not escalation.differs:
+        refused = escalation.refused
+        if refused is None or not escalation.differs:
+            skipped.append(Skipped(escalation.run.id, SAME))
             continue
         small = escalation.small
-        refused = small.calls[: small.calls.index(escalation.refused) + 1]  # pyright: ignore
         try:
-            pairs.append(
-                Preference(
-                    _instruction(escalation),
-                    _row(escalation, escalation.big, escalation.big.calls, model),
-                    _row(escalation, small, refused, model),
-                )
-            )
+            preferred = _row(escalation, escalation.big, escalation.big.calls, model)
+            rejected = _row(escalation, small, small.calls[: small.calls.index(refused) + 1], model)
+            if len(preferred.ids) + len(rejected.ids) >= model.max_context:
+                raise Unreadable(TOO_LONG, "both answers together")
         except Unreadable as error:
             skipped.append(error.at(escalation.run.id))
-    return pairs
+        else:
+            row = pair_row(preferred, rejected)
+            rows.append(RecordedRow(_instruction(escalation), policy_of(escalation), row))
+    return rows
 
 
 def policy_of(escalation: Escalation) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from loopline.runtime.config.options import Option
+from pydantic import Field
+
+from loopline.runtime.config.options import OnlyWith, Option
 from loopline.trainers.sft.options import RowOptions
 
 if TYPE_CHECKING:
@@ -19,12 +21,23 @@ class DistillOptions(RowOptions):
 
     from_store: Annotated[Path, Option(metavar="FOLDER")]
     """Store of recorded runs of the workflow cascade."""
+    objective: Literal["sft", "dpo"] = "sft"
+    """Learn the accepted answers, or to prefer them to the refused ones where both differ (then at
+    about a tenth of --rate)."""
+    beta: Annotated[
+        float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
+    ] = Field(default=0.1, gt=0)
+    """How much a preference weighs beside staying the model that it begins as."""
     confirmed: bool = False
     """Learn only answers that feedback calls right; else also those without feedback."""
     hold_out_kind: Annotated[tuple[str, ...] | None, Option(metavar="KIND", default="none")] = None
     """Kind of question, by the tag `kind`, that is not learned from; may be repeated."""
     hold_out: Annotated[Path | None, Option(metavar="FILE", default="none")] = None
     """File with a question on each line that is not learned from."""
+
+    def objective_settings(self) -> dict[str, object]:
+        """See `RowOptions.objective_settings`."""
+        return {"objective": self.objective, "beta": self.beta}
 
     def held_out(self) -> HeldOut:
         """Raises `UnreadableData` for a file that can't be read."""

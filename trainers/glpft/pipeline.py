@@ -41,6 +41,7 @@ from loopline.trainers.glpft.copying import copying_rows
 from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
 from loopline.trainers.glpft.from_scratch import write_new_model
 from loopline.trainers.glpft.page import PAGE, render
+from loopline.trainers.glpft.preference_training import PreferenceTraining
 from loopline.trainers.glpft.report import REPORT, Report, read_report
 from loopline.trainers.glpft.rows import StageRows, TrainingData, rows_of
 from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
@@ -180,7 +181,7 @@ class _Pipeline:
             base=settings.base if settings.base and base == self.first else base.name,
             processes=self.processes,
         )
-        training = StageTraining(
+        training = (PreferenceTraining if settings.objective == "dpo" else StageTraining)(
             settings=settings,
             stage=stage.name,
             schedule=settings.schedule(stage.name, begins=stage.is_first),

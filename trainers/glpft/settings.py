@@ -166,6 +166,10 @@ class GlpftSettings(StageOptions):
     """Size of a model that begins with random weights."""
     batch: int = Field(default=BATCH, ge=1)
     """Rows per step."""
+    objective: Literal["sft", "dpo"] = "sft"
+    """What a row is: an answer to be written, or a pair of which one is to be preferred."""
+    beta: float = Field(default=0.1, gt=0)
+    """Of dpo: how much a preference weighs beside staying the model that it begins as."""
 
     @property
     def is_micro(self) -> bool:

@@ -74,7 +74,7 @@ async def ask_small(
                     )
                 )
             answer = SmallAnswer.of(trajectory.steps[0]) if trajectory.steps else None
-            cost = sum(entry.cost_micro_dollars for entry in usage)
+            cost = sum(entry.cost_micro_dollars or 0 for entry in usage)
             text, logprobs = (answer.text, answer.logprobs) if answer is not None else ("", ())
             answers[key] = SmallAnswer(text, logprobs, cost)
             log.append({"key": key, "text": text, "logprobs": [*logprobs], "cost": cost})

@@ -42,20 +42,20 @@ def compare(
 ) -> GateResult:
     """Both in the order of the questions. With fewer than `least` that are known the candidate does
     not pass."""
-    known = [
+    pairs = [
         (new, old)
         for new, old in zip(candidate, serving, strict=True)
         if new is not None and old is not None
     ]
-    if len(known) < max(1, least):
+    if len(pairs) < max(1, least):
         return GateResult(
-            questions=len(known), candidate=0.0, serving=0.0, low=-1.0, high=1.0,
+            questions=len(pairs), candidate=0.0, serving=0.0, low=-1.0, high=1.0,
             margin=margin, passed=False,
         )  # fmt: skip
-    new, old = [float(pair[0]) for pair in known], [float(pair[1]) for pair in known]
+    new, old = [float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs]
     gap = bootstrap_difference(new, old)
     return GateResult(
-        questions=len(known),
+        questions=len(pairs),
         candidate=sum(new) / len(new),
         serving=sum(old) / len(old),
         low=gap.low,

@@ -50,6 +50,8 @@ SETTINGS = "settings.json"
 DECISION = "decision.json"
 BASE = "base"
 """Name of the pool's own model among the versions."""
+CALIBRATED_EVERY = 20
+"""More questions that are kept back, and the router is calibrated again."""
 STAGE = "single"
 """Folder of what `train distill` comes to."""
 
@@ -97,13 +99,15 @@ class ImprovementLoop:
         self._router = router
         self._judge = judge
         self._say = say
+        self._calibrated_on = 0
+        """Questions that were kept back when the router was calibrated last."""
         self._claim()
 
     def decisions(self) -> list[Decision]:
         """Of all rounds that have ended, in order."""
         files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
-        found = [find_record(path, Decision) for path in files]
-        return [decision for decision in found if decision is not None]
+        records = [find_record(path, Decision) for path in files]
+        return [decision for decision in records if decision is not None]
 
     @property
     def serving(self) -> str:
@@ -118,6 +122,17 @@ class ImprovementLoop:
         new = len(read_escalations(self._store).records) - before
         held_back = len(read_held_back(self._store, self.settings.held_back))
         return new >= self.settings.every and held_back >= self.settings.least_held_back
+
+    async def look(self) -> Decision | None:
+        """Take a round if it is due; else calibrate the router again where there are enough more
+        questions that were kept back. Raises `TrainingError`."""
+        if self.is_due():
+            return await self.run_round()
+        questions = read_held_back(self._store, self.settings.held_back)
+        if self.serving != BASE and len(questions) >= self._calibrated_on + CALIBRATED_EVERY:
+            answers = await self._answers(self.serving, await self._serving_pin(), questions)
+            self._say(self._calibrate(questions, answers)[0])
+        return None
 
     async def run_round(self, *, examples: Path | None = None) -> Decision:
         """Train a candidate on all escalations of the store, or on those of the store `examples`,
@@ -173,7 +188,9 @@ class ImprovementLoop:
     async def _train(self, folder: Path, store: Path) -> float:
         """CPU seconds of the process that trains."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        arguments = self.settings.training.arguments(store, folder)
+        before = self.serving
+        begin = None if before == BASE else self.output / "rounds" / before / "training" / STAGE
+        arguments = self.settings.training.arguments(store, folder, begin)
         log = folder.parent / "training.log"
         code, seconds = await asyncio.to_thread(_run_training, arguments, log)
         if code != 0:
@@ -218,18 +235,21 @@ class ImprovementLoop:
     ) -> dict[str, SmallAnswer]:
         """By the ids of the questions' runs. What the version answered while it served is taken
         from there."""
-        served = {
+        recorded = {
             entry.run.id: SmallAnswer.of(entry.small)
             for entry in questions
             if _pin_of(entry, self.settings.policy) == pin
         }
-        asked = {
+        questions_left = {
             entry.run.id: (entry.question, _solo_options(entry.run.options))
             for entry in questions
-            if entry.run.id not in served
+            if entry.run.id not in recorded
         }
         path = self.output / "answers" / f"{version}.jsonl"
-        return {**await ask_small(self._client, pin, asked, path, say=self._say), **served}
+        return {
+            **await ask_small(self._client, pin, questions_left, path, say=self._say),
+            **recorded,
+        }
 
     def _right(
         self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
@@ -245,6 +265,7 @@ class ImprovementLoop:
         self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
     ) -> tuple[str, float]:
         rows = labelled(questions, answers, self._judge)
+        self._calibrated_on = len(questions)
         if len(rows) < LEAST_QUESTIONS:
             self._shut_router()
             return (

@@ -15,7 +15,8 @@ CANDIDATE = "candidate"
 
 
 class TrainingSettings(Record):
-    """How each candidate is trained, from the pool's own model and on all escalations so far."""
+    """How each candidate is trained, on all escalations so far: an adapter from the pool's own
+    model, all weights from the version that serves."""
 
     model: str = "micro:slm"
     """That the pool serves."""
@@ -29,9 +30,10 @@ class TrainingSettings(Record):
     confirmed: bool = False
     seed: int = 1
 
-    def arguments(self, store: Path, output: Path) -> list[str]:
-        """Of `train distill`."""
-        arguments = ["distill", self.model, "--from-store", str(store), "--output", str(output)]
+    def arguments(self, store: Path, output: Path, begin: Path | None) -> list[str]:
+        """Of `train distill`. `begin`: the weights that serve; None for the pool's own model."""
+        model = self.model if begin is None or self.weights == "lora" else str(begin)
+        arguments = ["distill", model, "--from-store", str(store), "--output", str(output)]
         for name in ("weights", "schedules", "rate", "batch", "tokens", "seed"):
             value = getattr(self, name)
             if value is not None:

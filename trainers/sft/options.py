@@ -86,7 +86,11 @@ class RowOptions(PublishingOptions):
         }
         for name in ("weights", "rank", "schedules", "rate", "tokens", "validation"):
             values[name] = getattr(self, name)
-        return validated(GlpftSettings, values)
+        return validated(GlpftSettings, {**values, **self.objective_settings()})
+
+    def objective_settings(self) -> dict[str, object]:
+        """What is learned of the rows, where it is not to write them."""
+        return {}
 
 
 class SessionOptions(ThresholdOptions, RowOptions):
