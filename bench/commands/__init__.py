@@ -32,6 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.grpo",
         "commands.glpft",
         "commands.staleness",
+        "commands.team_grpo",
         "experiments.grpo_curve",
     ),
     "Prove": (

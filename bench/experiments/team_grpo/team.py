@@ -30,6 +30,7 @@ class Team:
 
     def __init__(self, settings: TeamSettings) -> None:
         self.workflow, self.setup = settings.workflow, settings.setup
+        self.dollar_weight = settings.dollar_weight
         pools = {
             name: ModelSettings(
                 engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,
@@ -46,7 +47,7 @@ class Team:
 
     def reward(self, trajectory: Trajectory, *, solved: bool) -> float:
         """What a run is worth."""
-        return float(solved) - self.setup.dollar_weight * dollars_of(trajectory)
+        return float(solved) - self.dollar_weight * dollars_of(trajectory)
 
     async def __aenter__(self) -> Self:
         for pool in self._pools.values():
