@@ -155,8 +155,8 @@ class Group:
         turns = [member.turn_rewards or (None,) for member in members]
         by_turn = spread(self.advantages(baseline), turns, baseline, credit)
         return [
-            [own[turn] for turn in member.turns or [0] * len(member.sequences)]
-            for member, own in zip(members, by_turn, strict=True)
+            [values[turn] for turn in member.turns or [0] * len(member.sequences)]
+            for member, values in zip(members, by_turn, strict=True)
         ]
 
     def has_signal(self, credit: Credit) -> bool:
@@ -390,7 +390,7 @@ def _whole_runs(
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
             policy, sequences, turns = _learnable(agent_steps, sealing)
-            earned = tuple(turn_reward(one.reward_parts, sealing.reward) for one in agent_steps)
+            earned = tuple(turn_reward(step.reward_parts, sealing.reward) for step in agent_steps)
             beside = _other_influences(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))

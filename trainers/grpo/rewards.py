@@ -184,8 +184,8 @@ def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | Non
         return parts.get(scheme)
     if TOTAL in parts:
         return parts.get(LOCAL, parts[TOTAL])
-    own = [value for name, value in sorted(parts.items()) if name not in (TEAM, AGENT)]
-    return math.fsum(own) if own else None
+    parts_of_turn = [value for name, value in sorted(parts.items()) if name not in (TEAM, AGENT)]
+    return math.fsum(parts_of_turn) if parts_of_turn else None
 
 
 def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> float:

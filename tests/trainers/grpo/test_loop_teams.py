@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from loopline.bus import Bus, policies
 from loopline.runtime.config.settings import Settings, load
@@ -44,8 +46,8 @@ def here(_shared_servers: dict[str, RedisProcess], tmp_path: Path) -> Iterator[H
     pytest.importorskip("peft", reason="needs make install")
     bus = quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=5.0)
     profile = tmp_path / "profile.toml"
-    told = bus.model_dump(mode="json", exclude_unset=True)
-    lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
+    bus_values = bus.model_dump(mode="json", exclude_unset=True)
+    lines = [f"{name} = {json.dumps(value)}" for name, value in bus_values.items()]
     model = ['[models.umi]\nmodel = "micro:umi"\nmax_tokens = 128\ndevice = "cpu"']
     profile.write_text("\n".join(['extends = "umi_micro"', "[bus]", *lines, *model]) + "\n")
     settings = load(str(profile), environ={})
@@ -94,10 +96,10 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
     assert [look.round for look in report.looks] == [0, 1, 2]
     assert all(len(look.outcomes) == 3 for look in report.looks)
     plans = [book.look_plan(number) for number in (0, 1, 2)]
-    asked = [[run.task for run in plan.runs] for plan in plans if plan is not None]
-    assert asked[0] == asked[1] == asked[2]
+    looked_at = [[run.task for run in plan.runs] for plan in plans if plan is not None]
+    assert looked_at[0] == looked_at[1] == looked_at[2]
     played = [run.task for n in (1, 2) for wave in book.waves(n) for run in wave.runs]
-    assert not [task for task in asked[0] if task in played]
+    assert not [task for task in looked_at[0] if task in played]
     best = max(report.looks, key=lambda look: (look.success, -look.round))
     assert report.best == best
     assert same(
@@ -114,10 +116,8 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
     assert now == {f"umi/{role[4:]}": str(folder / role) for role in ROLES}
 
 
-def _stored(folder: Path) -> dict[str, object]:
-    from safetensors.torch import load_file
-
-    return dict(load_file(folder / "adapter_model.safetensors"))
+def _stored(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "adapter_model.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_run_that_nobody_judged_is_counted_and_named() -> None:
 
 def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
     instance = next(
-        each for each in api_worlds.instances("train", 3, 20) if each.oracle.answer is not None
+        item for item in api_worlds.instances("train", 3, 20) if item.oracle.answer is not None
     )
     run = a_team_run(1, Outcome.ANSWERED)
     task = instance.task
@@ -97,8 +97,8 @@ def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
     assert rewards.outcome_reward(done) == 0.0
     assert rewards.outcome_reward(run) is None
     unsolvable = next(
-        each for each in api_worlds.instances("train", 3, 200)
-        if each.oracle.answer is None and not each.oracle.steps
+        item for item in api_worlds.instances("train", 3, 200)
+        if item.oracle.answer is None and not item.oracle.steps
     )  # fmt: skip
     gave_up = done.model_copy(
         update={
@@ -148,7 +148,7 @@ TURNS = st.lists(
 )  # fmt: skip
 
 
-@given(TURNS, st.floats(0, 1).map(lambda each: round(each, 2)))
+@given(TURNS, st.floats(0, 1).map(lambda item: round(item, 2)))
 def test_a_turns_advantage_compares_discounted_returns_of_the_same_turn(
     members: list[list[float | None]], discount: float
 ) -> None:
