@@ -49,6 +49,7 @@ from loopline.trainers.grpo.rewards import (
     RewardChoice,
     candidate_reward,
     executed_candidate,
+    length_penalty,
     rewarded,
     run_reward,
     turn_reward,
@@ -361,6 +362,7 @@ def _candidates(
             origin = f"{trajectory.run.id}/{step.turn}.{step.branch}/{step.agent}#{number}"
             try:
                 reward = candidate_reward(candidate.reward_parts, sealing.reward)
+                reward += length_penalty([candidate], sealing.reward)
                 policy, sequences, _ = _learnable([candidate], sealing)
             except Unreadable as error:
                 skipped.append(Skipped(origin, error.reason, error.detail))
@@ -389,6 +391,7 @@ def _whole_runs(
                 if step.agent == agent and step.calls
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
+            reward += length_penalty(agent_steps, sealing.reward)
             policy, sequences, turns = _learnable(agent_steps, sealing)
             earned = tuple(turn_reward(step.reward_parts, sealing.reward) for step in agent_steps)
             beside = _other_influences(trajectory, agent)

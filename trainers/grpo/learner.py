@@ -119,7 +119,8 @@ class Learner:
         """
         if self.kept is not None:
             self.kept.begin_step()
-        self.policies.network.whole.eval()
+        if not self.settings.checkpoint_activations:
+            self.policies.network.whole.eval()
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
@@ -320,16 +321,41 @@ class Learner:
         """Log-probabilities of the learned ids at the temperature that they were sampled at, and
         the entropy (nats) of the distributions they are from."""
         import torch
-        from torch.nn import functional
+        from torch.utils.checkpoint import checkpoint
 
         network, settings = self.policies.network, self.settings
+        targets, temperatures = micro_batch.targets, micro_batch.temperatures
         low = settings.precision == "bfloat16"
-        with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
-            logits = micro_batch.logits(network)  # [n, vocabulary]
-        logits = logits.float() / micro_batch.temperatures[:, None]
-        logprobs = -functional.cross_entropy(logits, micro_batch.targets, reduction="none")
+        autocast = torch.autocast(network.device.type, torch.bfloat16, enabled=low)
+        if not settings.head_chunk:
+            with autocast:
+                logits = micro_batch.logits(network)
+            return self._scores_of_logits(logits, targets, temperatures)
+        with autocast:
+            hidden = micro_batch.hidden(network)  # [n, width]
+
+        def score(*part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
+                logits = network.head(part[0])
+            return self._scores_of_logits(logits, part[1], part[2])
+
+        size = settings.head_chunk
+        parts = zip(hidden.split(size), targets.split(size), temperatures.split(size), strict=True)
+        scores = [checkpoint(score, *part, use_reentrant=False) for part in parts]
+        return _Scores(*(torch.cat(column) for column in zip(*scores, strict=True)))
+
+    def _scores_of_logits(
+        self, logits: torch.Tensor, targets: torch.Tensor, temperatures: torch.Tensor
+    ) -> _Scores:
+        """Of logits [n, vocabulary]."""
+        import torch
+        from torch.nn import functional
+
+        logits = logits.float() / temperatures[:, None]
+        logprobs = -functional.cross_entropy(logits, targets, reduction="none")
         # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.
-        with torch.set_grad_enabled(settings.objective.entropy > 0 and torch.is_grad_enabled()):
+        entropy = self.settings.objective.entropy > 0
+        with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
             whole = logits.log_softmax(-1)
             entropies = -(whole.exp() * whole).sum(-1)
         return _Scores(logprobs, entropies)

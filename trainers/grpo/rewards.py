@@ -14,7 +14,7 @@ may say it in their place, and λ · dollars may be taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeGuard
 
@@ -91,6 +91,10 @@ class RewardChoice(Options):
     )
     """What a run's reward loses for each dollar that its model calls cost (λ)."""
 
+    overlong_buffer: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
+    """Tokens before the limit of a completion within which its reward falls, by 1 at the limit; 0
+    is no such penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
+
     @field_validator("function")
     @classmethod
     def _names_a_function(cls, path: str | None) -> str | None:
@@ -166,6 +170,27 @@ def _ask(path: str, trajectory: Trajectory) -> Feedback:
     except Exception as error:
         raise Unreadable(FAILED_FUNCTION, f"{path}: {type(error).__name__}: {error}") from error
     return value
+
+
+def overlong_penalty(length: int, limit: int, buffer: int) -> float:
+    """0 up to `limit` − `buffer` tokens, then falling to −1 at `limit` (DAPO, Yu et al. 2025,
+    arXiv:2503.14476, eq. 13)."""
+    over = length - (limit - buffer)
+    return 0.0 if buffer == 0 or over <= 0 else -min(over / buffer, 1.0)
+
+
+def length_penalty(candidates: Iterable[Candidate], choice: RewardChoice) -> float:
+    """Of the longest completion, by its own limit, of all that an agent wrote for one reward."""
+    if choice.overlong_buffer == 0:
+        return 0.0
+    return min(
+        (
+            overlong_penalty(len(call.output_ids), call.sampling.max_tokens, choice.overlong_buffer)
+            for candidate in candidates
+            for call in candidate.calls
+        ),
+        default=0.0,
+    )
 
 
 def dollars_of(trajectory: Trajectory) -> float:

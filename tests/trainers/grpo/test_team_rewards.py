@@ -24,7 +24,12 @@ from loopline.trainers.grpo.advantages import (
 )
 from loopline.trainers.grpo.credit import Credit
 from loopline.trainers.grpo.groups import Group, Sealing, seal
-from loopline.trainers.grpo.rewards import RewardChoice, dollars_of, run_reward
+from loopline.trainers.grpo.rewards import (
+    RewardChoice,
+    dollars_of,
+    overlong_penalty,
+    run_reward,
+)
 from loopline.trainers.grpo.rows import rows_of
 from loopline.workers.store.rewards import TURN, Feedback
 
@@ -118,6 +123,35 @@ def test_dollars_are_taken_off_where_that_is_asked() -> None:
     dear, cheap = a_team_run(1, Outcome.SOLVED, cost=250), a_team_run(2, Outcome.SOLVED, cost=10)
     groups, _ = shown(dear, cheap, reward=choice)
     assert groups["summarizer"].rewards[0] < groups["summarizer"].rewards[1]
+
+
+@given(st.integers(0, 60), st.integers(1, 40))
+def test_the_overlong_penalty_is_the_published_one(length: int, buffer: int) -> None:
+    limit = 50
+    if length <= limit - buffer:
+        expected = 0.0
+    elif length <= limit:
+        expected = ((limit - buffer) - length) / buffer
+    else:
+        expected = -1.0
+    assert overlong_penalty(length, limit, buffer) == pytest.approx(expected)
+    assert overlong_penalty(length, limit, 0) == 0.0
+
+
+def test_a_run_loses_by_its_agents_longest_completion() -> None:
+    short, long = a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.SOLVED)
+    calls = (a_call(output=tuple(range(12))),)
+    steps = [
+        step.model_copy(update={"candidates": (Candidate(calls=calls),)})
+        if step.agent == "caller"
+        else step
+        for step in long.steps
+    ]
+    # The limit of these completions is 16 tokens.
+    choice = RewardChoice(overlong_buffer=8)
+    groups, _ = shown(short, long.model_copy(update={"steps": tuple(steps)}), reward=choice)
+    assert groups["caller"].rewards == (1.0, 0.5)
+    assert groups["planner"].rewards == (1.0, 1.0)
 
 
 def test_a_function_of_the_users_pays_runs_agents_and_turns() -> None:
