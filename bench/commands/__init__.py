@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.glpft",
         "commands.staleness",
         "commands.improve",
+        "commands.team_grpo",
         "experiments.grpo_curve",
     ),
     "Prove": (

@@ -25,6 +25,8 @@ if ARGV[3] ~= '' then
     for _, key in ipairs({run, KEYS[6], KEYS[7], KEYS[8]}) do redis.call('PEXPIRE', key, life) end
     redis.call('ZADD', KEYS[4], ARGV[4], ARGV[3])
     redis.call('PEXPIRE', KEYS[4], STREAM_LIFE)
+    local tenant = redis.call('HGET', run, 'tenant')
+    if tenant and tenant ~= '' then note_working(tenant, ARGV[3], ARGV[4]) end
     local kept = {}
     local fields = redis.call('HGETALL', run)
     for i = 1, #fields, 2 do

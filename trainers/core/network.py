@@ -123,11 +123,56 @@ class Network:
                 input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
             )
             return output.logits.flatten(0, 1)[parents]
+        return self.head(self.tree_hidden(ids, positions, sees, parents))
+
+    def tree_hidden(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        sees: torch.Tensor,
+        parents: torch.Tensor,
+    ) -> torch.Tensor:
+        """As `tree_logits`, what goes into the output layer [n, width]."""
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(
             input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
         ).last_hidden_state
-        return self.whole.get_output_embeddings()(hidden.flatten(0, 1)[parents])
+        return hidden.flatten(0, 1)[parents]
+
+    def learned_hidden(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        """As `learned_logits` of weights that are not sharded, what goes into the output layer
+        [learned tokens, width]."""
+        inner = getattr(self.whole, self.whole.base_model_prefix)
+        hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden[:, :-1][learned]
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The output layer: logits [n, vocabulary] of [n, width]."""
+        return self.whole.get_output_embeddings()(hidden)
+
+    @property
+    def has_plain_head(self) -> bool:
+        """Whether logits are what the output layer gives, and nothing more is done to them."""
+        return not any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS)
+
+    def checkpoint_layers(self) -> None:
+        """From now on keep each layer's input alone for the backward pass, and compute the rest of
+        it again there. Raises `TrainingError` for a model that cannot, or one with dropout, which
+        would draw again."""
+        config = self.whole.config
+        dropout = [name for name in vars(config) if "drop" in name and getattr(config, name)]
+        if dropout or not self.whole.supports_gradient_checkpointing:
+            why = f"its configuration has {dropout[0]}" if dropout else "its class cannot"
+            raise TrainingError(
+                f"{config.model_type} is not computed with checkpointed activations: {why}; leave "
+                "--checkpoint-activations out"
+            )
+        # Versions of Transformers differ in its name.
+        name = "activation_checkpointing_enable"
+        enable = getattr(self.whole, name, None) or self.whole.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
+        # Transformers checkpoints in training mode alone, which differs by nothing but dropout.
+        self.whole.train()
 
     def gather_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
         """A weight or one of its moments, put together where it is spread over the processes: then
@@ -146,9 +191,7 @@ class Network:
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
             return forward(input_ids=ids, use_cache=False).logits[:, :-1][learned]
         # The output layer is a large part of a small model: only what is learned goes through it.
-        inner = getattr(self.whole, self.whole.base_model_prefix)
-        hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
-        return self.whole.get_output_embeddings()(hidden[:, :-1][learned])
+        return self.head(self.learned_hidden(ids, learned))
 
     def write(self, folder: Path, base: Path) -> None:
         """Into an empty folder, by the first process, with the help of all; `base` is the folder

@@ -137,10 +137,10 @@ def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -
 def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
     """Without end, all different: of the training split what `generate_questions` holds out of no
     search and no loop, the same ones for the same seed."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     for question in _worlds(seed) if dataset == "worlds" else _problems(seed):
-        if question.id not in seen and not _is_held_out(question.task.prompt):
-            seen.add(question.id)
+        if question.id not in ids and not _is_held_out(question.task.prompt):
+            ids.add(question.id)
             yield question
 
 

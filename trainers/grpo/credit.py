@@ -58,6 +58,6 @@ def spread(
         return [[value] * len(turns) for value, turns in zip(weighted, turn_rewards, strict=True)]
     by_turn = turn_advantages(turn_rewards, ADVANTAGES[baseline], credit.discount)
     return [
-        [credit.outcome_weight * whole + credit.turn_weight * own for own in turns]
+        [credit.outcome_weight * whole + credit.turn_weight * turn for turn in turns]
         for whole, turns in zip(outcome, by_turn, strict=True)
     ]

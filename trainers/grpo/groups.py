@@ -50,6 +50,7 @@ from loopline.trainers.grpo.rewards import (
     RewardChoice,
     candidate_reward,
     executed_candidate,
+    length_penalty,
     rewarded,
     run_reward,
     turn_reward,
@@ -156,8 +157,8 @@ class Group:
         turns = [member.turn_rewards or (None,) for member in members]
         by_turn = spread(self.advantages(baseline), turns, baseline, credit)
         return [
-            [own[turn] for turn in member.turns or [0] * len(member.sequences)]
-            for member, own in zip(members, by_turn, strict=True)
+            [values[turn] for turn in member.turns or [0] * len(member.sequences)]
+            for member, values in zip(members, by_turn, strict=True)
         ]
 
     def has_signal(self, credit: Credit) -> bool:
@@ -360,6 +361,7 @@ def _candidates(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
             origin = f"{trajectory.run.id}/{step.turn}.{step.branch}/{step.agent}#{number}"
             try:
                 reward = candidate_reward(candidate.reward_parts, sealing.reward)
+                reward += length_penalty([candidate], sealing.reward)
                 policy, sequences, _ = _learnable([candidate], sealing)
             except Unreadable as error:
                 skipped.append(Skipped(origin, error.reason, error.detail))
@@ -386,8 +388,9 @@ def _whole_runs(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
                 if step.agent == agent and step.calls
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
+            reward += length_penalty(agent_steps, sealing.reward)
             policy, sequences, turns = _learnable(agent_steps, sealing)
-            earned = tuple(turn_reward(one.reward_parts, sealing.reward) for one in agent_steps)
+            earned = tuple(turn_reward(step.reward_parts, sealing.reward) for step in agent_steps)
             beside = _other_influences(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))

@@ -26,6 +26,11 @@ from loopline.trainers.grpo.losses import (
     shares,
 )
 from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.preferences import (
+    preference_pairs,
+    preference_weights,
+    rejection_sampled,
+)
 from loopline.trainers.grpo.prefix_trees import tree_micro_batches_of
 from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
@@ -63,6 +68,8 @@ class _Minibatch(NamedTuple):
     """Which of them are this process's."""
     micro_batches: Sequence[MicroBatch]
     """Of those."""
+    pairs: Sequence[tuple[str, str]] = ()
+    """Origins of a better and of a worse sample, where pairs are learned from."""
 
 
 @dataclass
@@ -89,6 +96,11 @@ class Learner:
         """`kept`: what is to be recorded of importance ratios."""
         self.policies = policies
         self.kept = kept
+        if self.settings.objective.prefers and self.processes.count > 1:
+            raise TrainingError(
+                f"--loss {self.settings.objective.loss} compares samples with each other, which "
+                "one process must have together: launch it without accelerate"
+            )
 
     @property
     def processes(self) -> Processes:
@@ -107,7 +119,8 @@ class Learner:
         """
         if self.kept is not None:
             self.kept.begin_step()
-        self.policies.network.whole.eval()
+        if not self.settings.checkpoint_activations:
+            self.policies.network.whole.eval()
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
@@ -187,7 +200,8 @@ class Learner:
         micro_batches = cut(
             [rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device
         )
-        return _Minibatch(rows, row_numbers, micro_batches)
+        pairs = _pairs_of(groups, rows, self.settings) if self.settings.objective.prefers else ()
+        return _Minibatch(rows, row_numbers, micro_batches, pairs)
 
     def _update(
         self,
@@ -201,35 +215,42 @@ class Learner:
         import torch
 
         objective, device = self.settings.objective, self.policies.network.device
-        rows, row_numbers, micro_batches = minibatch
+        rows, row_numbers, micro_batches, pairs = minibatch
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
         places = torch.tensor(row_numbers, dtype=torch.long, device=device)
         references = self._references(micro_batches)
+        preferences = None
+        if references is not None and objective.prefers:
+            preferences = self._preferences(minibatch, references, places)
         # What a refused update may have left.
         optimizer.zero_grad()
         loss, processes = 0.0, self.processes
         for number, micro_batch in enumerate(micro_batches):
             scores = self._scores(micro_batch)
             old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
+            # Of its row among those of all processes.
+            number_of = places[micro_batch.sequence + micro_batch.first]
+            advantages = micro_batch.advantages if preferences is None else preferences[number_of]
             tokens = Tokens(
                 scores.logprobs,
                 old,
                 micro_batch.behaviour,
-                micro_batch.advantages,
+                advantages,
                 micro_batch.sequence,
             )
             losses = policy_losses(tokens, objective)
             divergence = None
-            if references is not None:
+            if references is not None and objective.kl:
                 divergence = divergences(tokens, references[number], objective)
                 losses = losses + objective.kl * divergence
             if objective.entropy:
                 losses = losses - objective.entropy * scores.entropies
-            # Of its row among those of all processes.
-            number_of = places[micro_batch.sequence + micro_batch.first]
             token_shares = shares(
                 number_of, counts, objective.normalisation, objective.completion_limit
             )
+            if preferences is not None:
+                # A mean over pairs, in which a sample's tokens are added up.
+                token_shares = torch.full_like(token_shares, 1.0 / max(len(pairs), 1))
             whole = (losses * token_shares).sum()
             self._note_bad(sums, losses, rows, number_of)
             whole.backward()
@@ -272,25 +293,69 @@ class Learner:
             return [self._scores(micro_batch) for micro_batch in micro_batches]
 
     def _references(self, micro_batches: Sequence[MicroBatch]) -> list[torch.Tensor] | None:
-        if not self.settings.objective.kl:
+        if not self.settings.objective.needs_reference:
             return None
         with self.policies.reference():
             return [scores.logprobs for scores in self._scores_of(micro_batches)]
+
+    def _preferences(
+        self, minibatch: _Minibatch, references: Sequence[torch.Tensor], places: torch.Tensor
+    ) -> torch.Tensor:
+        """Weight of each row [rows]: that of the sample that it is of."""
+        import torch
+
+        origins = {row.origin: at for at, row in enumerate(minibatch.rows)}
+        members = {origin: at for at, origin in enumerate(origins)}
+        of_row = torch.tensor([members[row.origin] for row in minibatch.rows], device=places.device)
+        ratios = torch.zeros(len(members), device=places.device)
+        scores = self._scores_of(minibatch.micro_batches)
+        for micro_batch, now, reference in zip(
+            minibatch.micro_batches, scores, references, strict=True
+        ):
+            member = of_row[places[micro_batch.sequence + micro_batch.first]]
+            ratios = ratios.index_add(0, member, now.logprobs - reference)
+        pairs = [(members[better], members[worse]) for better, worse in minibatch.pairs]
+        return preference_weights(ratios, pairs, self.settings.objective.beta)[of_row]
 
     def _scores(self, micro_batch: MicroBatch) -> _Scores:
         """Log-probabilities of the learned ids at the temperature that they were sampled at, and
         the entropy (nats) of the distributions they are from."""
         import torch
-        from torch.nn import functional
+        from torch.utils.checkpoint import checkpoint
 
         network, settings = self.policies.network, self.settings
+        targets, temperatures = micro_batch.targets, micro_batch.temperatures
         low = settings.precision == "bfloat16"
-        with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
-            logits = micro_batch.logits(network)  # [n, vocabulary]
-        logits = logits.float() / micro_batch.temperatures[:, None]
-        logprobs = -functional.cross_entropy(logits, micro_batch.targets, reduction="none")
+        autocast = torch.autocast(network.device.type, torch.bfloat16, enabled=low)
+        if not settings.head_chunk:
+            with autocast:
+                logits = micro_batch.logits(network)
+            return self._scores_of_logits(logits, targets, temperatures)
+        with autocast:
+            hidden = micro_batch.hidden(network)  # [n, width]
+
+        def score(*part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
+                logits = network.head(part[0])
+            return self._scores_of_logits(logits, part[1], part[2])
+
+        size = settings.head_chunk
+        parts = zip(hidden.split(size), targets.split(size), temperatures.split(size), strict=True)
+        scores = [checkpoint(score, *part, use_reentrant=False) for part in parts]
+        return _Scores(*(torch.cat(column) for column in zip(*scores, strict=True)))
+
+    def _scores_of_logits(
+        self, logits: torch.Tensor, targets: torch.Tensor, temperatures: torch.Tensor
+    ) -> _Scores:
+        """Of logits [n, vocabulary]."""
+        import torch
+        from torch.nn import functional
+
+        logits = logits.float() / temperatures[:, None]
+        logprobs = -functional.cross_entropy(logits, targets, reduction="none")
         # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.
-        with torch.set_grad_enabled(settings.objective.entropy > 0 and torch.is_grad_enabled()):
+        entropy = self.settings.objective.entropy > 0
+        with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
             whole = logits.log_softmax(-1)
             entropies = -(whole.exp() * whole).sum(-1)
         return _Scores(logprobs, entropies)
@@ -361,6 +426,27 @@ class Learner:
             tokens=int(tokens),
             seconds=seconds,
         )
+
+
+def _pairs_of(
+    groups: Sequence[Group], rows: Sequence[Row], settings: GrpoSettings
+) -> list[tuple[str, str]]:
+    """Pairs of members that are in the loss."""
+    in_loss = {row.origin for row in rows}
+    objective, pairs = settings.objective, list[tuple[str, str]]()
+    for group in groups:
+        members = [member for member in group.members if member.origin in in_loss]
+        if objective.loss == "rso":
+            rewards = [member.reward for member in members]
+            count = max(2, math.ceil(len(members) / 2))
+            seed = f"{settings.seed}:{group.id}"
+            accepted = rejection_sampled(rewards, objective.beta, count, seed)
+            members = [members[at] for at in accepted]
+        pairs += [
+            (members[better].origin, members[worse].origin)
+            for better, worse in preference_pairs([member.reward for member in members])
+        ]
+    return pairs
 
 
 def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:

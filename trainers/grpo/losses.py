@@ -16,7 +16,8 @@ belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A)
 | `sequence` | w · clip(π_θ/π_prox), w = Π π_prox/π_behav, 0 above C | decoupled; TRL's mask |
 
 These are GRPO's (`loss = "grpo"`). Others are chosen by name, or are a function of the user's by
-where it is: `gspo` takes one ratio for a whole sequence, `rft` imitates each group's best samples.
+where it is: `gspo` takes one ratio for a whole sequence, `rft` imitates each group's best samples,
+`dpo` and `rso` compare pairs of them (`preferences`).
 
 Ratios correct for which actions were taken, not for which states were reached: where the best of K
 candidates was executed, later states come from a better policy than any of the three.
@@ -54,7 +55,13 @@ def _divides_by_constant(options: Any) -> bool:
     return options.objective.normalisation == "constant"
 
 
-LOSSES = ("grpo", "gspo", "rft")
+LOSSES = ("grpo", "gspo", "rft", "dpo", "rso")
+PREFERENCES = ("dpo", "rso")
+
+
+def _compares_pairs(options: Any) -> bool:
+    return options.objective.loss in PREFERENCES
+
 
 _CLIPPED = OnlyWith("every --correction but truncated", _clips_ratios)
 
@@ -66,8 +73,13 @@ class Objective(Options):
 
     loss: Annotated[str, Option(metavar="NAME|MODULE:FUNCTION")] = "grpo"
     """Loss: grpo; gspo (one ratio per sequence; its authors average by --normalisation sequence);
-    rft (expert iteration: imitates the best samples of each group); or a function of yours, from
-    the learned tokens and the objective to a loss for each token."""
+    rft (expert iteration: imitates the best samples of each group); dpo (pairs of a better and a
+    worse sample); rso (the same of samples that rejection sampling has accepted); or a function of
+    yours, from the learned tokens and the objective to a loss for each token."""
+    beta: Annotated[float, OnlyWith("--loss dpo or rso", _compares_pairs)] = Field(
+        default=0.1, gt=0, le=100
+    )
+    """How strongly dpo and rso hold to the weights that the training began with (β)."""
     correction: Correction = "token"
     """Off-policy correction: none, clip (PPO's ratio to the sampler), truncated (TIS/CISPO), or
     decoupled PPO with an importance weight per token or per sequence."""
@@ -113,6 +125,16 @@ class Objective(Options):
         return loss
 
     @property
+    def prefers(self) -> bool:
+        """Whether pairs are learned from."""
+        return self.loss in PREFERENCES
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the weights that the training began with take part."""
+        return self.kl > 0 or self.prefers
+
+    @property
     def imitates(self) -> bool:
         """Whether samples without an advantage are no part of the loss."""
         return self.loss == "rft"
@@ -151,7 +173,7 @@ def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """The loss of each token [n], before it is normalised, by the table above."""
     if ":" in objective.loss:
         return loss_function(objective.loss)(tokens, objective)
-    if objective.loss == "rft":
+    if objective.loss == "rft" or objective.prefers:
         return imitation_losses(tokens.logprobs, tokens.advantages)
     if objective.loss == "gspo":
         return sequence_clipped_losses(tokens, objective)

@@ -164,6 +164,13 @@ def initial_policies(
         base=settings.base,
         processes=processes,
     )
+    if settings.head_chunk and not network.has_plain_head:
+        raise TrainingError(
+            f"{settings.base} does more to its logits than its output layer does: leave "
+            "--head-chunk out"
+        )
+    if settings.checkpoint_activations:
+        network.checkpoint_layers()
     if settings.share_prefixes and not network.has_full_attention:
         raise TrainingError(
             f"{settings.base} has layers that see a window or a state and not all that came "

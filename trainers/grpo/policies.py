@@ -45,7 +45,7 @@ class Policies:
         }
         self._reference = (
             {name: policy.weights for name, policy in self._policies.items()}
-            if settings.objective.kl
+            if settings.objective.needs_reference
             else {}
         )
         self._present: str | None = None

@@ -41,6 +41,9 @@ class TreeMicroBatch(MicroBatch):
     def logits(self, network: Network) -> torch.Tensor:
         return network.tree_logits(self.ids, self.positions, self.ancestor_mask(), self.parents)
 
+    def hidden(self, network: Network) -> torch.Tensor:
+        return network.tree_hidden(self.ids, self.positions, self.ancestor_mask(), self.parents)
+
     def ancestor_mask(self) -> torch.Tensor:
         """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
 

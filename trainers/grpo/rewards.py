@@ -14,7 +14,7 @@ may say it in their place, and λ · dollars may be taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeGuard
 
@@ -91,6 +91,10 @@ class RewardChoice(Options):
         Field(default=0.0, ge=0, le=1e6)
     )
     """What a run's reward loses for each dollar that its model calls cost (λ)."""
+
+    overlong_buffer: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
+    """Tokens before the limit of a completion within which its reward falls, by 1 at the limit; 0
+    is no such penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
 
     @field_validator("function")
     @classmethod
@@ -176,6 +180,27 @@ def _ask(path: str, trajectory: Trajectory) -> Feedback:
     return value
 
 
+def overlong_penalty(length: int, limit: int, buffer: int) -> float:
+    """0 up to `limit` − `buffer` tokens, then falling to −1 at `limit` (DAPO, Yu et al. 2025,
+    arXiv:2503.14476, eq. 13)."""
+    over = length - (limit - buffer)
+    return 0.0 if buffer == 0 or over <= 0 else -min(over / buffer, 1.0)
+
+
+def length_penalty(candidates: Iterable[Candidate], choice: RewardChoice) -> float:
+    """Of the longest completion, by its own limit, of all that an agent wrote for one reward."""
+    if choice.overlong_buffer == 0:
+        return 0.0
+    return min(
+        (
+            overlong_penalty(len(call.output_ids), call.sampling.max_tokens, choice.overlong_buffer)
+            for candidate in candidates
+            for call in candidate.calls
+        ),
+        default=0.0,
+    )
+
+
 def dollars_of(trajectory: Trajectory) -> float:
     """What all model calls of a run cost, US dollars, by the prices of their pools."""
     calls = (call for step in trajectory.steps for call in step.calls)
@@ -192,8 +217,8 @@ def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | Non
         return parts.get(scheme)
     if TOTAL in parts:
         return parts.get(LOCAL, parts[TOTAL])
-    own = [value for name, value in sorted(parts.items()) if name not in (TEAM, AGENT)]
-    return math.fsum(own) if own else None
+    parts_of_turn = [value for name, value in sorted(parts.items()) if name not in (TEAM, AGENT)]
+    return math.fsum(parts_of_turn) if parts_of_turn else None
 
 
 def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:

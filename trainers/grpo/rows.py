@@ -70,6 +70,10 @@ class MicroBatch:
         """What the learned ids were drawn from [n, vocabulary]."""
         return network.learned_logits(self.ids, self.learned)
 
+    def hidden(self, network: Network) -> torch.Tensor:
+        """What the output layer makes these logits of [n, width]."""
+        return network.learned_hidden(self.ids, self.learned)
+
 
 def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
     """The sequences of all members, shortest first. Where truncated ones are masked they are left

@@ -46,8 +46,6 @@ from loopline.trainers.grpo.storing import folder_name, write_policies
 from loopline.trainers.grpo.stream import StepBatch
 from loopline.workers.engines.local.adapter_base import weights_sha256
 
-TEMPERATURE = 1.0
-
 
 def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     """One cell for `loopline.bench.experiments.worker`."""
@@ -111,7 +109,7 @@ class _Training:
             agents=setup.trained,
             assigned={agent: setup.policies[agent] for agent in setup.trained},
             advantage=settings.advantage,
-            reward=RewardChoice(dollar_weight=setup.dollar_weight),
+            reward=RewardChoice(dollar_weight=settings.dollar_weight),
             weights=settings.weights,
             rank=settings.rank,
             minibatch=settings.minibatch,
@@ -167,7 +165,7 @@ class _Training:
             number += 1
             questions = list(islice(tasks, self.settings.tasks))
             played = await team.play(
-                questions, times=self.settings.group_size, temperature=TEMPERATURE,
+                questions, times=self.settings.group_size, temperature=self.settings.temperature,
                 seed=(self.cell.seed << 32) + (number << 16),
             )  # fmt: skip
             self.runs += len(played)

@@ -37,8 +37,6 @@ class TeamSetup(Record):
     """That is measured on: nothing of it is learned from, and no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
-    dollar_weight: float = 0.0
-    """What a run's reward loses for each dollar."""
 
 
 SETUPS: dict[Workflow, TeamSetup] = {
@@ -69,9 +67,8 @@ SETUPS: dict[Workflow, TeamSetup] = {
         base="llm",
         options={"prompts": "mathematics"},
         split="new_numbers",
-        # Of a big model and of a small one, as they are sold: an answer should be right, and cheap.
+        # Of a big model and of a small one, as they are sold.
         prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
-        dollar_weight=200.0,
     ),
 }
 
@@ -85,12 +82,16 @@ class TeamSettings(Record):
     """In place of the trained pool's: a model that was trained for less long, for example."""
     cpu_minutes: float = Field(default=20.0, gt=0)
     """Of each training: rollouts, updates and looks at held-out tasks, one thread."""
-    tasks: int = Field(default=32, ge=1)
+    dollar_weight: float = Field(default=0.0, ge=0)
+    """What a run's reward loses for each dollar."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    """Of the sampled runs."""
+    tasks: int = Field(default=24, ge=1)
     """Of a round."""
     group_size: int = Field(default=8, ge=2)
     """Runs of each task."""
     rank: int = Field(default=4, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
     advantage: Literal["standardised", "centred", "leave-one-out"] = "standardised"
     minibatch: int | None = None
     """Groups per update."""

@@ -30,6 +30,7 @@ class Team:
 
     def __init__(self, settings: TeamSettings) -> None:
         self.workflow, self.setup = settings.workflow, settings.setup
+        self.dollar_weight = settings.dollar_weight
         pools = {
             name: ModelSettings(
                 engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,
@@ -37,7 +38,7 @@ class Team:
             )
             for name, model in self.setup.pools.items()
         }  # fmt: skip
-        self._pools = {name: EnginePool(each, build_engine(each)) for name, each in pools.items()}
+        self._pools = {name: EnginePool(pool, build_engine(pool)) for name, pool in pools.items()}
         self._prompts = prompt_hashes(self.workflow, options=self.setup.options)
 
     def _price(self, pool: str) -> Price:
@@ -46,7 +47,7 @@ class Team:
 
     def reward(self, trajectory: Trajectory, *, solved: bool) -> float:
         """What a run is worth."""
-        return float(solved) - self.setup.dollar_weight * dollars_of(trajectory)
+        return float(solved) - self.dollar_weight * dollars_of(trajectory)
 
     async def __aenter__(self) -> Self:
         for pool in self._pools.values():
@@ -71,17 +72,17 @@ class Team:
         self, questions: Sequence[Question], *, times: int = 1, temperature: float, seed: int
     ) -> list[tuple[Trajectory, bool]]:
         """Each question so many times: the runs in their order, and whether each is solved."""
-        asked: dict[str, Question] = {}
-        runs = list(self._runs(questions, times, temperature, seed, asked))
+        questions_by_run: dict[str, Question] = {}
+        runs = list(self._runs(questions, times, temperature, seed, questions_by_run))
         runner, played = EngineRunner(self._pools), dict[str, tuple[Trajectory, bool]]()
         async for trajectory in runner.play_all(iter(runs), together=TOGETHER):
-            solved = not fault(asked[trajectory.run.id], trajectory)
+            solved = not fault(questions_by_run[trajectory.run.id], trajectory)
             played[trajectory.run.id] = (trajectory, solved)
         return [played[run.id] for run in runs]
 
     def _runs(
         self, questions: Sequence[Question], times: int, temperature: float, seed: int,
-        asked: dict[str, Question],
+        questions_by_run: dict[str, Question],
     ) -> Iterable[Run]:  # fmt: skip
         now = time.time()
         for number, question in enumerate(questions):
@@ -92,5 +93,5 @@ class Team:
                     prompts=self._prompts, generation=GenerationOptions(temperature=temperature),
                     seed=seed + number * times + play, created=now, deadline=now + RUN_SECONDS,
                 )  # fmt: skip
-                asked[run.id] = question
+                questions_by_run[run.id] = question
                 yield run

@@ -234,7 +234,6 @@ def test_what_can_not_be_published_is_named_before_anything_is_trained(
     ("mode", "option"),
     [
         ("loop", "--from-store"),
-        ("loop", "--workflow"),
         ("loop", "--epochs"),
         ("loop", "--steps"),
         ("loop", "--base-version"),

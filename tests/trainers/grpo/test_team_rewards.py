@@ -24,7 +24,12 @@ from loopline.trainers.grpo.advantages import (
 )
 from loopline.trainers.grpo.credit import Credit
 from loopline.trainers.grpo.groups import Group, Sealing, seal
-from loopline.trainers.grpo.rewards import RewardChoice, dollars_of, run_reward
+from loopline.trainers.grpo.rewards import (
+    RewardChoice,
+    dollars_of,
+    overlong_penalty,
+    run_reward,
+)
 from loopline.trainers.grpo.rows import rows_of
 from loopline.workers.store.rewards import TURN, Feedback
 
@@ -87,7 +92,7 @@ def test_a_run_that_nobody_judged_is_counted_and_named() -> None:
 
 def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
     instance = next(
-        each for each in api_worlds.instances("train", 3, 20) if each.oracle.answer is not None
+        item for item in api_worlds.instances("train", 3, 20) if item.oracle.answer is not None
     )
     run = a_team_run(1, Outcome.ANSWERED)
     task = instance.task
@@ -97,8 +102,8 @@ def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
     assert rewards.outcome_reward(done) == 0.0
     assert rewards.outcome_reward(run) is None
     unsolvable = next(
-        each for each in api_worlds.instances("train", 3, 200)
-        if each.oracle.answer is None and not each.oracle.steps
+        item for item in api_worlds.instances("train", 3, 200)
+        if item.oracle.answer is None and not item.oracle.steps
     )  # fmt: skip
     gave_up = done.model_copy(
         update={
@@ -118,6 +123,35 @@ def test_dollars_are_taken_off_where_that_is_asked() -> None:
     dear, cheap = a_team_run(1, Outcome.SOLVED, cost=250), a_team_run(2, Outcome.SOLVED, cost=10)
     groups, _ = shown(dear, cheap, reward=choice)
     assert groups["summarizer"].rewards[0] < groups["summarizer"].rewards[1]
+
+
+@given(st.integers(0, 60), st.integers(1, 40))
+def test_the_overlong_penalty_is_the_published_one(length: int, buffer: int) -> None:
+    limit = 50
+    if length <= limit - buffer:
+        expected = 0.0
+    elif length <= limit:
+        expected = ((limit - buffer) - length) / buffer
+    else:
+        expected = -1.0
+    assert overlong_penalty(length, limit, buffer) == pytest.approx(expected)
+    assert overlong_penalty(length, limit, 0) == 0.0
+
+
+def test_a_run_loses_by_its_agents_longest_completion() -> None:
+    short, long = a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.SOLVED)
+    calls = (a_call(output=tuple(range(12))),)
+    steps = [
+        step.model_copy(update={"candidates": (Candidate(calls=calls),)})
+        if step.agent == "caller"
+        else step
+        for step in long.steps
+    ]
+    # The limit of these completions is 16 tokens.
+    choice = RewardChoice(overlong_buffer=8)
+    groups, _ = shown(short, long.model_copy(update={"steps": tuple(steps)}), reward=choice)
+    assert groups["caller"].rewards == (1.0, 0.5)
+    assert groups["planner"].rewards == (1.0, 1.0)
 
 
 def test_a_function_of_the_users_pays_runs_agents_and_turns() -> None:
@@ -148,7 +182,7 @@ TURNS = st.lists(
 )  # fmt: skip
 
 
-@given(TURNS, st.floats(0, 1).map(lambda each: round(each, 2)))
+@given(TURNS, st.floats(0, 1).map(lambda item: round(item, 2)))
 def test_a_turns_advantage_compares_discounted_returns_of_the_same_turn(
     members: list[list[float | None]], discount: float
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a loop plays where it is not generated anew for each round, what it looks at, and the check
+"""What a loop plays where it is not generated for each round, what it looks at, and the check
 of its answers, which stay in this process."""
 
 from __future__ import annotations

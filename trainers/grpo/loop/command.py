@@ -49,10 +49,7 @@ def preview(options: LoopOptions) -> list[str]:
 
     played = options.game if options.tasks is None else f"the tasks of {options.tasks}"
     if options.workflow != PAIR:
-        asked = (
-            options.env if options.questions is None else f"the questions of {options.questions}"
-        )
-        played = f"{options.workflow} on {asked}"
+        played = f"{options.workflow} on {options.questions or options.env}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
         f"plays {played or 'nothing yet: give --game or --tasks'} on {where}, and publishes to it",

@@ -346,11 +346,11 @@ class Loop:
             self.watch.say,
         )
         best = self.looks.best
-        kept = None if best is None else best.round
+        best_round = None if best is None else best.round
         await retry_during_outage(
             "give up old versions",
             lambda: prune_old_versions(
-                client.bus, self.book, number, versions, self.keeping.published, kept
+                client.bus, self.book, number, versions, self.keeping.published, best_round
             ),
             give_up_after=PUBLISH_SECONDS,
             where=client.bus.settings.safe_url,

@@ -1,0 +1,76 @@
+"""`bench team-grpo`: does reinforcement pay for a team of any workflow?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class _Workflow(StrEnum):
+    UMI = "umi"
+    DELEGATE = "delegate"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("team-grpo")(team_grpo)
+
+
+def team_grpo(
+    output: Annotated[Path, typer.Argument(help="Folder of policies, results and the report.")],
+    workflow: Annotated[_Workflow, typer.Option(help="Team that learns.")] = _Workflow.UMI,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each method.")] = 5,
+    cpu_minutes: Annotated[
+        float, typer.Option(min=0.01, help="Computing time of each training, one thread.")
+    ] = 20.0,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model that learns, in place of the team's own: a folder or a hub id."),
+    ] = None,
+    dollar_weight: Annotated[
+        float, typer.Option(min=0, help="What a run's reward loses for each dollar.")
+    ] = 0.0,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 24,
+    group_size: Annotated[int, typer.Option(min=2, help="Runs of each task.")] = 8,
+    temperature: Annotated[
+        float, typer.Option(min=0.01, max=5, help="Temperature of the sampled runs.")
+    ] = 1.0,
+    rank: Annotated[int, typer.Option(min=1, help="LoRA rank.")] = 4,
+    learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
+    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 8,
+    look_every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 8,
+    look_tasks: Annotated[int, typer.Option(min=1, help="Validation tasks of a look.")] = 150,
+    held_out: Annotated[int, typer.Option(min=1, help="Tasks to measure on.")] = 500,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Teach a whole team by GRPO and by expert iteration in equal time.
+
+    `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both begin
+    with the micro models; held-out tasks are played by the version that validation tasks liked
+    best. Run it again to go on after a crash or Ctrl-C; trainings that are finished are not done
+    again, and more seeds may be asked of the folder.
+    """
+    from loopline.bench.experiments.team_grpo.cells import TeamSettings
+    from loopline.bench.experiments.team_grpo.command import measure
+
+    settings = TeamSettings(
+        workflow=workflow.value,
+        seeds=tuple(range(1, seeds + 1)),
+        cpu_minutes=cpu_minutes,
+        model=model,
+        dollar_weight=dollar_weight,
+        tasks=tasks,
+        group_size=group_size,
+        temperature=temperature,
+        rank=rank,
+        learning_rate=learning_rate,
+        minibatch=minibatch,
+        look_every=look_every,
+        look_tasks=look_tasks,
+        held_out=held_out,
+    )
+    measure(output, settings, jobs=jobs, as_json=as_json)

@@ -1,0 +1,36 @@
+"""`bench team-grpo`: trains what is left of the grid, and shows the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from loopline.bench.experiments.document import publish
+from loopline.bench.experiments.harness import claim, conduct, run_cells
+from loopline.bench.experiments.team_grpo.cells import TeamSettings, cells_of, read_result
+from loopline.bench.experiments.team_grpo.report import TeamReport, document, report_of
+from loopline.trainers.core.job_progress import JobProgress
+
+FREE = {"seeds"}
+"""Seeds may be added to a folder."""
+
+
+def measure(output: Path, settings: TeamSettings, *, jobs: int, as_json: bool) -> None:
+    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    claim(output, settings, free=dict.fromkeys(FREE, True))
+    report = conduct(output, lambda: run_grid(settings, output, jobs))
+    publish(document(report), report, output)
+    if as_json:
+        typer.echo(json.dumps(report.model_dump(mode="json", exclude={"settings"})))
+
+
+def run_grid(settings: TeamSettings, output: Path, jobs: int) -> TeamReport | None:
+    """Do what is not done; None if it was stopped. Raises `TrainingError`."""
+    with JobProgress("trainings") as progress:
+        whole = run_cells(
+            cells_of(settings), output, "team_grpo", jobs=jobs,
+            finished=lambda cell: read_result(cell, output) is not None, progress=progress,
+        )  # fmt: skip
+    return report_of(settings, output) if whole else None

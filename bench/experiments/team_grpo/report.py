@@ -1,0 +1,140 @@
+"""The table: what each way to learn adds to the team as it begins, paired by held-out task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loopline.agents.records import Record
+from loopline.bench.errors import OutputError
+from loopline.bench.experiments.document import Document, Section, Table
+from loopline.bench.experiments.harness import Bounds
+from loopline.bench.experiments.team_grpo.cells import (
+    Cell,
+    CellResult,
+    Method,
+    TeamSettings,
+    read_result,
+)
+from loopline.bench.report.figures import points, share
+from loopline.bench.statistics import pigeonhole_bootstrap
+
+LEARNED: tuple[Method, ...] = ("grpo", "expert-iteration")
+
+
+class MethodFigures(Record):
+    """One way to learn, over all seeds."""
+
+    method: Method
+    solved: float
+    """Share of the held-out tasks, the mean over seeds."""
+    dollars: float
+    """Of a run, the mean."""
+    gain: Bounds
+    """Of the share that is solved over the start's, paired by task; of several seeds, over other
+    seeds and other tasks."""
+    reward_gain: Bounds
+    """The same of the reward, which takes the dollars off."""
+    by_seed: tuple[float, ...]
+    """Share that is solved."""
+    cpu_minutes: float
+    """Of a training, the mean."""
+    runs: int
+    """Sampled by a training, the mean."""
+
+
+class TeamReport(Record):
+    """The whole bench."""
+
+    settings: TeamSettings
+    start: float
+    """Share of the held-out tasks that the team solves as it begins."""
+    start_dollars: float
+    methods: tuple[MethodFigures, ...]
+
+
+def report_of(settings: TeamSettings, output: Path) -> TeamReport:
+    """From the results. Raises `OutputError` for a cell without one."""
+    start = _result(Cell(method="start"), output)
+    return TeamReport(
+        settings=settings,
+        start=start.solved / len(start.outcomes),
+        start_dollars=_dollars(start),
+        methods=tuple(
+            _figures(
+                settings,
+                method,
+                start,
+                [_result(Cell(method=method, seed=seed), output) for seed in settings.seeds],
+            )
+            for method in LEARNED
+        ),
+    )
+
+
+def _figures(
+    settings: TeamSettings, method: Method, start: CellResult, results: Sequence[CellResult]
+) -> MethodFigures:
+    def gain(weight: float) -> Bounds:
+        before = start.rewards(weight)
+        after = [result.rewards(weight) for result in results]
+        if len(after) == 1:
+            return Bounds.paired(after[0], before)
+        differences = [[b - a for a, b in zip(before, row, strict=True)] for row in after]
+        return Bounds.of(pigeonhole_bootstrap(differences))
+
+    shares = tuple(result.solved / len(result.outcomes) for result in results)
+    return MethodFigures(
+        method=method,
+        solved=sum(shares) / len(shares),
+        dollars=sum(map(_dollars, results)) / len(results),
+        gain=gain(0.0),
+        reward_gain=gain(settings.dollar_weight),
+        by_seed=shares,
+        cpu_minutes=sum(result.train_cpu_seconds for result in results) / len(results) / 60,
+        runs=round(sum(result.runs for result in results) / len(results)),
+    )
+
+
+def document(report: TeamReport) -> Document:
+    """What it says, wherever it is read."""
+    settings = report.settings
+    return Document(
+        title=f"Learning for the team of {settings.workflow}",
+        about=(
+            f"{settings.held_out:,} held-out tasks ({settings.setup.split}), seeds "
+            f"{', '.join(map(str, settings.seeds))}; as it begins the team solves "
+            f"{report.start:.1%}, at ${report.start_dollars:.6f} a run"
+        ),
+        sections=[Section({"Solved, and gain over the start, paired by task": table(report)})],
+    )
+
+
+def table(report: TeamReport) -> Table:
+    """A row for each way to learn."""
+    head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ a run", "CPU-min", "runs"]
+    return head, [
+        [
+            figures.method,
+            share(figures.solved),
+            points(figures.gain.estimate),
+            f"{points(figures.gain.low)} to {points(figures.gain.high)}",
+            f"{figures.reward_gain.estimate:+.3f}",
+            f"{figures.reward_gain.low:+.3f} to {figures.reward_gain.high:+.3f}",
+            f"{figures.dollars:.6f}",
+            f"{figures.cpu_minutes:.1f}",
+            f"{figures.runs:,}",
+        ]
+        for figures in report.methods
+    ]
+
+
+def _dollars(result: CellResult) -> float:
+    return sum(result.micro_dollars) / len(result.micro_dollars) / 1e6
+
+
+def _result(cell: Cell, output: Path) -> CellResult:
+    result = read_result(cell, output)
+    if result is None:
+        raise OutputError(f"{cell.folder(output)} has no result: run the command again")
+    return result
