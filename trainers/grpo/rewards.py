@@ -187,7 +187,7 @@ def overlong_penalty(length: int, limit: int, buffer: int) -> float:
     return 0.0 if buffer == 0 or over <= 0 else -min(over / buffer, 1.0)
 
 
-def length_penalty(candidates: Iterable[Candidate], choice: RewardChoice) -> float:
+def length_penalty(candidates: Iterable[AnyCandidate], choice: RewardChoice) -> float:
     """Of the longest completion, by its own limit, of all that an agent wrote for one reward."""
     if choice.overlong_buffer == 0:
         return 0.0
