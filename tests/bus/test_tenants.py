@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from loopline.bus import Admission, Bus, BusSettings, Outgoing
+from loopline.bus import Admission, Bus, BusSettings, Delivery, Outgoing, StepCommit, Wait
 from loopline.bus.tenants import Tenant
-from tests.bus.payloads import Note, new_run_id, note
-from tests.bus.serving import ended, finishing, serving
+from loopline.bus.waits import SignalSent, send_signal
+from tests.bus.payloads import Note, Woken, new_run_id, note, woken_note
+from tests.bus.serving import ended, finishing, serving, until
 
 
 @asynccontextmanager
@@ -119,3 +120,44 @@ async def test_every_run_that_waits_is_answered_in_the_end(
         for run_id in runs:
             await ended(bus, run_id)
             assert (await bus.run_state(run_id)).outcome == "answered"
+
+
+@pytest.mark.parametrize(("limit", "own"), [(1, 0), (0, 1)])
+async def test_a_run_that_waits_leaves_its_place_and_takes_one_again_when_it_goes_on(
+    settings: BusSettings, limit: int, own: int
+) -> None:
+    async with bounded(settings, limit) as bus:
+        bus.registry.register("woken", Woken)
+        tenant = Tenant("a", max_working=own)
+        waiter = await admit(bus, tenant)
+        second = await admit(bus, tenant)
+        assert await at_work(bus) == 1
+
+        async def wait(delivery: Delivery) -> None:
+            follows = Outgoing("after", woken_note(waiter, 1))
+            await delivery.commit(StepCommit(b"{}", wait=Wait("paid", follows, "text", 60)))
+
+        async with serving(bus, ["planner"], wait):
+            await until(lambda: is_waiting(bus, waiter), "the first run waits")
+            await until(lambda: is_waiting(bus, second), "the second had its place")
+        assert await send_signal(bus, waiter, "paid", b"{}", "1") is SignalSent.WOKEN
+        await admit(bus, tenant)
+        assert await at_work(bus) == 0, "the run that goes on counts"
+        await bus.cancel(waiter)
+        assert await at_work(bus) == 1
+
+
+async def test_a_run_that_begins_later_has_no_place_before(settings: BusSettings) -> None:
+    async with bounded(settings, 1) as bus:
+        run_id = new_run_id()
+        message = Outgoing("planner", note(run_id, "later"))
+        deadline = bus.clock.now() + 60
+        await bus.admit(
+            Admission(run_id, b"{}", deadline, (message,), tenant=Tenant("a"), delay=30.0)
+        )
+        await admit(bus, Tenant("a"))
+        assert await at_work(bus) == 1
+
+
+async def is_waiting(bus: Bus, run_id: str) -> bool:
+    return bool((await bus.run_state(run_id)).waits)
