@@ -1,8 +1,8 @@
 """Schedules: runs that are admitted again and again, by the deployment's clock.
 
 A schedule is bytes to the bus, with the moment of its next tick. Anyone may fire what is due: the
-script that admits the run of a tick moves the schedule on, so that each tick has one run. Its run
-lies in the shard of the schedule's name.
+script that admits the run of a tick moves the schedule on, so that each tick has one run. Schedules
+lie in the first shard, which there is however many there are, and so do their runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import SIGNAL_NAME, Shard
 
 MAX_SCHEDULES = 1_000
-"""Of one shard."""
+"""Of a deployment."""
 AT_ONCE = 100
 
 
@@ -31,6 +31,11 @@ class StoredSchedule:
     body: bytes
 
 
+def home(bus: Bus) -> Shard:
+    """Where schedules lie."""
+    return bus.keys.shard(0)
+
+
 async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = False) -> bool:
     """Add a schedule; False if there is one of the name. Raises ValueError for a name that is none
     or one schedule too many, and `BusUnavailable`."""
@@ -41,7 +46,7 @@ async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = 
     if len(body) > bus.settings.max_message_bytes:
         raise ValueError(f"the schedule has {len(body)} bytes, more than max_message_bytes")
     args: list[scripts.Value] = [name, body, _ms(tick), int(replace), MAX_SCHEDULES]
-    answer = await _set(bus, name, args)
+    answer = await _set(bus, args)
     if answer < 0:
         raise ValueError(f"there are {MAX_SCHEDULES} schedules, the most that there may be")
     return answer == 1
@@ -49,24 +54,26 @@ async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = 
 
 async def remove(bus: Bus, name: str) -> bool:
     """False if there is none of the name. Runs that it has started go on."""
-    return await _set(bus, name, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
+    return await _set(bus, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
 
 
 async def ls(bus: Bus) -> list[StoredSchedule]:
     """All of them, by name. Raises what Redis raises."""
-    schedules: list[StoredSchedule] = []
-    for shard in bus.keys.all_shards():
-        bodies: dict[bytes, bytes] = await bus.redis.hgetall(shard.schedules)  # pyright: ignore
-        ticks = dict(await bus.redis.zrange(shard.schedule_times, 0, -1, withscores=True))
-        schedules += [
+    shard = home(bus)
+    bodies: dict[bytes, bytes] = await bus.redis.hgetall(shard.schedules)  # pyright: ignore
+    ticks = dict(await bus.redis.zrange(shard.schedule_times, 0, -1, withscores=True))
+    return sorted(
+        (
             StoredSchedule(name.decode(), ticks.get(name, 0.0) / 1000, body)
             for name, body in bodies.items()
-        ]
-    return sorted(schedules, key=lambda schedule: schedule.name)
+        ),
+        key=lambda schedule: schedule.name,
+    )
 
 
-async def due(bus: Bus, shard: Shard) -> list[StoredSchedule]:
-    """Those of a shard whose tick has come. Raises what Redis raises."""
+async def due(bus: Bus) -> list[StoredSchedule]:
+    """Those whose tick has come. Raises what Redis raises."""
+    shard = home(bus)
     members: list[tuple[bytes, float]] = await bus.redis.zrange(
         shard.schedule_times,
         "-inf",  # pyright: ignore[reportArgumentType]
@@ -89,8 +96,8 @@ async def fire(
 ) -> bool:
     """Admit the run of a tick, or pass over it (None); the schedule waits for `next_tick` then.
     False where somebody else has done so, or the time is in doubt. `admission` must lie in the
-    schedule's shard. Raises what `Bus.admit` raises: then the tick is due again."""
-    shard = bus.keys.shard_of(schedule.name)
+    home shard. Raises what `Bus.admit` raises: then the tick is due again."""
+    shard = home(bus)
     keys = (shard.schedule_times, shard.schedules)
     args = (schedule.name, _ms(schedule.tick), _ms(next_tick), bus.clock.now_ms())
     if admission is not None:
@@ -101,8 +108,8 @@ async def fire(
     return answer[0] == b"passed"
 
 
-async def _set(bus: Bus, name: str, args: list[scripts.Value]) -> int:
-    shard = bus.keys.shard_of(name)
+async def _set(bus: Bus, args: list[scripts.Value]) -> int:
+    shard = home(bus)
     return await retry_during_outage(
         "schedule",
         lambda: scripts.call(

@@ -81,9 +81,8 @@ async def fire_due(bus: Bus, logged: set[tuple[str, float]] | None = None) -> in
     """Admit the run of every tick that is due; how many were admitted here. `logged`: ticks whose
     trouble was logged here before."""
     count = 0
-    for shard in bus.keys.all_shards():
-        for stored in await schedules.due(bus, shard):
-            count += await _fire(bus, stored, logged if logged is not None else set())
+    for stored in await schedules.due(bus):
+        count += await _fire(bus, stored, logged if logged is not None else set())
     return count
 
 
@@ -116,7 +115,7 @@ def run_of_tick(bus: Bus, name: str, schedule: Schedule, tick: float) -> Run:
     )
     return template.model_copy(
         update={
-            "id": _run_id(bus, f"{name}\n{schedule.added}\n{tick}", name, tick),
+            "id": _run_id(bus, f"{name}\n{schedule.added}\n{tick}", tick),
             "created": now,
             "deadline": now + template.budget.seconds,
             "prompts": prompts,
@@ -125,9 +124,9 @@ def run_of_tick(bus: Bus, name: str, schedule: Schedule, tick: float) -> Run:
     )
 
 
-def _run_id(bus: Bus, text: str, name: str, tick: float) -> str:
-    """A UUIDv7 that follows from the tick, in the shard of the schedule."""
-    shard = bus.keys.shard_of(name)
+def _run_id(bus: Bus, text: str, tick: float) -> str:
+    """A UUIDv7 that follows from the tick, in the shard of schedules."""
+    shard = schedules.home(bus)
     for number in range(100_000):
         digest = hashlib.sha256(f"{text}\n{number}".encode()).digest()
         value = int(tick * 1000) << 80 | int.from_bytes(digest[:10])

@@ -19,6 +19,7 @@
 -- A run that begins later waits for a timer with each of its messages.
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
 -- many that pass the limit together.
+local MOST_WAITS = 100000
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('EXISTS', run) == 1 then
   if ARGV[9] ~= '' then redis.call('HSET', run, 'notify', ARGV[9]) end
@@ -29,6 +30,9 @@ local epoch = redis.call('HGET', of_shard('deployment'), 'epoch')
 if epoch and epoch ~= ARGV[13] then return {'changed'} end
 local runs = redis.call('ZCARD', active)
 if runs >= tonumber(ARGV[4]) then return {'overloaded', 'runs in flight', runs, ARGV[4]} end
+-- They are not among the runs in flight, and take memory all the same.
+local waits = redis.call('ZCARD', of_shard('waits'))
+if waits >= MOST_WAITS then return {'overloaded', 'waits of runs', waits, MOST_WAITS} end
 local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}

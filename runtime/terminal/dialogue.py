@@ -130,6 +130,10 @@ class DialoguePrinter:
         if isinstance(problem, str):
             self._line(f"asked: {problem}", style="dim")
         self._calls(step)
+        for approval in step.approvals:
+            who = f" by {approval.by}" if approval.by else ""
+            why = f": {approval.reason}" if approval.reason else ""
+            self._line(f"{approval.name}: {approval.decision}{who}{why}", style="bold")
         for number, problem in enumerate(_problems(step), start=1):
             self._line(f"→ {number}. {problem}", style="bold")
         reason = step.decision.data.get("reason")

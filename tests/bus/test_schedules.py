@@ -17,18 +17,14 @@ def admission(run_id: str = "", seconds: float = 60) -> Admission:
     return Admission(run_id, b"{}", time.time() + seconds, first)
 
 
-async def due_ones(bus: Bus) -> list[schedules.StoredSchedule]:
-    return [item for shard in bus.keys.all_shards() for item in await schedules.due(bus, shard)]
-
-
 async def test_a_schedule_is_due_at_its_tick_and_moves_on_to_the_next(bus: Bus) -> None:
     now = bus.clock.now()
     assert await schedules.put(bus, "daily", b"body", now - 1)
     assert await schedules.put(bus, "later", b"body", now + 60)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     assert (stored.name, stored.body) == ("daily", b"body")
     assert await schedules.fire(bus, stored, now + 90, admission())
-    assert await due_ones(bus) == []
+    assert await schedules.due(bus) == []
     assert [(item.name, round(item.tick - now)) for item in await schedules.ls(bus)] == [
         ("daily", 90),
         ("later", 60),
@@ -39,7 +35,7 @@ async def test_a_schedule_is_due_at_its_tick_and_moves_on_to_the_next(bus: Bus) 
 async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     fired = await asyncio.gather(
         *(schedules.fire(bus, stored, now + 60, admission()) for _ in range(8))
     )
@@ -50,11 +46,11 @@ async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
 async def test_a_run_that_was_admitted_before_moves_the_schedule_on(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     run = admission()
     await bus.admit(run)
     assert not await schedules.fire(bus, stored, now + 60, run)
-    assert await due_ones(bus) == []
+    assert await schedules.due(bus) == []
 
 
 async def test_a_tick_for_which_there_is_no_room_stays_due(bus: Bus) -> None:
@@ -62,16 +58,16 @@ async def test_a_tick_for_which_there_is_no_room_stays_due(bus: Bus) -> None:
     await bus.admit(admission())
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     with pytest.raises(Overloaded):
         await schedules.fire(bus, stored, now + 60, admission())
-    assert len(await due_ones(bus)) == 1
+    assert len(await schedules.due(bus)) == 1
 
 
 async def test_a_tick_can_be_passed_over(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     assert await schedules.fire(bus, stored, now + 60, None)
     assert not await schedules.fire(bus, stored, now + 60, None)
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
@@ -82,7 +78,7 @@ async def test_nobody_fires_by_a_time_in_doubt(bus: Bus, monkeypatch: pytest.Mon
     await schedules.put(bus, "daily", b"body", now + 3_600)
     ahead = int(1000 * (now + 7_200))
     monkeypatch.setattr(bus.clock, "now_ms", lambda: ahead)
-    [stored] = await due_ones(bus)
+    [stored] = await schedules.due(bus)
     assert not await schedules.fire(bus, stored, now + 9_000, admission())
 
 

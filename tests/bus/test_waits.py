@@ -17,6 +17,7 @@ from loopline.bus import (
     Join,
     MessageTooLarge,
     Outgoing,
+    Overloaded,
     Reject,
     RunEnded,
     StepCommit,
@@ -336,6 +337,14 @@ async def bytes_of(bus: Bus, run_id: str = "") -> int:
         for key in (shard.run(run_id), shard.waits, shard.signals(run_id))
     ]
     return sum(size or 0 for size in usage)
+
+
+async def test_admission_stops_where_too_many_runs_wait(bus: Bus) -> None:
+    [shard] = bus.keys.all_shards()
+    await bus.redis.zadd(shard.waits, {f"run-{number}/1.0": 4e12 for number in range(100_000)})
+    await bus.redis.pexpire(shard.waits, 60_000)
+    with pytest.raises(Overloaded, match="100000 waits of runs"):
+        await admit(bus)
 
 
 @pytest.mark.parametrize(

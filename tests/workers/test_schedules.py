@@ -70,7 +70,7 @@ async def test_a_tick_has_one_run_whoever_fires_it(settings: BusSettings, templa
         assert sum(counts) == 1
         [run] = await runs(bus)
         assert (run.task.prompt, run.tags["schedule"]) == ("Read the news.", "news")
-        assert bus.keys.shard_of(run.id) == bus.keys.shard_of("news")
+        assert bus.keys.shard_of(run.id) == schedules.home(bus)
         assert 50 < run.deadline - now <= 70
         [stored] = await schedules.ls(bus)
         assert now < stored.tick <= now + 61

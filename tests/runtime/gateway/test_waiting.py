@@ -124,6 +124,7 @@ def test_a_call_is_denied_in_the_terminal(shop: ScriptedGateway, http: httpx.Cli
     output = shop.ok("approvals", "deny", approval["id"], "--reason", "too much")
     assert output == 'denied: refund {"order": "A7", "euros": 500}\n'
     assert ended(http, run_id)["answer"] == "I may not."
+    assert re.search("refund: denied by .*: too much", shop.ok("runs", "show", run_id))
     gone = shop.run("approvals", "approve", approval["id"])
     assert "nothing waits for approval" in gone.stderr
 
