@@ -35,7 +35,7 @@ class Canary(BaseModel):
     """By so much, of scores from 0 to 1, it may be worse."""
     delta: float = Field(default=0.05, gt=0, lt=1)
     """Probability of a wrong decision, of either kind."""
-    runs: int = Field(default=2_000, ge=1, le=MAX_RUNS)
+    runs: int = Field(default=5_000, ge=1, le=MAX_RUNS)
     """Comparisons after which it is rolled back if nothing was decided."""
     since: float = 0.0
     """Unix seconds by the bus's clock."""

@@ -39,7 +39,7 @@ def register_canaries(policies: typer.Typer) -> None:
         delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
         runs: Annotated[
             int, typer.Option(help="Comparisons after which it is rolled back if undecided.")
-        ] = 2_000,
+        ] = 5_000,
         stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
         redis_url: RedisUrl = None,
         wait: Annotated[
