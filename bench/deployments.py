@@ -18,7 +18,7 @@ from loopline.bench.registry import benchmark_of
 
 if TYPE_CHECKING:
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.client.spending import unpriced_pools
+from loopline.runtime.client.spending import unpriced_pools
 from loopline.runtime.config.settings import Settings
 
 _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
