@@ -18,8 +18,7 @@ from loopline.bench.registry import benchmark_of
 
 if TYPE_CHECKING:
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.client.spending import unpriced_pools
-from loopline.runtime.config.settings import Settings
+    from loopline.runtime.config.settings import Settings
 
 _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
 """Of a deployment that is there for a benchmark alone."""
@@ -147,6 +146,8 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
     setting of the missing price."""
     if manifest.budget_micro_dollars is None:
         return
+    from loopline.runtime.client.spending import unpriced_pools
+
     pools = sorted({pool for arm in arms for pool in needed_pools(arm, settings.policies)})
     missing = unpriced_pools(tuple(pools), settings)
     if missing:

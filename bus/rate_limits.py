@@ -86,11 +86,11 @@ class RateBucket:
     async def learn(self, requests: int | None, tokens: int | None, pause: float | None) -> None:
         """Note what the endpoint says: its limits per minute, and that it wants no call for so many
         seconds. Nothing is sent to the bus that this process has told it before."""
-        told = (requests or self._learnt[0], tokens or self._learnt[1])
-        if told == self._learnt and not pause:
+        limits = (requests or self._learnt[0], tokens or self._learnt[1])
+        if limits == self._learnt and not pause:
             return
-        self._learnt, self._heard = told, True
-        await self._note(pause or 0.0, *told, unused=0)
+        self._learnt, self._heard = limits, True
+        await self._note(pause or 0.0, *limits, unused=0)
 
     async def settle(self, reserved: int, used: int) -> None:
         """A call took its turn for `reserved` tokens and came to `used`."""

@@ -31,8 +31,8 @@ class Tenant:
     """Those with a higher one are always first."""
 
     def script_values(self, shards: int) -> tuple[Value, ...]:
-        own = self.max_working
-        part = "" if own is None else max(1, own // shards) if own else 0
+        limit = self.max_working
+        part = "" if limit is None else max(1, limit // shards) if limit else 0
         return (self.name, _known(self.weight), part, _known(self.priority))
 
 

@@ -213,7 +213,7 @@ _STATUS = {
 
 
 def quota_exceeded(message: str) -> ApiError:
-    """A budget has nothing left; those of a day begin anew at midnight UTC."""
+    """A budget has nothing left; those of a day begin again at midnight UTC."""
     return ApiError(429, f"{message}; the day ends at midnight UTC", code="insufficient_quota")
 
 

@@ -1,5 +1,5 @@
-"""A budget is held before it is spent: whatever order things come in, and whoever dies, no limit is
-passed, and nothing stays held."""
+"""A budget is held before it is spent: in every order of events no limit is passed, and nothing
+stays held."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from tests.bus.payloads import Note, new_run_id, note
 REPLY = b'"42"'
 
 
-def usage_line(sent_as: str, tokens: int, micro: int, *, known: bool = True) -> bytes:
+def usage_line(sent_as: str, tokens: int, micro: int, *, is_known: bool = True) -> bytes:
     """A ledger line, as far as the bus reads it."""
     usage = {"prompt": tokens, "completion": 0}
     unknown = {**usage, "micro_dollars": micro}
     return json.dumps(
         {
             "sent_as": sent_as,
-            "usage": usage if known else None,
-            "cost_micro_dollars": micro if known else None,
-            "unknown": None if known else unknown,
+            "usage": usage if is_known else None,
+            "cost_micro_dollars": micro if is_known else None,
+            "unknown": None if is_known else unknown,
         }
     ).encode()
 
@@ -79,7 +79,7 @@ async def asked(bus: Bus, run_id: str, key: str = "call") -> Delivery:
 
 async def send(delivery: Delivery, tokens: int, micro: int | None = 0, *, number: int = 1) -> bytes:
     """Mark a call; its ledger line if nobody knows more."""
-    line = usage_line(delivery.call_name(number), tokens, micro or 0, known=False)
+    line = usage_line(delivery.call_name(number), tokens, micro or 0, is_known=False)
     await delivery.mark(number, line, most=Reservation(tokens, micro))
     return line
 
@@ -220,11 +220,11 @@ async def test_limits_and_what_is_spent_are_parted_anew_with_the_shards(bus: Bus
     delivery = await asked(bus, await admitted(bus, Scope("day")))
     await send(delivery, 100)
     await answer(delivery, 100)
-    one, three = bus.keys, Keys(bus.keys.prefix, 3)
-    await split_anew(bus.redis, one, three)
+    single, three = bus.keys, Keys(bus.keys.prefix, 3)
+    await split_anew(bus.redis, single, three)
     shares = [await bus.redis.hget(shard.budgets, "day") for shard in three.all_shards()]  # pyright: ignore
     assert shares == [b"[300, 0, 0]"] * 3
-    await split_anew(bus.redis, three, one)
+    await split_anew(bus.redis, three, single)
     spent, _ = await counts(bus, "day")
     assert spent.tokens == 102  # rounded up, thrice
     [state] = await limits_set(bus)
@@ -255,7 +255,7 @@ class World:
     bus: Bus
     runs: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Limits by run."""
-    taken: list[Delivery] = field(default_factory=list[Delivery])
+    deliveries: list[Delivery] = field(default_factory=list[Delivery])
     sent: list[Call] = field(default_factory=list[Call])
     billed: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
@@ -264,12 +264,12 @@ class World:
 
     async def ask(self, pick: int, amount: int) -> None:
         run_id = list(self.runs)[pick % len(self.runs)]
-        self.taken.append(await asked(self.bus, run_id, f"{len(self.taken)}-{pick}"))
+        self.deliveries.append(await asked(self.bus, run_id, f"{len(self.deliveries)}-{pick}"))
 
     async def mark(self, pick: int, amount: int) -> None:
-        if not self.taken:
+        if not self.deliveries:
             return
-        delivery = self.taken[pick % len(self.taken)]
+        delivery = self.deliveries[pick % len(self.deliveries)]
         name = f"{delivery.lease.consumer}/{delivery.lease.count}"
         if any(call.delivery is delivery for call in self.sent):
             return
@@ -288,17 +288,19 @@ class World:
         if not self.sent:
             return
         call = self.sent.pop(pick % len(self.sent))
-        self.taken = [delivery for delivery in self.taken if delivery is not call.delivery]
+        self.deliveries = [
+            delivery for delivery in self.deliveries if delivery is not call.delivery
+        ]
         with contextlib.suppress(LeaseLost, RunEnded):
             await answer(call.delivery, *call.bill)
 
     async def take_over(self, pick: int, amount: int) -> None:
-        if not self.taken:
+        if not self.deliveries:
             return
-        place = pick % len(self.taken)
-        before = self.taken[place]
+        place = pick % len(self.deliveries)
+        before = self.deliveries[place]
         run_id = before.envelope.run_id
-        self.taken[place] = await take(self.bus, run_id, uuid.uuid4().hex, after=before)
+        self.deliveries[place] = await take(self.bus, run_id, uuid.uuid4().hex, after=before)
 
     async def cancel(self, pick: int, amount: int) -> None:
         await self.bus.cancel(list(self.runs)[pick % len(self.runs)])
@@ -311,10 +313,10 @@ class World:
         assert sum(bill[0] for bill in bills) <= limit.tokens
         assert sum(bill[1] for bill in bills) <= limit.micro_dollars
         for run_id, (tokens, micro) in self.runs.items():
-            own = await own_counts(self.bus, run_id)
-            assert own["spent:tokens"] + own["held:tokens"] <= tokens
-            assert own["spent:micro"] + own["held:micro"] <= micro
-            assert min(own.values()) >= 0
+            counted = await own_counts(self.bus, run_id)
+            assert counted["spent:tokens"] + counted["held:tokens"] <= tokens
+            assert counted["spent:micro"] + counted["held:micro"] <= micro
+            assert min(counted.values()) >= 0
             assert sum(bill[1] for bill in self.billed.get(run_id, [])) <= micro
 
 
@@ -340,8 +342,8 @@ async def play(settings: BusSettings, moves: list[tuple[str, int, int]]) -> None
             _, reserved = await counts(bus, "day")
             assert reserved == Limits()
             for run_id in world.runs:
-                own = await own_counts(bus, run_id)
-                assert own["held:tokens"] == own["held:micro"] == 0
+                counted = await own_counts(bus, run_id)
+                assert counted["held:tokens"] == counted["held:micro"] == 0
         finally:
             await set_limits(bus, "day", Limits())
 

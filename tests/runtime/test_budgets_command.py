@@ -40,10 +40,10 @@ def test_the_day_s_budget_is_everyone_s_and_what_was_reserved_is_settled(
 ) -> None:
     shared.ok("budgets", "set", "day", "--tokens", "200000")
     try:
-        answered = json.loads(shared.ok("ask", "What is 17 * 23?", "--json"))
+        trajectory = json.loads(shared.ok("ask", "What is 17 * 23?", "--json"))
         calls = [
             call["usage"]
-            for step in answered["steps"]
+            for step in trajectory["steps"]
             for candidate in step["candidates"]
             for call in candidate["calls"]
         ]

@@ -48,10 +48,10 @@ async def test_a_fallback_answers_and_is_named_by_the_call_and_the_ledger(bus: B
     assert call.policy.name == "spare"
     (entry,) = map(UsageEntry.model_validate_json, await bus.usage(run_id))
     assert (entry.policy.name, entry.discarded) == ("spare", False)
-    held = await bus.redis.hmget(  # pyright: ignore
+    reservations = await bus.redis.hmget(  # pyright: ignore
         bus.keys.shard_of(run_id).run(run_id), ["held:micro", "held:tokens"]
     )
-    assert held == [b"0", b"0"]
+    assert reservations == [b"0", b"0"]
 
 
 async def test_an_endpoint_that_failed_again_and_again_is_not_asked(bus: Bus) -> None:

@@ -48,7 +48,7 @@ class Result:
     """And what is still reserved of the ended runs' budgets: micro-dollars and tokens."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
     """Spent and reserved of all runs' day."""
-    answered: int = 0
+    answers: int = 0
     refused: int = 0
     """Runs that asked for more than they may spend."""
     attacks: Attacks = field(default_factory=Attacks)
@@ -187,8 +187,8 @@ async def _ask_all(
             key = bus.keys.shard_of(run_id).run(run_id)
             names = ["spent:micro", "held:micro", "held:tokens"]
             values = await bus.redis.hmget(key, names)  # pyright: ignore
-            spent, *held = (int(value or 0) for value in values)
-            result.spent[run_id], result.reserved[run_id] = spent, sum(held)
+            spent, *reservations = (int(value or 0) for value in values)
+            result.spent[run_id], result.reserved[run_id] = spent, sum(reservations)
         result.day = await counts(bus, DAY)
 
 
@@ -208,7 +208,7 @@ async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result:
                 return
             except RunEnded:
                 return
-            result.answered += 1
+            result.answers += 1
             return
 
     await asyncio.gather(*(branch(number) for number in range(branches)))

@@ -73,7 +73,7 @@ def _outcome(options: BudgetsOptions, micro_dollars: int, result: Result, book: 
             measured("overspent_runs", len(overspent), better="lower", bar=0),
             measured("leaked_reservations", len(leaked), better="lower", bar=0),
             measured("calls billed", calls),
-            measured("calls answered", result.answered),
+            measured("calls answered", result.answers),
             measured("runs that a budget ended", result.refused),
             measured("dearest run in dollars", max(billed.values(), default=0) / 1e6),
             measured("billed in dollars", sum(billed.values()) / 1e6),

@@ -59,9 +59,9 @@ def run(options: FlowOptions, progress: Progress) -> Outcome:
         ),
         measurements=[
             measured("refused", limited.refused, better="lower", bar=0),
-            measured("limit_used", limited.answered / limited.allowed, better="higher", bar=0.95),
+            measured("limit_used", limited.answers / limited.allowed, better="higher", bar=0.95),
             measured("p99_ratio", shared.p99_ratio, better="lower", bar=2),
-            measured("calls answered", limited.answered),
+            measured("calls answered", limited.answers),
             measured("p99 alone", tenants.percentile(shared.alone, 0.99), unit="s"),
             measured("p99 beside", tenants.percentile(shared.beside, 0.99), unit="s"),
             measured("p50 alone", tenants.percentile(shared.alone, 0.5), unit="s"),

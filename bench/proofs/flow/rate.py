@@ -27,7 +27,7 @@ POOL = "llm"
 class RateResult:
     """What the endpoint has counted in the time of the measurement."""
 
-    answered: int
+    answers: int
     refused: int
     allowed: float
     """Calls that its limit allows in that time."""
@@ -59,11 +59,11 @@ async def play(
             await _ask(settings, seconds, calls=int(per_minute * seconds / 60) + 4 * WORKERS)
             took = time.monotonic() - began
             counts = server.served.as_json(listed=False)
-    answered, faults = counts["calls"], counts["faults"]
-    assert isinstance(answered, int)
+    answers, faults = counts["calls"], counts["faults"]
+    assert isinstance(answers, int)
     assert isinstance(faults, dict)
     refused = int(faults.get("rate_limited", 0))  # pyright: ignore
-    return RateResult(answered, refused, took * per_minute / 60)
+    return RateResult(answers, refused, took * per_minute / 60)
 
 
 async def _ask(settings: BusSettings, seconds: float, *, calls: int) -> None:

@@ -82,8 +82,8 @@ def _exhausted_for(headers: Mapping[str, str]) -> float | None:
         if _whole(headers, f"remaining-{kind}") == 0
         if (seconds := duration(headers.get(f"x-ratelimit-reset-{kind}", ""))) is not None
     ]
-    asked = retry_after_seconds(headers)
-    return max([*waits, *([] if asked is None else [asked])], default=None)
+    pause = retry_after_seconds(headers)
+    return max([*waits, *([] if pause is None else [pause])], default=None)
 
 
 def _whole(headers: Mapping[str, str], name: str) -> int | None:
