@@ -15,7 +15,7 @@ from loopline.runtime.config.options import (
     Options,
     validated,
 )
-from loopline.trainers.core.command_options import PublishingOptions
+from loopline.trainers.core.command_options import PublishingOptions, TrackingOptions
 from loopline.trainers.data.options import ThresholdOptions
 from loopline.trainers.glpft.settings import BATCH, GlpftSettings, Schedules
 from loopline.trainers.sft.recipes import Recipe, recipe
@@ -63,7 +63,7 @@ class SessionOptions(ThresholdOptions, PublishingOptions):
     """Policy of the deployment that is published."""
 
 
-class SftOptions(SessionOptions):
+class SftOptions(SessionOptions, TrackingOptions):
     """A micro model's training, or one on recorded sessions."""
 
     panel: ClassVar[str] = DEFAULT_PANEL

@@ -59,6 +59,7 @@ def train_on_sessions(options: SftOptions, store: Path) -> None:
                     output,
                     checkpoint_every=options.checkpoint_every,
                     watch=StageListener(display.progress, display.checkpoint, display.say),
+                    trackers=options.trackers,
                 )
     show_report(report, output)
     if policy is not None:

@@ -83,7 +83,9 @@ async def look(job: Job) -> list[str]:
             printer.end(ended)
             result = await replay(await as_it_began(ended, find))
             troubles += [f"{run_id}: {difference}" for difference in result.divergences]
-            if recorded.get(run_id) != ended:
+            if run_id not in recorded:
+                troubles.append(f"{run_id} is not in the store")
+            elif recorded[run_id] != ended:
                 troubles.append(f"{run_id} is not in the store as it is on the bus")
     return troubles
 
