@@ -84,7 +84,9 @@ def second_subtask(package: Path) -> None:
         '    type_name: ClassVar[str] = "subtask"\n'
         "    type_version: ClassVar[int] = 2\n"
         "    readable_from: ClassVar[int] = 1\n"
-        '    upcasts: ClassVar[Mapping[int, Upcaster]] = {1: lambda old: {"hint": "whole", **old}}\n'
+        "    upcasts: ClassVar[Mapping[int, Upcaster]] = {\n"
+        '        1: lambda old: {"hint": "whole", **old}\n'
+        "    }\n"
         '    hint: str = ""\n',
     )
     _replace(
