@@ -1,4 +1,4 @@
-"""Texts by the hash of their content: written once, read by whoever only has the hash.
+"""Texts by the hash of their content: written once, read by anyone who has the hash.
 
 What many runs have in common need not travel with each of them. The bus knows nothing of what the
 texts are; a text is never changed, only forgotten.

@@ -36,7 +36,7 @@ async def with_own_prompts(run: Run, find: Find) -> Run:
     others. Those that nobody has any more are left out: a replay then names them."""
     try:
         here = prompt_hashes(run.workflow, run.prompt_files, run.task.environment, run.options)
-    except AgentError:  # of what is not installed here; whoever plays the run says so
+    except AgentError:  # of what is not installed here; its worker says so
         return run
     others = {file: digest for file, digest in run.prompts.items() if here.get(file) != digest}
     texts = {file: await find(digest) for file, digest in others.items()}

@@ -68,10 +68,12 @@ class SharedConfiguration:
 
 def shared_configuration(settings: Settings, profile: str) -> SharedConfiguration:
     """What others must have in common with these settings."""
-    chosen = _public(settings.model_dump(mode="json", exclude_defaults=True))
+    named_values = _public(settings.model_dump(mode="json", exclude_defaults=True))
     whole = _public(settings.model_dump(mode="json"))
-    fixed = json.dumps(_drop_local_keys(chosen), sort_keys=True)
-    return SharedConfiguration(profile, hashlib.sha256(fixed.encode()).hexdigest(), chosen, whole)
+    fixed = json.dumps(_drop_local_keys(named_values), sort_keys=True)
+    return SharedConfiguration(
+        profile, hashlib.sha256(fixed.encode()).hexdigest(), named_values, whole
+    )
 
 
 def _public(dump: Tree) -> Tree:
@@ -133,10 +135,10 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
 
 def _comparable(mine: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
     """By key: what was chosen, and the defaults of what both programs know."""
-    chosen = dict(_leaves(_drop_local_keys(mine.values)))
+    named_values = dict(_leaves(_drop_local_keys(mine.values)))
     known_there = {key for key, _ in _leaves(_drop_local_keys(other.defaults or other.values))}
     defaults = _leaves(_drop_local_keys(mine.defaults))
-    return {**{key: value for key, value in defaults if key in known_there}, **chosen}
+    return {**{key: value for key, value in defaults if key in known_there}, **named_values}
 
 
 _ABSENT = object()
@@ -162,8 +164,8 @@ def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
     if text is None:
         return None
     parts = json.loads(text)
-    known = {item.name for item in dataclasses.fields(SharedConfiguration)}
-    return SharedConfiguration(**{name: parts[name] for name in known & {*parts}})
+    field_names = {item.name for item in dataclasses.fields(SharedConfiguration)}
+    return SharedConfiguration(**{name: parts[name] for name in field_names & {*parts}})
 
 
 def read_from(bus: BusSettings) -> SharedConfiguration | None:

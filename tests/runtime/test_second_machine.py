@@ -112,10 +112,10 @@ def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_c
     later_defaults["models"]["slm"]["price"]["later"] = 0.0
     later = replace(here, defaults=later_defaults)
     require_same(here, later)
-    chosen = json.loads(json.dumps(here.values))
-    chosen["models"]["slm"]["price"] = {"later": 1.5}
+    named_values = json.loads(json.dumps(here.values))
+    named_values["models"]["slm"]["price"] = {"later": 1.5}
     with pytest.raises(UserError, match=r"models.slm.price.later is 1.5 in the deployment"):
-        require_same(here, replace(later, values=chosen, digest="other"))
+        require_same(here, replace(later, values=named_values, digest="other"))
 
 
 def test_a_default_that_is_another_in_the_other_version_is_a_difference() -> None:

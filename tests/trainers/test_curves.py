@@ -17,6 +17,7 @@ from loopline.trainers.core import curves
 from loopline.trainers.core.command_options import TrackingOptions
 from loopline.trainers.core.curves import Curves, require_trackers
 from loopline.trainers.errors import TrainingError
+from tests.trainers.curves_of_tensorboard import of_tensorboard
 
 DRAW = """
 import sys
@@ -35,13 +36,6 @@ def draw(folder: Path, step: int, *trackers: str) -> None:
     environment.pop("MLFLOW_TRACKING_URI", None)
     words = [sys.executable, "-P", "-c", DRAW, str(folder), str(step), *trackers]
     subprocess.run(words, env=environment, check=True, capture_output=True, timeout=120)
-
-
-def of_tensorboard(folder: Path) -> list[tuple[int, float]]:
-    module: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    events = module.EventAccumulator(str(folder))
-    events.Reload()
-    return [(event.step, event.value) for event in events.Scalars("loss")]
 
 
 @pytest.mark.slow

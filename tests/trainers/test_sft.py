@@ -30,6 +30,7 @@ from loopline.trainers.sft.recipes import recipe
 from loopline.trainers.sft.training import Progress, train
 from tests.forked import TRAIN, Forked, forked
 
+from .curves_of_tensorboard import of_tensorboard
 from .full_disk import no_file_larger_than
 from .quick_train import DIALOGUES
 from .tiny import TINY
@@ -80,7 +81,14 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
     updates: list[Progress] = []
-    facts = train(TINY.model_copy(update={"steps": 60}), tmp_path, on_progress=updates.append)
+    facts = train(
+        TINY.model_copy(update={"steps": 60}),
+        tmp_path,
+        on_progress=updates.append,
+        trackers=("tensorboard",),
+    )
+    drawn = of_tensorboard(tmp_path / "curves" / "sft")
+    assert drawn == [(progress.step, pytest.approx(progress.loss)) for progress in updates]
     assert [progress.step for progress in updates] == [20, 40, 60]
     assert updates[0].loss > updates[1].loss > updates[2].loss
     assert facts.last_loss == updates[-1].loss < 5

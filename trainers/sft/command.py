@@ -65,6 +65,7 @@ def sft(options: SftOptions) -> None:
             on_progress=show,
             on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
             say=typer.echo,
+            trackers=options.trackers,
         )
     typer.echo(
         f"{recipe.name}: {format_count(facts.steps, 'step')}, {facts.tokens:,} tokens, "

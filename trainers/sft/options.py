@@ -15,7 +15,7 @@ from loopline.runtime.config.options import (
     Options,
     validated,
 )
-from loopline.trainers.core.command_options import PublishingOptions
+from loopline.trainers.core.command_options import PublishingOptions, TrackingOptions
 from loopline.trainers.data.options import ThresholdOptions
 from loopline.trainers.glpft.settings import BATCH, GlpftSettings, Schedules
 from loopline.trainers.sft.recipes import Recipe, recipe
@@ -30,7 +30,7 @@ _OF_RECIPE = OnlyWith("a recipe, not with --from-store", lambda options: not _fr
 _SESSIONS = OnlyWith("--from-store", _from_store)
 
 
-class RowOptions(PublishingOptions):
+class RowOptions(PublishingOptions, TrackingOptions):
     """A training on recorded rows, which is one stage of `train glpft`."""
 
     panel: ClassVar[str] = DEFAULT_PANEL

@@ -66,6 +66,7 @@ def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRow
                     output,
                     checkpoint_every=options.checkpoint_every,
                     watch=StageListener(display.progress, display.checkpoint, display.say),
+                    trackers=options.trackers,
                 )
     show_report(report, output)
     if policy is not None:

@@ -24,6 +24,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     save_checkpoint,
 )
+from loopline.trainers.core.curves import Curves, require_trackers
 from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import Interruption, deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 TOKENIZER_SEED = 7
 TOKENIZER_DIALOGUES = 8_000
 """Enough that every word of the generator occurs."""
+CURVES = "curves"
 REPORT_EVERY = 20
 """Steps per reported mean loss."""
 
@@ -76,10 +78,12 @@ def train(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_checkpoint: Callable[[int], None] = lambda step: None,
     say: Callable[[str], None] = lambda text: None,
+    trackers: tuple[str, ...] = (),
 ) -> TrainingFacts:
     """Train to the recipe's last step, resuming from the checkpoint in `output` if there is one,
     and write the model there (fp16 safetensors, configuration, tokenizer, template).
 
+    `trackers` get the curves of loss, learning rates and tokens (`loopline.trainers.core.curves`).
     A folder whose training is finished is left as it is. Ctrl-C ends the step, saves a checkpoint
     and raises KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is no
     number raises one before it changes weights.
@@ -90,6 +94,7 @@ def train(
         remove_checkpoints(output)
         say(f"the model in {output} is finished; --restart trains it again")
         return finished
+    require_trackers(trackers)
     say(f"learning the tokenizer from {TOKENIZER_DIALOGUES:,} dialogues…")
     keep_freed_memory()
     import torch
@@ -117,8 +122,24 @@ def train(
         _save(training, output, losses)
         on_checkpoint(training.step)
 
-    with deferred_interrupt() as interruption:
-        _loop(training, tokenizer, losses, checkpoint_every, on_progress, save, interruption)
+    drawn = output / CURVES / "sft" if trackers else None
+    with (
+        deferred_interrupt() as interruption,
+        Curves(drawn, training.step, trackers) as curves,
+    ):
+
+        def show(progress: Progress) -> None:
+            curves.add(
+                progress.step,
+                {
+                    "loss": progress.loss,
+                    "learning rate": recipe.learning_rate * schedule(recipe, progress.step - 1),
+                    "tokens/s": progress.tokens_per_second,
+                },
+            )
+            on_progress(progress)
+
+        _loop(training, tokenizer, losses, checkpoint_every, show, save, interruption)
     facts = _facts(training, losses, output)
     # The last step's checkpoint is there still: where the disk is full, nothing is lost.
     with guard_disk_writes(output):

@@ -30,6 +30,7 @@ LATENCY_SECONDS = 0.4
 """Of a model's answer: runs last long enough to be in flight while workers change."""
 CONCURRENCY = 8
 SIDE_SECONDS = 300.0
+LOOK_SECONDS = 0.05
 
 
 @dataclass
@@ -98,6 +99,17 @@ async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, s
     return report["admitted"], report["troubles"]
 
 
+async def wait_until_recorded(bus: BusSettings) -> None:
+    """Until the recorder has acknowledged all ended runs. Raises `BenchError`."""
+    async with Bus(bus) as looking:
+        for _ in range(int(SIDE_SECONDS / LOOK_SECONDS)):
+            shards = looking.keys.all_shards()
+            if not any([await looking.redis.xlen(shard.trajectories) for shard in shards]):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+    raise BenchError(f"after {SIDE_SECONDS:g} s there are runs that are not recorded")
+
+
 async def wait_until_under_way(bus: BusSettings, runs: Sequence[str]) -> int:
     """Until a third of the runs have a step or have ended; how many are in flight then."""
     async with Bus(bus) as looking:
@@ -106,4 +118,4 @@ async def wait_until_under_way(bus: BusSettings, runs: Sequence[str]) -> int:
             begun = sum(bool(state.steps) for state in states)
             if begun * 3 >= len(runs):
                 return sum(state.active for state in states)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(LOOK_SECONDS)

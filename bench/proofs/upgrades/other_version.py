@@ -76,20 +76,23 @@ def field_in_step(package: Path) -> None:
 
 
 def second_subtask(package: Path) -> None:
-    """Version 2 of the payload `subtask`: an optional field, and what lifts version 1 to it."""
+    """Version 2 of the payload `subtask`: an optional field, and what lifts version 1 to it, which
+    is what the workflow of this version says."""
     _replace(
         package / "agents" / "payloads.py",
         '    type_name: ClassVar[str] = "subtask"\n',
         '    type_name: ClassVar[str] = "subtask"\n'
         "    type_version: ClassVar[int] = 2\n"
         "    readable_from: ClassVar[int] = 1\n"
-        '    upcasts: ClassVar[Mapping[int, Upcaster]] = {1: lambda old: {"hint": "none", **old}}\n'
+        "    upcasts: ClassVar[Mapping[int, Upcaster]] = {\n"
+        '        1: lambda old: {"hint": "whole", **old}\n'
+        "    }\n"
         '    hint: str = ""\n',
     )
     _replace(
         package / "agents" / "workflows" / "delegate.py",
         "                    payload=SubtaskPayload(\n",
-        '                    payload=SubtaskPayload(\n                        hint=f"{branch}",\n',
+        '                    payload=SubtaskPayload(\n                        hint="whole",\n',
     )
 
 

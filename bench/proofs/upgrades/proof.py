@@ -14,7 +14,12 @@ from pydantic import Field
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
-from loopline.bench.proofs.upgrades.deployment import Fleet, run_side, wait_until_under_way
+from loopline.bench.proofs.upgrades.deployment import (
+    Fleet,
+    run_side,
+    wait_until_recorded,
+    wait_until_under_way,
+)
 from loopline.bench.proofs.upgrades.other_version import CHANGES, Version, copy_of_this
 from loopline.bench.proofs.upgrades.side import Job, bad_ends
 from loopline.bus import BusSettings
@@ -80,9 +85,7 @@ async def upgrade_and_back(
                 await bad_ends(bus, admitted)  # all have ended
             bad = await bad_ends(bus, wanted)
             unreadable: list[str] = []
-            # The recorder writes what it holds before it stops; forks need workers again.
-            await fleet.stop()
-            await fleet.start(old, fleet.settings())
+            await wait_until_recorded(bus)
             for side in (new, old):
                 job = Job(bus=bus, look=tuple(wanted), fork=options.forks, store=fleet.store)
                 unreadable += (await run_side(side, job, state))[1]

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from loopline.agents.records import Outcome
 from loopline.agents.replay import replay
+from loopline.agents.versions import without_unknown_fields
 from loopline.bus import BusSettings, dead_letters
 from loopline.runtime.cli import app
 from loopline.runtime.client.client import Client
@@ -83,7 +84,10 @@ async def look(job: Job) -> list[str]:
             printer.end(ended)
             result = await replay(await as_it_began(ended, find))
             troubles += [f"{run_id}: {difference}" for difference in result.divergences]
-            if recorded.get(run_id) != ended:
+            if run_id not in recorded:
+                troubles.append(f"{run_id} is not in the store")
+            # A newer recorder writes the defaults of fields that an older worker did not know.
+            elif without_unknown_fields(recorded[run_id]) != without_unknown_fields(ended):
                 troubles.append(f"{run_id} is not in the store as it is on the bus")
     return troubles
 

@@ -1,0 +1,15 @@
+"""What TensorBoard shows of a training's curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def of_tensorboard(folder: Path) -> list[tuple[int, float]]:
+    module: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = module.EventAccumulator(str(folder))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars("loss")]
