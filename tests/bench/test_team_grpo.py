@@ -69,16 +69,16 @@ def test_seeds_may_be_added_to_a_folder_and_nothing_else_changed(tmp_path: Path)
 @pytest.mark.parametrize("workflow", ["umi", "delegate"])
 def test_no_task_is_learned_from_and_measured_on(workflow: str) -> None:
     settings = TeamSettings.model_validate({"workflow": workflow, "held_out": 40})
-    measured = {question.task.model_dump_json() for question in held_out_questions(settings)}
+    test_tasks = {question.task.model_dump_json() for question in held_out_questions(settings)}
     dataset = settings.setup.dataset
-    looked_at = {
+    look_tasks = {
         question.task.model_dump_json()
         for question in generate_questions(dataset, 1, 0, 40).held_out
     }
     drawn = training_questions(dataset, 10_001)
-    learned = {next(drawn).task.model_dump_json() for _ in range(200)}
-    assert len(measured) == len(looked_at) == 40
-    assert len(learned) == 200
-    assert not measured & learned
-    assert not looked_at & learned
-    assert not measured & looked_at
+    train_tasks = {next(drawn).task.model_dump_json() for _ in range(200)}
+    assert len(test_tasks) == len(look_tasks) == 40
+    assert len(train_tasks) == 200
+    assert not test_tasks & train_tasks
+    assert not look_tasks & train_tasks
+    assert not test_tasks & look_tasks
