@@ -29,16 +29,16 @@ def step(base: Path, **changes: object) -> tuple[list[torch.Tensor], int]:
         clip=1e9, truncated="keep", objective={"entropy": 0.01, "kl": 0.1}, **changes
     )
     policies = initial_policies(settings, ["shared"], loaded)
-    kept: dict[int, int] = {}
+    sizes: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         Learner(policies).step(StepBatch(0, tuple(groups), (), 0))
     gradients = [parameter.grad for _, parameter in policies.network.trained()]
-    return [gradient for gradient in gradients if gradient is not None], sum(kept.values())
+    return [gradient for gradient in gradients if gradient is not None], sum(sizes.values())
 
 
 @pytest.mark.parametrize("share_prefixes", [True, False])

@@ -52,9 +52,9 @@ def test_weights_are_the_gradient_of_the_published_loss(
 
 def test_rejection_sampling_prefers_high_rewards_as_often_as_it_should() -> None:
     rewards, draws = [1.0, 0.0], 4_000
-    kept = [rejection_sampled(rewards, 0.5, 1, str(seed)) for seed in range(draws)]
+    samples = [rejection_sampled(rewards, 0.5, 1, str(seed)) for seed in range(draws)]
     # The better one is accepted in every round; the worse one stands behind it.
-    assert {tuple(places) for places in kept} == {(0,)}
+    assert {tuple(places) for places in samples} == {(0,)}
     behind = [rejection_sampled([0.0, 1.0], 0.5, 1, str(seed)) for seed in range(draws)]
     share = sum(places == [0] for places in behind) / draws
     assert share == pytest.approx(math.exp(-2.0), abs=0.03)
