@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from loopline.agents.replay import replay
 from loopline.agents.stepping import route_step
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import MAX_TURNS, Arrive, Fanout, Handoff
-from loopline.agents.workflows.routing import Continue, Finish
+from loopline.agents.workflows.routing import Continue, Finish, Wait
 from tests.agents.conversations import Request, ScriptedHost, a_run, asks, asks_badly, says
 
 
@@ -121,6 +122,8 @@ async def test_as_many_branches_arrive_as_were_fanned_out(seed: int, order: int)
                 assert [handoff.role for handoff in handoffs] == ["expert"]
             case Finish():
                 assert position == len(trajectory.steps) - 1
+            case Wait():
+                pytest.fail("delegate waits for nobody")
     assert dict(arrived) == opened
 
 

@@ -16,7 +16,7 @@ from loopline.agents.payloads import (
     parse_payload,
     payload_type,
 )
-from loopline.agents.records import Budget, Run, Step
+from loopline.agents.records import Budget, JsonObject, Run, Step
 from loopline.agents.replay import replay
 from loopline.agents.roles import roles
 from loopline.agents.versions import (
@@ -76,7 +76,7 @@ class Errand(Payload):
 
 def test_a_journal_of_an_earlier_version_is_lifted() -> None:
     assert parse_payload({"type": "errand", "errand": "bread"}) == Errand(what="bread")
-    second = {"type": "errand", "type_version": 2, "readable_from": 2, "what": "milk"}
+    second: JsonObject = {"type": "errand", "type_version": 2, "readable_from": 2, "what": "milk"}
     assert parse_payload(second) == Errand(what="milk")
 
 

@@ -15,7 +15,8 @@ from loopline.agents.records import Budget, Outcome, Run, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.tools import Tool, tool, tools
 from loopline.bus import Bus, BusSettings, Consumer, Inbox, waits
-from loopline.runtime.client.client import Client, run_of, trajectory_of
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown, PendingApproval
 from loopline.workers.engines import build_engine
 from loopline.workers.engines.settings import ModelSettings

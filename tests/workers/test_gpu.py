@@ -113,7 +113,7 @@ async def test_what_a_budget_refuses_is_an_error_and_nothing_is_generated(bus: B
 
 
 async def test_an_endpoint_is_not_asked_for_more_than_the_run_may_spend(bus: Bus) -> None:
-    async with replying([b"{}"]) as url:
+    async with replying(b"{}") as url:
         settings = ModelSettings.model_validate(
             {"engine": "openai", "model": "m", "base_url": url, "price": {"completion": 10}}
         )

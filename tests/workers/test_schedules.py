@@ -9,7 +9,8 @@ import pytest
 
 from loopline.agents.records import Budget, Run
 from loopline.bus import Bus, BusSettings, schedules
-from loopline.runtime.client.client import Client, run_of
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_records import run_of
 from loopline.workers.messages import registry
 from loopline.workers.schedules import Schedule, ScheduleServer, fire_due, zone_of
 from tests.bus.serving import until

@@ -15,8 +15,9 @@ from loopline.agents.environments.plan_path import PlanPathInstance
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
 from loopline.bench.proofs.grpo_faults.driver import write_profile
-from loopline.bus import BusSettings, Overloaded
+from loopline.bus import BusSettings, Limits, Overloaded
 from loopline.runtime.client.client import Client
+from loopline.runtime.client.spending import NO_LIMITS
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
@@ -102,7 +103,9 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
     runs: list[Run] = []
 
     class FullAtFirst(Client):
-        async def submit(self, run: Run) -> bool:
+        async def submit(
+            self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS
+        ) -> bool:
             runs.append(run)
             if len(runs) == 1:
                 raise Overloaded("full")
