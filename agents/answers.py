@@ -80,7 +80,7 @@ def final_answer(text: str) -> str:
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
 _SHOWN = (
-    *(one for one in _REPLACEMENTS if "circ" not in one[0].pattern),
+    *(pattern_rule for pattern_rule in _REPLACEMENTS if "circ" not in pattern_rule[0].pattern),
     (re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))"), "°"),
     (re.compile(r"(?<=\S)[ \t]{2,}"), " "),
 )

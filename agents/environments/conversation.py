@@ -200,8 +200,8 @@ def conversation_environment(
 
     def stream(split: Split, seed: int, difficulty: L) -> Iterator[P]:
         def wanted(rng: random.Random) -> P | None:
-            made = draw(rng, difficulty)
-            return made if made.split is split else None
+            instance = draw(rng, difficulty)
+            return instance if instance.split is split else None
 
         return draw_puzzles(name, split, seed, wanted, _TRIES)
 

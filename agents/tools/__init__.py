@@ -64,7 +64,7 @@ async def call_tool(name: str, arguments: JsonObject) -> JsonObject:
     """Run a registered tool: what a tool worker does with a request. An unknown name is answered
     like any other error; a plug-in that cannot be loaded raises `PluginError`."""
     try:
-        found = tools.get(name)
+        tool_ = tools.get(name)
     except UnknownName as error:
         return {"error": str(error)}
-    return await found.call(arguments)
+    return await tool_.call(arguments)

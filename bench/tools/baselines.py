@@ -56,17 +56,23 @@ CALLERS: dict[str, Caller] = {
     "each reading tool without arguments": _argumentless_player,
 }
 ANSWERS: dict[str, Answer] = {
-    "'Done.'": lambda instruction, seen: DONE,
-    "the instruction": lambda instruction, seen: instruction,
-    "the last observation": lambda instruction, seen: seen[-1] if seen else DONE,
-    "all observations": lambda instruction, seen: " ".join(seen) or DONE,
-    "the last values": lambda instruction, seen: ", ".join(_values(seen[-1:])) or DONE,
-    "all values": lambda instruction, seen: ", ".join(_values(seen)) or DONE,
-    "the first of the last values": lambda instruction, seen: next(_values(seen[-1:]), DONE),
-    "the last value": lambda instruction, seen: [DONE, *_values(seen[-1:])][-1],
-    "gives up": lambda instruction, seen: None,
+    "'Done.'": lambda instruction, observations: DONE,
+    "the instruction": lambda instruction, observations: instruction,
+    "the last observation": lambda instruction, observations: (
+        observations[-1] if observations else DONE
+    ),
+    "all observations": lambda instruction, observations: " ".join(observations) or DONE,
+    "the last values": lambda instruction, observations: (
+        ", ".join(_values(observations[-1:])) or DONE
+    ),
+    "all values": lambda instruction, observations: ", ".join(_values(observations)) or DONE,
+    "the first of the last values": lambda instruction, observations: next(
+        _values(observations[-1:]), DONE
+    ),
+    "the last value": lambda instruction, observations: [DONE, *_values(observations[-1:])][-1],
+    "gives up": lambda instruction, observations: None,
     "gives up after an error, else the first of the last values": (
-        lambda instruction, seen: _first_or_none(seen)
+        lambda instruction, observations: _first_or_none(observations)
     ),
 }
 

@@ -51,10 +51,10 @@ def load(request: Request) -> Dataset:
     """Instances, the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
-    chosen = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
-    items = tuple(map(_item, chosen))
+    instances = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
+    items = tuple(map(_item, instances))
     source = f"generated from seed {request.seed}"
-    reference: JsonObject = {"instances": len(chosen), "baselines": baselines_of(chosen)}
+    reference: JsonObject = {"instances": len(instances), "baselines": baselines_of(instances)}
     return Dataset("worlds", request.split, items, len(items), source, reference)
 
 

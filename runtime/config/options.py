@@ -110,7 +110,7 @@ class Entry:
 
     def mark(self, kind: type[M2]) -> M2 | None:
         """What the field's annotation says by a marker of that kind."""
-        return next((each for each in self.field.metadata if isinstance(each, kind)), None)
+        return next((marker for marker in self.field.metadata if isinstance(marker, kind)), None)
 
     @property
     def option(self) -> Option:

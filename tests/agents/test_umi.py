@@ -64,7 +64,7 @@ def hostile(arguments: Nothing) -> str:
 def faulty_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tools above, registered for one test."""
     extra_tools: list[Tool[Nothing]] = [hang, large, broken, hostile]
-    items = {**vars(tools)["_items"], **{each.name: each for each in extra_tools}}
+    items = {**vars(tools)["_items"], **{extra.name: extra for extra in extra_tools}}
     monkeypatch.setattr(tools, "_items", items)
 
 

@@ -53,23 +53,23 @@ def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Pat
 
 
 def test_who_plays_is_an_arm_s_own_and_no_rule(tmp_path: Path) -> None:
-    made = puzzles(2)
-    alone = [with_team(item, ["plan_agent"]) for item in made.items]
-    directory = played(tmp_path / "other", made.model_copy(update={"items": tuple(alone)}))
-    (comparison,) = compare_paths(played(tmp_path / "one", made), directory).arms
+    manifest = puzzles(2)
+    alone = [with_team(item, ["plan_agent"]) for item in manifest.items]
+    directory = played(tmp_path / "other", manifest.model_copy(update={"items": tuple(alone)}))
+    (comparison,) = compare_paths(played(tmp_path / "one", manifest), directory).arms
     assert comparison.questions == 2
 
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A solves every attempt; B solves all attempts at one half of the puzzles, none at others."""
-    folder, made = tmp_path_factory.mktemp("attempts"), puzzles(8, attempts=ATTEMPTS)
-    solved = {item.id for item in made.items[: len(made.items) // 2]}
+    folder, manifest = tmp_path_factory.mktemp("attempts"), puzzles(8, attempts=ATTEMPTS)
+    solved = {item.id for item in manifest.items[: len(manifest.items) // 2]}
 
     def half(run: Run, handoff: Handoff) -> str:
         return oracle(run, handoff) if run.tags["item"] in solved else "?"
 
-    return played(folder / "a", made), played(folder / "b", made, half)
+    return played(folder / "a", manifest), played(folder / "b", manifest, half)
 
 
 def test_attempts_at_one_puzzle_are_one_pair_of_means(attempts: tuple[Path, Path]) -> None:

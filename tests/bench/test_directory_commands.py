@@ -161,10 +161,12 @@ def test_a_run_that_is_submitted_again_is_in_flight_once(
 ) -> None:
     """As after an outage of Redis."""
     directory = OutputDirectory(finished)
-    results, asked = list(directory.stored().results.values()), directory.manifest()
-    progress = RunProgress(asked.arms)
+    results, manifest = list(directory.stored().results.values()), directory.manifest()
+    progress = RunProgress(manifest.arms)
     progress.started(len(results), [], 0)
-    jobs = [Job(arm, item) for arm in QUESTION_ARMS.named(asked.arms) for item in asked.items[:2]]
+    jobs = [
+        Job(arm, item) for arm in QUESTION_ARMS.named(manifest.arms) for item in manifest.items[:2]
+    ]
     for job in (*jobs, *jobs):
         progress.admitted(job)
     progress.finished(results[0], 0)

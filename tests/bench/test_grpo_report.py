@@ -45,7 +45,7 @@ from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_re
 
 
 @pytest.fixture
-def found() -> GrpoReport:
+def grpo_report() -> GrpoReport:
     """AT-GRPO solves more than the warm start, and what continued SFT solves."""
     slow = Trial(arm=AT_GRPO, tuning=SLOW, validation=0.075, held_out=0.06)
     own_trial = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
@@ -60,9 +60,11 @@ def found() -> GrpoReport:
     )
 
 
-def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: GrpoReport) -> None:
-    assert [arm_report.arm for arm_report in found.arms] == [WARM_START, CONTINUED, AT_GRPO]
-    learned = found.arms[2]
+def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(
+    grpo_report: GrpoReport,
+) -> None:
+    assert [arm_report.arm for arm_report in grpo_report.arms] == [WARM_START, CONTINUED, AT_GRPO]
+    learned = grpo_report.arms[2]
     assert learned.success.estimate == pytest.approx(12 / 16)
     cells = [[float(mark) for mark in outcomes] for outcomes in ("11111110", "11111000")]
     of_both = pigeonhole_bootstrap(cells)
@@ -79,8 +81,8 @@ def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: Gr
     assert learned.failures == {"refused": 4}
     assert learned.tokens == pytest.approx(1_500)
     assert learned.train_cpu_minutes == pytest.approx(1.0)
-    assert found.cpu_minutes == pytest.approx(9.0)
-    assert found.baselines["oracle"].estimate == 1.0
+    assert grpo_report.cpu_minutes == pytest.approx(9.0)
+    assert grpo_report.baselines["oracle"].estimate == 1.0
 
 
 def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -> None:
@@ -154,9 +156,11 @@ def test_where_nothing_is_published_the_report_says_so() -> None:
 
 
 def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
-    found: GrpoReport,
+    grpo_report: GrpoReport,
 ) -> None:
-    gaps = {(difference.first, difference.second): difference for difference in found.differences}
+    gaps = {
+        (difference.first, difference.second): difference for difference in grpo_report.differences
+    }
     assert set(gaps) == {(CONTINUED, WARM_START), (AT_GRPO, CONTINUED)}
     null = gaps[AT_GRPO, CONTINUED]
     assert null.gap.estimate == 0
@@ -167,8 +171,8 @@ def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
     assert gain.gap.estimate == pytest.approx(11 / 16)
     # Two seeds are 4/8 and 7/8 apart from theirs: 11/16 by as much as t of one degree of freedom.
     assert gain.verdict == "no difference found"
-    assert found.arms[1].gain == gain.gap
-    assert "no difference found" in markdown(document(found))
+    assert grpo_report.arms[1].gain == gain.gap
+    assert "no difference found" in markdown(document(grpo_report))
 
 
 def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
@@ -239,8 +243,8 @@ def test_an_interval_that_few_seeds_stretch_stays_within_what_can_be() -> None:
     assert (arm.success.low, arm.success.high) == (0.0, 1.0)
 
 
-def test_a_curve_is_the_mean_of_the_seeds_with_their_range(found: GrpoReport) -> None:
-    begin, end = found.arms[0].curve
+def test_a_curve_is_the_mean_of_the_seeds_with_their_range(grpo_report: GrpoReport) -> None:
+    begin, end = grpo_report.arms[0].curve
     assert (begin.success, begin.low, begin.high) == (0, 0, 0)
     assert (end.samples, end.tokens) == (30, 300)
     assert (end.success, end.low, end.high) == (
@@ -255,33 +259,35 @@ def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
     assert [point.success for point in curve] == pytest.approx([0.0, 0.3, 0.5])
 
 
-def test_every_table_stands_in_every_form_of_the_report(found: GrpoReport, tmp_path: Path) -> None:
-    write(document(found), found, tmp_path)
+def test_every_table_stands_in_every_form_of_the_report(
+    grpo_report: GrpoReport, tmp_path: Path
+) -> None:
+    write(document(grpo_report), grpo_report, tmp_path)
     console = Console(file=StringIO(), width=140)
-    show(document(found), tmp_path, console)
+    show(document(grpo_report), tmp_path, console)
     assert isinstance(console.file, StringIO)
     forms = [
         console.file.getvalue(),
         *((tmp_path / f"report.{e}").read_text() for e in ("md", "html")),
     ]
-    for heading, (_, rows) in tables(found).items():
+    for heading, (_, rows) in tables(grpo_report).items():
         assert rows
         for form in forms:
             assert heading in form.replace("&#x27;", "'")
     for form in forms:
         assert "Qwen3-1.7B" in form
     back = GrpoReport.model_validate_json((tmp_path / "report.json").read_bytes())
-    assert back == found
+    assert back == grpo_report
 
 
-def test_what_a_model_wrote_is_text_in_the_page(found: GrpoReport) -> None:
-    whole = html(document(found))
+def test_what_a_model_wrote_is_text_in_the_page(grpo_report: GrpoReport) -> None:
+    whole = html(document(grpo_report))
     assert "<script>alert" not in whole
     assert "&lt;script&gt;alert" in whole
 
 
-def test_the_last_line_holds_the_table(found: GrpoReport) -> None:
-    line = json.loads(json.dumps(last_line(found)))
+def test_the_last_line_holds_the_table(grpo_report: GrpoReport) -> None:
+    line = json.loads(json.dumps(last_line(grpo_report)))
     assert line["arms"][AT_GRPO]["solved"] == 0.75
     assert line["arms"][AT_GRPO]["seeds"] == [0.875, 0.625]
     assert line["differences"][f"{AT_GRPO} - {CONTINUED}"]["finding"] == "no difference found"

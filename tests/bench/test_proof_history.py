@@ -95,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def recorded(folder: Path, *lines: Baseline) -> None:
-    text = "".join(f"{each.model_dump_json()}\n" for each in lines)
+    text = "".join(f"{line.model_dump_json()}\n" for line in lines)
     (folder / "bus.jsonl").write_text(text)
 
 
@@ -136,4 +136,4 @@ def test_the_lines_of_this_repository_can_be_read() -> None:
     for proof in baselines.recorded_proofs():
         lines = baselines.read(proof)
         assert lines
-        assert all(each.proof == proof and each.complete for each in lines)
+        assert all(line.proof == proof and line.complete for line in lines)

@@ -229,13 +229,13 @@ async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is
     trouble: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
     holding, go_on = asyncio.Event(), asyncio.Event()
-    tried = 0
+    attempts = 0
 
     async def handler(delivery: Delivery) -> None:
-        nonlocal tried
+        nonlocal attempts
         holding.set()
         await go_on.wait()
-        tried += 1
+        attempts += 1
         await stepping(delivery)
 
     async with joined(stormy) as bus, serving(bus, ["planner"], handler):
@@ -243,7 +243,7 @@ async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is
         await holding.wait()
         end = trouble(own_server)
         go_on.set()
-        await until(lambda: tried > 0, "a commit meets the trouble")
+        await until(lambda: attempts > 0, "a commit meets the trouble")
         admission = asyncio.create_task(admit(bus))
         refused = bus.redis.set("{probe}", "1", px=1000)  # pyright: ignore
         with pytest.raises(redis.RedisError):

@@ -124,11 +124,11 @@ async def test_every_run_that_waits_is_answered_in_the_end(
 
 @pytest.mark.parametrize(("limit", "own"), [(1, 0), (0, 1)])
 async def test_a_run_that_waits_leaves_its_place_and_takes_one_again_when_it_goes_on(
-    settings: BusSettings, limit: int, own: int
+    settings: BusSettings, limit: int, tenant_limit: int
 ) -> None:
     async with bounded(settings, limit) as bus:
         bus.registry.register("woken", Woken)
-        tenant = Tenant("a", max_working=own)
+        tenant = Tenant("a", max_working=tenant_limit)
         waiter = await admit(bus, tenant)
         second = await admit(bus, tenant)
         assert await at_work(bus) == 1

@@ -93,7 +93,8 @@ async def fail_request(delivery: Delivery) -> None:
 
 
 BEHAVIOURS = {
-    each.__name__: each for each in (finish, hold, gate, stubborn, die, again, answer, fail_request)
+    handler.__name__: handler
+    for handler in (finish, hold, gate, stubborn, die, again, answer, fail_request)
 }
 
 

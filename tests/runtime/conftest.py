@@ -119,8 +119,8 @@ class Deployment:
         return asyncio.run(collect_from_bus(where)).model_dump()
 
     def workers(self, kind: str, state: str = "ready") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.status()["workers"]
-        return [w for w in found if w["kind"] == kind and w["state"] == state]
+        workers: list[dict[str, Any]] = self.status()["workers"]
+        return [w for w in workers if w["kind"] == kind and w["state"] == state]
 
     def ask(self, question: str, *options: str) -> dict[str, Any]:
         return json.loads(self.ok("ask", "--json", question, *options))
@@ -128,16 +128,16 @@ class Deployment:
     def processes(self) -> list[psutil.Process]:
         """Every live process of this deployment, also one whose supervisor is gone. A server
         that renamed itself has lost its environment, but works in the state directory."""
-        found: list[psutil.Process] = []
+        processes: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
                 mine = process.environ().get("LOOPLINE_STATE") == str(self.state.path)
                 inside = Path(process.cwd()).is_relative_to(self.state.path)
                 if (mine or inside) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
             except (psutil.Error, FileNotFoundError):
                 continue
-        return found
+        return processes
 
     def supervisor_pid(self) -> int:
         run = self.state.running()

@@ -35,9 +35,9 @@ class Loss(Options):
 
     kind: Literal["plain", "clipped"] = "plain"
     """Which loss."""
-    clip: Annotated[float, OnlyWith("--kind clipped", lambda made: made.loss.kind == "clipped")] = (
-        Field(default=0.2, gt=0, lt=1)
-    )
+    clip: Annotated[
+        float, OnlyWith("--kind clipped", lambda options: options.loss.kind == "clipped")
+    ] = Field(default=0.2, gt=0, lt=1)
     """Largest ratio."""
 
 

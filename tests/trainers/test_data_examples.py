@@ -41,9 +41,9 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 FLIGHTS = next(
-    one.tools
-    for one in stream("train", 3)
-    if {"search_flights", "book_flight"} <= {tool.name for tool in one.tools}
+    dialogue.tools
+    for dialogue in stream("train", 3)
+    if {"search_flights", "book_flight"} <= {tool.name for tool in dialogue.tools}
 )
 SEARCH = Action("search_flights", {"origin": "New York", "to": "Los Angeles", "day": "Tuesday"})
 BOOK = Action("book_flight", {"flight": "DL9", "seats": 1})

@@ -104,7 +104,7 @@ def test_a_llamas_bias_goes_where_its_row_of_the_weights_goes(tmp_path: Path, te
                 part.bias.copy_(part.weight[:, 0])
     network.save_pretrained(tmp_path / "model")
     export_gguf(with_tokenizer(tmp_path / "model"), tmp_path / "model.gguf", Precision.F32)
-    tensors = {each.name: each.data for each in GGUFReader(tmp_path / "model.gguf").tensors}
+    tensors = {tensor.name: tensor.data for tensor in GGUFReader(tmp_path / "model.gguf").tensors}
     weight, bias = tensors[f"blk.1.{tensor}.weight"], tensors[f"blk.1.{tensor}.bias"]
     assert bias.tolist() == weight[:, 0].tolist()
 

@@ -22,8 +22,8 @@ from tests.runtime.conftest import Deployment
 SEED, COUNT = 5, 12
 INSTANCES = tuple(instances("train", SEED, COUNT))
 SHORTEST = min(
-    (each for each in INSTANCES if each.oracle.steps and each.oracle.answer),
-    key=lambda each: len(each.oracle.steps),
+    (instance for instance in INSTANCES if instance.oracle.steps and instance.oracle.answer),
+    key=lambda instance: len(instance.oracle.steps),
 )
 """Asks caller and summarizer, and few times."""
 OPTIONS = UmiOptions(calculator=False, tool_style="signatures")

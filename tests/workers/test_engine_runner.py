@@ -141,21 +141,21 @@ async def test_one_engine_serves_all_roles_and_each_may_have_its_own() -> None:
 
 
 async def test_runs_are_taken_when_there_is_a_place_and_come_as_they_end() -> None:
-    taken = 0
+    calls = 0
     ended: list[str] = []
 
     def runs() -> Iterator[Run]:
-        nonlocal taken
+        nonlocal calls
         for _ in range(40):
-            taken += 1
+            calls += 1
             yield new_run("umi", TEAM)
 
     async with started(umi=scripted()) as here:
         async for trajectory in here.play_all(runs(), together=8):
-            assert taken <= len(ended) + 8
+            assert calls <= len(ended) + 8
             assert trajectory.answer == "The answer is 89."
             ended.append(trajectory.run.id)
-    assert len(set(ended)) == taken == 40
+    assert len(set(ended)) == calls == 40
 
 
 async def test_a_run_past_its_deadline_ends_with_that_outcome() -> None:

@@ -132,13 +132,13 @@ async def test_a_version_published_while_32_requests_are_in_flight_drops_and_mix
     await policies.publish(asker.bus, "slm/red", str(tiny_loras[1]))
     await asker.served("slm/red", version=2)
     wanted[2] = await asker.ask("slm/red")
-    found = await asyncio.gather(*early)
+    states = await asyncio.gather(*early)
     assert {call.output_ids for call in wanted.values()} == {
         wanted[version].output_ids for version in (0, 1, 2)
     }
     assert len({call.output_ids for call in wanted.values()}) == 3
-    assert len(found) == 32
-    assert all(call.output_ids == wanted[call.policy.version].output_ids for call in found)
+    assert len(states) == 32
+    assert all(call.output_ids == wanted[call.policy.version].output_ids for call in states)
     assert wanted[2].policy.model_dump() == {
         "name": "slm", "base": wanted[0].policy.base, "adapter": "slm/red", "version": 2,
     }  # fmt: skip

@@ -54,7 +54,9 @@ def batches(recipe: Recipe, tokenizer: Tokenizer, *, start: int) -> Iterator[tup
         group += 1
 
 
-def encode_all(tokenizer: Tokenizer, chosen: list[Dialogue]) -> list[tuple[list[int], list[bool]]]:
+def encode_all(
+    tokenizer: Tokenizer, dialogues: list[Dialogue]
+) -> list[tuple[list[int], list[bool]]]:
     """Each dialogue as ids and, per id, whether it is learned.
 
     Text is cut where an engine cuts it: before and after what the model itself writes.
@@ -62,7 +64,7 @@ def encode_all(tokenizer: Tokenizer, chosen: list[Dialogue]) -> list[tuple[list[
     texts: list[str] = []
     learned: list[bool] = []
     counts: list[int] = []
-    for dialogue in chosen:
+    for dialogue in dialogues:
         before = len(texts)
         text = f"{START}system\n{system_line(dialogue.tools)}{END}\n"
         for turn in dialogue.turns:

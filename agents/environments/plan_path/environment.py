@@ -29,6 +29,6 @@ PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](
     players_do="as many answers as there are turns, each of moves chosen one by one",
     sides=("rows", "columns"),
     describe=lambda difficulty: f"{difficulty.rows} x {difficulty.columns}",
-    solution=lambda one: f"{''.join(shortest_path(one, one.start))}, or another way",
+    solution=lambda instance: f"{''.join(shortest_path(instance, instance.start))}, or another way",
     lessons=LESSONS,
 )

@@ -72,12 +72,12 @@ def stream(
 def _stream(
     split: Split, seed: int, effective_difficulty: Difficulty, wordings: Callable[[Wording], bool]
 ) -> Iterator[WordProblemInstance]:
-    tried = 0
+    attempts = 0
 
     def fits(chain: Sequence[Scheme]) -> bool:
-        nonlocal tried
-        tried += 1
-        if tried > _TRIES:
+        nonlocal attempts
+        attempts += 1
+        if attempts > _TRIES:
             raise ValueError(
                 f"{_TRIES} tries in a row made no word problem: the difficulty leaves none"
             )
@@ -88,7 +88,7 @@ def _stream(
         fits, lambda wording: split_of_wording(wording) is split and wordings(wording)
     )
     for problem in word_problems.stream(wording_split, seed, selection):
-        tried = 0
+        attempts = 0
         yield WordProblemInstance.of(problem, effective_difficulty.setting)
 
 

@@ -49,7 +49,7 @@ _MARKUP = (
     *(f"{before}{name}" for name in _RESULTS for before in ("(", ", ")),
     *(f"{before}{name} = " for name in _RESULTS for before in ("\n", ": ")),
     *(f"{verb}({name})" for name in _RESULTS for verb in ("keep", "answer")),
-    *(f"={word}" for each in WORDS for word in (each, each.capitalize())),
+    *(f"={word}" for name in WORDS for word in (name, name.capitalize())),
     "answer(", "skip()", ": ", " is not at hand", "no whole number", "not above 0", "too large",
 )  # fmt: skip
 

@@ -132,11 +132,11 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
     return Swapped(seconds, versions, after)
 
 
-def groups_of(found: Answers, work: Workload) -> tuple[Group, ...]:
+def groups_of(answers: Answers, work: Workload) -> tuple[Group, ...]:
     """Groups to learn from; their rewards are chance, which a step's cost does not depend on."""
     rng = random.Random(work.seed)
     groups: list[Group] = []
-    for number, completions in enumerate(found.completions):
+    for number, completions in enumerate(answers.completions):
         role = ROLES[number % len(ROLES)]
         members: list[Member] = []
         for completion in completions:

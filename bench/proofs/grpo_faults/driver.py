@@ -311,12 +311,12 @@ def player_fleet(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
 
 def write_profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
     """The deployment as a trainer finds it: `petting`, on this bus and with this model."""
-    told = bus.model_dump(mode="json", exclude_unset=True)
+    table = bus.model_dump(mode="json", exclude_unset=True)
     model_settings = model.model_dump(mode="json", exclude_unset=True)
     lines = [
         'extends = "petting"',
         "[bus]",
-        *_toml(told),
+        *_toml(table),
         f"[models.{POOL}]",
         *_toml(model_settings),
     ]

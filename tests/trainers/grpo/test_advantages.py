@@ -17,7 +17,7 @@ from loopline.trainers.grpo.advantages import (
     standardise,
 )
 
-REWARDS = st.lists(st.floats(-10, 10).map(lambda each: round(each, 3)), min_size=2, max_size=16)
+REWARDS = st.lists(st.floats(-10, 10).map(lambda value: round(value, 3)), min_size=2, max_size=16)
 
 
 @given(REWARDS)

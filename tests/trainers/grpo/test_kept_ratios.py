@@ -49,8 +49,8 @@ def data_of(store: Path, base: Path) -> GrpoData:
 
 def everything(training: Path, data: GrpoData) -> list[LearnedSequence]:
     """In an order of its own: two processes share a step's rows."""
-    records = [each for run in data.runs for each in read_learned(training, run)]
-    return sorted(records, key=lambda each: (each.step, each.sample))
+    records = [entry for run in data.runs for entry in read_learned(training, run)]
+    return sorted(records, key=lambda entry: (entry.step, entry.sample))
 
 
 def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
@@ -60,19 +60,19 @@ def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
     settings = SEVERAL_UPDATES.model_copy(update={"epochs": 2})
     report = train(settings, data, load(base), tmp_path, keep_ratios=ALL)
     records = everything(tmp_path, data)
-    assert sum(len(each.weights) for each in records) == sum(
-        each.learned for step in report.steps for each in step.policies.values()
+    assert sum(len(entry.weights) for entry in records) == sum(
+        facts.learned for step in report.steps for facts in step.policies.values()
     )
-    places = [(each.step, each.sample) for each in records]
+    places = [(entry.step, entry.sample) for entry in records]
     assert len(places) == len(set(places)) == 2 * 12 * SIZE
     members = {member.origin: member for group in data.groups for member in group.members}
-    for each in records:
-        (sequence,) = members[each.sample].sequences
-        assert (each.ids, each.learned) == (sequence.ids, sequence.learned)
-        assert each.behaviour == pytest.approx(sequence.logprobs[-WRITTEN:], abs=1e-6)
-        assert each.sampled_version == 0
-        assert each.version == each.step - 1
-        assert each.policy == each.sample.split("/")[2].partition("#")[0]
+    for entry in records:
+        (sequence,) = members[entry.sample].sequences
+        assert (entry.ids, entry.learned) == (sequence.ids, sequence.learned)
+        assert entry.behaviour == pytest.approx(sequence.logprobs[-WRITTEN:], abs=1e-6)
+        assert entry.sampled_version == 0
+        assert entry.version == entry.step - 1
+        assert entry.policy == entry.sample.split("/")[2].partition("#")[0]
 
 
 def test_ratios_are_one_where_nothing_has_moved_and_clipped_shares_are_the_reports(
@@ -81,17 +81,17 @@ def test_ratios_are_one_where_nothing_has_moved_and_clipped_shares_are_the_repor
     data = data_of(store, base)
     report = train(SEVERAL_UPDATES, data, load(base), tmp_path, keep_ratios=ALL)
     records = everything(tmp_path, data)
-    first = [each for each in records if each.step == 1]
-    for each in first:
-        assert each.proximal == pytest.approx(each.behaviour, abs=1e-5)
-        assert each.weights == pytest.approx([1.0] * len(each.weights), abs=1e-4)
+    first = [entry for entry in records if entry.step == 1]
+    for entry in first:
+        assert entry.proximal == pytest.approx(entry.behaviour, abs=1e-5)
+        assert entry.weights == pytest.approx([1.0] * len(entry.weights), abs=1e-4)
     for at, step in enumerate(report.steps, start=1):
         for name, summary in step.policies.items():
-            flags = [c for each in records if (each.step, each.policy) == (at, name)
-                     for c in each.clipped]  # fmt: skip
+            flags = [c for entry in records if (entry.step, entry.policy) == (at, name)
+                     for c in entry.clipped]  # fmt: skip
             assert sum(flags) / len(flags) == pytest.approx(summary.clipped)
-    assert any(each.trained != each.proximal for each in first), "the second update has moved"
-    assert any(any(each.clipped) for each in records)
+    assert any(entry.trained != entry.proximal for entry in first), "the second update has moved"
+    assert any(any(entry.clipped) for entry in records)
 
 
 def test_the_first_groups_that_fit_are_kept_whole(base: Path, store: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_steps_that_are_taken_again_are_recorded_once(
             SEVERAL_UPDATES, data, load(base), stopped, checkpoint_every=2, keep_ratios=ALL,
             watch=StepListener(progress=stop),
         )  # fmt: skip
-    assert {each.step for each in everything(stopped, data)} == {1, 2, 3}
+    assert {entry.step for entry in everything(stopped, data)} == {1, 2, 3}
     # Of a step that is going to be taken again, by one process less.
     stray = stopped / LEARNED_TOKENS / "00000004-1.parquet"
     stray.write_bytes(b"")
@@ -229,9 +229,9 @@ def test_the_weight_is_that_of_the_correction(
     ratios.begin_policy("shared", 4, [a_group(sequence)])
     ratios.add([Row(sequence, 1.0, "run/0.0/solo#0", 3)], tokens, objective)
     ratios.write(5)
-    (found,) = read_learned(tmp_path, "run")
-    assert found.weights == pytest.approx(weights)
-    assert (found.step, found.version, found.sampled_version) == (5, 4, 3)
+    (entry,) = read_learned(tmp_path, "run")
+    assert entry.weights == pytest.approx(weights)
+    assert (entry.step, entry.version, entry.sampled_version) == (5, 4, 3)
 
 
 def a_group(sequence: TokenSequence) -> Group:

@@ -39,7 +39,7 @@ class Token:
     sequence: int
 
 
-LOGPROBS = st.floats(-6, 0).map(lambda each: round(each, 4))
+LOGPROBS = st.floats(-6, 0).map(lambda value: round(value, 4))
 
 
 @st.composite

@@ -83,8 +83,8 @@ def test_a_step_has_the_gradient_of_dpo_on_all_pairs_of_its_groups(
     def log_probability(ids: tuple[int, ...], learned: tuple[bool, ...]) -> torch.Tensor:
         """Of all that was written in a sequence, at temperature 1."""
         logits = network.whole(input_ids=torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
-        chosen = logits.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
-        return chosen[torch.tensor(learned[1:])].sum()
+        token_logits = logits.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+        return token_logits[torch.tensor(learned[1:])].sum()
 
     def of_group(group: Group) -> list[torch.Tensor]:
         return [

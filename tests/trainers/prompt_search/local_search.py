@@ -94,7 +94,8 @@ async def searched(
             "models": {"llm": "scripted:scripted-llm"},
             "prompts": {
                 name: tuple(
-                    CandidateFile(label=one.label, hash=one.hash) for one in prompt_variants
+                    CandidateFile(label=variant.label, hash=variant.hash)
+                    for variant in prompt_variants
                 )
                 for name, prompt_variants in candidates.items()
             },

@@ -158,10 +158,10 @@ async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
 
 
 async def test_every_try_of_every_worker_asks_by_one_key() -> None:
-    asked = request(idempotency_key="call@1")
+    generate = request(idempotency_key="call@1")
     async with endpoint("server_error", idempotent=True) as (engine, server):
-        await completions(engine, asked)  # its second try is answered
-        await completions(engine, asked)  # of a worker that takes it over, whose first one is
+        await completions(engine, generate)  # its second try is answered
+        await completions(engine, generate)  # of a worker that takes it over, whose first one is
         assert list(server.served.arrivals_by_key.values()) == [3]
         assert list(server.served.answers_by_content().values()) == [1]
 

@@ -191,19 +191,19 @@ FAULTS: Mapping[str, tuple[Callable[[Path], object], str]] = {
         "its config.json is another one than that of tiny-qwen2",
     ),
     "another shape": (
-        tensors(lambda found: found.update({NORM: torch.ones(65)})),
+        tensors(lambda weights: weights.update({NORM: torch.ones(65)})),
         r"its model.norm.weight has the shape \(65,\), and that of tiny-qwen2 has \(64,\)",
     ),
     "a tensor missing": (
-        tensors(lambda found: found.pop(NORM)),
+        tensors(lambda weights: weights.pop(NORM)),
         "it has no tensor 'model.norm.weight'",
     ),
     "a tensor too many": (
-        tensors(lambda found: found.update(more=torch.ones(1))),
+        tensors(lambda weights: weights.update(more=torch.ones(1))),
         "tiny-qwen2 has no tensor 'more'",
     ),
     "not a number": (
-        tensors(lambda found: found[NORM].fill_(torch.nan)),
+        tensors(lambda weights: weights[NORM].fill_(torch.nan)),
         "is not finite",
     ),
     "a damaged file": (

@@ -78,9 +78,9 @@ class WorldsScript:
     def _instance(self, instruction: str, text: str) -> Instance | None:
         """Several worlds may have one instruction; the tools tell them apart, where they stand in
         the text, and what was observed does elsewhere."""
-        known = self._instances_by_instruction.get(instruction, [])
-        if len(known) < 2:
-            return known[0] if known else None
+        instances = self._instances_by_instruction.get(instruction, [])
+        if len(instances) < 2:
+            return instances[0] if instances else None
 
         def fit(instance: Instance) -> int:
             styles: tuple[ToolStyle, ...] = ("documents", "signatures")
@@ -89,7 +89,7 @@ class WorldsScript:
                 escape_turn_ends(step.observation) in text for step in instance.oracle.steps
             )
 
-        return max(known, key=fit)
+        return max(instances, key=fit)
 
     @cached_property
     def _instances_by_instruction(self) -> dict[str, list[Instance]]:

@@ -115,7 +115,7 @@ def _decimal(text: Any) -> Any:
 
 
 _TYPES: dict[str, type] = {
-    each.__name__: each
-    for each in (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
+    plain.__name__: plain
+    for plain in (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
 }
 _SEQUENCES: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
