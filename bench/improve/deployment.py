@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,14 @@ from loopline.bench.background_loop import BackgroundLoop
 from loopline.bench.improve.big_model import BigModel
 from loopline.bench.improve.settings import StreamSettings
 from loopline.runtime.client.deployment import Deployment, find
+from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import Unreachable
 from loopline.runtime.supervise.control import ask_supervisor
 from loopline.runtime.supervise.detached import temporary_deployment
 from loopline.workers.scripted_api.server import ScriptedServer
 
+_LEFT_SECONDS = 60.0
+"""For the deployment of a stream that was killed to end: Linux has told its supervisor to."""
 _ATTACKED = ("planner", "gpu", "tool", "recorder")
 _CONCURRENCY = 64
 
@@ -33,6 +37,7 @@ def stream_deployment(
     before = os.environ.get("LOOPLINE_STATE")
     os.environ["LOOPLINE_STATE"] = str((folder / "deployment").resolve())
     try:
+        _await_end_of_last()
         with BackgroundLoop() as loop:
             server = loop.run(ScriptedServer(reply=big.reply).__aenter__())
             try:
@@ -47,6 +52,12 @@ def stream_deployment(
             del os.environ["LOOPLINE_STATE"]
         else:
             os.environ["LOOPLINE_STATE"] = before
+
+
+def _await_end_of_last() -> None:
+    state, until = StateDirectory.from_environment(), time.monotonic() + _LEFT_SECONDS
+    while state.holder() is not None and time.monotonic() < until:
+        time.sleep(0.1)
 
 
 def _overrides(settings: StreamSettings, url: str) -> list[str]:

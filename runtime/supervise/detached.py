@@ -37,7 +37,7 @@ def start_detached(
     Raises `UserError` with the supervisor's own message when it gave up.
     """
     state = _unused_state()
-    status = _launch(state, profile, overrides, redis_url, settings)
+    _, status = _launch(state, profile, overrides, redis_url, settings)
     _report(status, state)
 
 
@@ -57,7 +57,7 @@ def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Ge
         flush=True,
     )
     with redirect_stdout(sys.stderr):
-        status = _launch(state, profile, overrides, None, settings, temporary=True)
+        process, status = _launch(state, profile, overrides, None, settings, temporary=True)
     run = state.running()
     try:
         with redirect_stdout(sys.stderr):
@@ -71,6 +71,7 @@ def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Ge
             except KeyboardInterrupt:
                 stop(run, state, now=True)
                 raise
+            process.wait()
 
 
 def _unused_state() -> StateDirectory:
@@ -94,9 +95,9 @@ def _launch(
     settings: Settings,
     *,
     temporary: bool = False,
-) -> dict[str, Any]:
-    """What the supervisor says of itself once its workers are ready. A `temporary` one does not
-    outlive this process."""
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """The supervisor, and what it says of itself once its workers are ready. A `temporary` one does
+    not outlive this process."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
@@ -133,7 +134,7 @@ def _launch(
             elif run.pid == process.pid:
                 status = _status(run)
                 if status is not None and status["phase"] in ("ready", "degraded"):
-                    return status
+                    return process, status
                 if new := _downloading_workers(status) - downloads:
                     downloads |= new
                     print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)

@@ -133,10 +133,10 @@ def test_the_interval_of_a_difference_is_newcombes() -> None:
 
 
 TINY = StreamSettings(
-    questions=40,
-    batch=20,
+    questions=90,
+    batch=30,
     held_out=10,
-    early_audit=0.6,
+    early_audit=0.5,
     kills=1,
     loop=LoopSettings(
         every=5,
@@ -169,8 +169,8 @@ def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -
     assert not (folder / "result.json").exists()
     result = play(folder, TINY, lambda text: None)
     assert result.lost == 0
-    assert [entry.index for entry in result.questions] == list(range(40))
-    assert len({entry.run for entry in result.questions}) == 40
+    assert [entry.index for entry in result.questions] == list(range(90))
+    assert len({entry.run for entry in result.questions}) == 90
     assert len(result.killed) == 1
     assert result.rounds
     assert result.poisoned is not None
