@@ -16,7 +16,6 @@ for what becomes of them.
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import os
 from bisect import bisect_left, bisect_right
@@ -37,7 +36,14 @@ from loopline.agents.workflows import add_rewards
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock
 from loopline.workers.store.compaction import keep_unreadable
-from loopline.workers.store.files import Damaged, FileName, Place, open_parquet, read_group
+from loopline.workers.store.files import (
+    Damaged,
+    FileName,
+    Place,
+    open_parquet,
+    read_group,
+    unwritable,
+)
 
 log = structlog.get_logger("loopline.workers.recorder")
 
@@ -165,11 +171,7 @@ class Table:
         except BlockingIOError:
             raise
         except OSError as error:
-            raise OSError(
-                error.errno or errno.EIO,
-                f"{self._folder} can't be written to ({error.strerror or error}): free some space "
-                "or fix its rights; until then the batch stays on the bus",
-            ) from error
+            raise unwritable(self._folder, error) from error
 
     @asynccontextmanager
     async def _lock(self) -> AsyncGenerator[None]:

@@ -4,6 +4,7 @@
 # pyright: reportUnknownParameterType=false
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,15 @@ class FileName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.shard:03d}-{self.first}-{self.last}-{self.rows}.parquet"
+
+
+def unwritable(folder: Path, error: OSError) -> OSError:
+    """A folder of the store that a disk refused to write to: where, why, and what to do."""
+    return OSError(
+        error.errno or errno.EIO,
+        f"{folder} can't be written to ({error.strerror or error}): free some space or fix its "
+        "rights; until then the batch stays on the bus",
+    )
 
 
 class Damaged(ValueError):

@@ -17,6 +17,7 @@ import structlog
 from loopline.bus import Bus, read_content
 from loopline.bus.log_consumer import BatchHandler, Entry
 from loopline.workers.atomic_files import write_atomic
+from loopline.workers.store.files import unwritable
 
 log = structlog.get_logger("loopline.workers.store.prompts")
 
@@ -42,7 +43,7 @@ class PromptShelf:
 
     async def keep(self, entries: Sequence[Entry]) -> None:
         """The prompts of the runs in these entries of `trajectories`, as far as the bus has them
-        and they are not here yet. Raises OSError where the folder can't be written to."""
+        and they are not here yet. Raises OSError as `Table.write` does."""
         digests = {digest for _, fields in entries for digest in _shared_prompts(fields)}
         for digest in sorted(digests - self._seen):
             path = self._folder / f"{digest}.md"
@@ -52,8 +53,11 @@ class PromptShelf:
                     # Of a run that an earlier version admitted; it may come with a later one.
                     log.debug("prompt not on the bus", digest=digest)
                     continue
-                self._folder.mkdir(parents=True, exist_ok=True)
-                write_atomic(path, text)
+                try:
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    write_atomic(path, text)
+                except OSError as error:
+                    raise unwritable(self._folder, error) from error
             self._seen.add(digest)
 
 

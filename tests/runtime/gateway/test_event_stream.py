@@ -25,7 +25,7 @@ def last_words(error: ApiError) -> bytes:
         (ApiError(502, "no"), b"502"),
         (RedisConnectionError("away"), b"503"),
         (BusUnavailable("away"), b"503"),
-        (RunUnknown("its retention is over"), b"409"),
+        (RunUnknown("its retention is over"), b"404"),
         (UnknownName("workflow", "x", ()), b"400"),
     ],
 )
