@@ -1,4 +1,4 @@
-"""Ask a running deployment from Python, with a budget, and print what the answer cost.
+"""Ask a running deployment from Python, with a budget, and print the tokens that it used.
 
 runtime up --detach
 python examples/ask.py "What is 17 * 23?"
@@ -15,25 +15,27 @@ from loopline.runtime.client.client import Client, ask
 
 
 async def answer(question: str) -> tuple[Trajectory, int]:
-    """The finished run, and its cost in millionths of a dollar."""
+    """The finished run, and the tokens of its calls. Where models have prices, a budget may be in
+    `micro_dollars`, too."""
     settings = deployment.find().settings
     async with Client.of(settings) as client:
         run = client.new_run(
             question,
             workflow=settings.workflow,
-            budget=Budget(tokens=20_000, micro_dollars=50_000, seconds=60),
+            budget=Budget(tokens=20_000, seconds=60),
         )
         trajectory = await ask(client, run)
         entries = await client.usage(run.id)
-    return trajectory, sum(entry.cost_micro_dollars or 0 for entry in entries)
+    usages = [entry.usage for entry in entries if entry.usage is not None]
+    return trajectory, sum(usage.prompt + usage.completion for usage in usages)
 
 
 def main() -> None:
-    trajectory, micro_dollars = asyncio.run(answer(sys.argv[1]))
+    trajectory, tokens = asyncio.run(answer(sys.argv[1]))
     print(f"outcome  {trajectory.outcome}")
     print(f"answer   {trajectory.answer}")
     print(f"steps    {len(trajectory.steps)}")
-    print(f"cost     {micro_dollars / 1_000_000:.6f} USD")
+    print(f"tokens   {tokens:,}")
 
 
 if __name__ == "__main__":
