@@ -32,6 +32,7 @@ from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.workers.recorder import TRAJECTORY_SCHEMA
 from loopline.workers.store.files import FileName, Place
+from tests.trainers.grpo.recorded import a_run
 
 CALL_FIELDS = (
     "id", "text", "finish_reason", "trainable", "policy", "sampling", "prompt_ids", "output_ids",
@@ -170,11 +171,19 @@ def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None
     assert [seen(item) for item in samples.records] == [seen(item) for item in whole.records]
     assert samples.skipped == whole.skipped == ()
     assert all(
-        isinstance(item, SampledRun) for item in samples.records if item.run.workflow != "chat"
+        isinstance(item, SampledRun)
+        for item in samples.records
+        if item.run.workflow != "chat" and item.team_reward is not None
     )
     for grouping in ("at-grpo", "trajectory", "single"):
         sealing = Sealing(2, lambda call: call.text != "x", 6, grouping)
         assert seal(samples.records, sealing) == seal(whole.records, sealing)
+
+
+def test_a_run_without_a_reward_is_read_whole_since_it_has_to_be_judged(tmp_path: Path) -> None:
+    unjudged = a_run(1)
+    rows = [(unjudged.run.id, unjudged.run.workflow, unjudged.model_dump_json())]
+    assert read_samples(store_of(rows, tmp_path), None).records == (unjudged,)
 
 
 def test_what_is_no_record_is_named_as_by_the_whole_reader(tmp_path: Path) -> None:

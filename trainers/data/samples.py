@@ -127,11 +127,12 @@ class SampledRun(msgspec.Struct, frozen=True, gc=False):
     @property
     def has_rewards(self) -> bool:
         """Without any, the whole run has to be judged."""
-        return (
-            self.team_reward is not None
-            or bool(self.agent_rewards)
-            or any(c.reward_parts for step in self.steps for c in step.candidates)
-        )
+        if self.team_reward is not None or self.agent_rewards:
+            return True
+        steps = [step for step in self.steps if step.candidates]
+        if not all(0 <= step.selected < len(step.candidates) for step in steps):
+            return False
+        return any(step.candidates[step.selected].reward_parts for step in steps)
 
 
 AnyCall = Call | SampledCall
