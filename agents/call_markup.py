@@ -346,7 +346,7 @@ def _json_value(text: str) -> tuple[object] | None:
 
 def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
     """A call whose arguments are one JSON object."""
-    name = re.sub(r":[0-9]{1,4}\Z", "", name).removeprefix("functions.")
+    name = re.sub(r"(?<=.):[0-9]{1,4}\Z", "", name).removeprefix("functions.")
     arguments, error = parse_arguments(raw or "{}")
     return WrittenCall(name, arguments, raw, error)
 

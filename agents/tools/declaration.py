@@ -37,12 +37,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
-import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -68,7 +68,7 @@ from loopline.agents.tools.signature import (
 )
 from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
 
-log = structlog.get_logger("loopline.agents.tools")
+log = logging.getLogger("loopline.agents.tools")
 
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
@@ -170,7 +170,9 @@ class Tool(ToolDeclaration[A]):
             async with asyncio.timeout(self.timeout_seconds):
                 return bool(await self._value(self.requires_approval, parsed, context))
         except Exception as error:  # noqa: BLE001 - a rule is foreign code
-            log.warning("rule of approval failed", tool=self.name, error=repr(error)[:SHOWN_CHARS])
+            log.warning(
+                "rule of approval failed: tool %s: %s", self.name, repr(error)[:SHOWN_CHARS]
+            )
             return True
 
     async def call(self, arguments: JsonObject) -> JsonObject:

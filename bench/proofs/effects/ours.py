@@ -34,6 +34,8 @@ WORKERS = 3
 PLACES = 8
 IN_FLIGHT = 32
 CALLS_OF_A_RUN = 50
+MOST_TIMES = 10
+"""As many calls as were asked for may be made, until every kind of attack has come."""
 FILES = files_of([tool_worker, bus_effects, delivery, declaration, signature, counter])
 """A call's way through a worker, from the handler to its reply."""
 
@@ -97,7 +99,8 @@ async def _serve(settings: BusSettings) -> None:
 async def play(
     settings: BusSettings, folder: Path, calls: int, rng: random.Random, say: Callable[[str], None]
 ) -> tuple[dict[Effect, Played], Interruptions]:
-    """So many calls of each kind, by workers that are interrupted meanwhile."""
+    """So many calls of each kind, by workers that are interrupted meanwhile; more, up to
+    `MOST_TIMES` as many, until one was killed and one paused."""
     crew = Crew(
         partial(serve, settings, folder), FILES, folder, rng,
         size=WORKERS, pause_seconds=settings.lease_seconds,
@@ -151,16 +154,20 @@ async def _call_all(
             if count % 1_000 == 0:
                 say(f"{count:,} of {calls * len(EFFECTS):,} calls answered")
 
-        for first in range(0, calls, CALLS_OF_A_RUN):
+        first = 0
+        # On a busy machine processes come to the lines of their attacks late: then it takes more.
+        while first < calls or (not crew.has_attacked and first < MOST_TIMES * calls):
             run = client.new_run("Act.", budget=Budget(seconds=3_600))
             await client.submit(run)
-            for call in range(first, min(calls, first + CALLS_OF_A_RUN)):
+            last = first + CALLS_OF_A_RUN
+            for call in range(first, last if first >= calls else min(calls, last)):
                 for place, effect in enumerate(EFFECTS):
                     await places.acquire()
                     begun += 1
                     await crew.keep_pace(begun)
                     host = BusHost(inbox, run, "planner", call, place)
                     group.create_task(one_call(host, effect, call))
+            first = last
 
 
 async def _listed(settings: BusSettings) -> frozenset[str]:

@@ -88,6 +88,11 @@ class Crew:
         """Processes that have come to their end, interrupted or not."""
         self._attacked: set[Line] = set()
 
+    @property
+    def has_attacked(self) -> bool:
+        """Whether one was killed and one paused, at least."""
+        return self.done.kills > 0 and self.done.stops > 0
+
     async def keep_pace(self, calls: int) -> None:
         """Return when so many processes were interrupted that `calls` are not too many for them."""
         while calls > CALLS_OF_A_LIFE * (self.lives + self._size):  # noqa: ASYNC110

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -92,6 +93,8 @@ def test_text_is_cut_before_the_first_stop_string_and_nothing_after_it_is_shown(
 def test_a_written_call_is_read_back(words: str, name: str, arguments: dict[str, object]) -> None:
     markup = write_tool_call(name or "x", arguments)
     if "</tool_call>" in json.dumps(arguments) or "</tool_call>" in name:
+        return
+    if re.search(r".:[0-9]{1,4}\Z", name):  # some models number their calls so
         return
     (call,) = parse_tool_calls(f"{words}{markup}", id_seed="s")
     assert (call.name, call.arguments, call.error) == (name or "x", arguments, None)
