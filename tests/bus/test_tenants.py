@@ -122,7 +122,7 @@ async def test_every_run_that_waits_is_answered_in_the_end(
             assert (await bus.run_state(run_id)).outcome == "answered"
 
 
-@pytest.mark.parametrize(("limit", "own"), [(1, 0), (0, 1)])
+@pytest.mark.parametrize(("limit", "tenant_limit"), [(1, 0), (0, 1)])
 async def test_a_run_that_waits_leaves_its_place_and_takes_one_again_when_it_goes_on(
     settings: BusSettings, limit: int, tenant_limit: int
 ) -> None:
