@@ -139,6 +139,8 @@ def _template(rng: random.Random) -> _Template:
         outcome=Outcome.ANSWERED,
         answer=str(rng.randrange(1000)),
         ended=BEGAN_MS / 1000 + 2,
+        # A training reads a run that nobody has judged as a whole record.
+        team_reward=float(rng.random() < 0.5),
     )
     parts = trajectory.model_dump_json().split(_marked())
     if len(parts) != len(steps) + 1:
