@@ -14,7 +14,7 @@ that score by them read, and no observation shows.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -498,12 +498,3 @@ class UsageEntry(StoredRecord):
         if len(set(parts)) > 1:
             raise ValueError("an entry has usage and cost, or says that they are unknown")
         return self
-
-
-def json_object(value: Any) -> JsonObject:
-    """A record as a plain JSON object."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if not isinstance(value, dict):
-        raise TypeError(f"expected a mapping, got {type(value).__name__}")
-    return value  # pyright: ignore[reportUnknownVariableType]

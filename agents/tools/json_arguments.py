@@ -1,9 +1,11 @@
-"""Arguments that a model wrote as JSON: hostile until they have been read here."""
+"""Arguments that a model wrote as JSON, hostile until they have been read here; plain objects."""
 
 from __future__ import annotations
 
 import json
-from typing import cast
+from typing import Any, cast
+
+from pydantic import BaseModel
 
 from loopline.agents.records import JsonObject
 
@@ -39,3 +41,12 @@ def is_deeper_than(value: object, levels: int) -> bool:
         if not layer:
             return False
     return True
+
+
+def json_object(value: Any) -> JsonObject:
+    """A record as a plain JSON object."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a mapping, got {type(value).__name__}")
+    return value  # pyright: ignore[reportUnknownVariableType]

@@ -23,7 +23,8 @@ from loopline.agents.judging import (
     RunPrograms,
     TestVerdicts,
 )
-from loopline.agents.records import JsonObject, Record, json_object
+from loopline.agents.records import JsonObject, Record
+from loopline.agents.tools.json_arguments import json_object
 from loopline.bus import Delivery, Retry
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.math_verify import MathVerifyMissing

@@ -22,11 +22,12 @@ from loopline.agents.judging import ProgramRuns, RunPrograms, ask_judge
 from loopline.agents.payloads import PLAYER, TurnPayload
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
-from loopline.agents.records import Call, Decision, JsonObject, json_object
+from loopline.agents.records import Call, Decision, JsonObject
 from loopline.agents.roles.pair.candidates import ScoredCandidate, choose_candidate
 from loopline.agents.roles.pair.episode import environment_of, episode_of
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.tools.json_arguments import json_object
 
 Trial = tuple[Episode, Transition]
 """A copy of the episode on which a completion was applied, and what came of it."""
