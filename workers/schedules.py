@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import random
 import uuid
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,8 +22,8 @@ from pydantic import Field, ValidationError
 from loopline.agents.errors import AgentError
 from loopline.agents.records import Record, Run
 from loopline.agents.workflows import prompt_hashes, workflows
-from loopline.bus import OUTAGE, Admission, Bus, BusError, schedules
-from loopline.workers.routing import outgoing
+from loopline.bus import OUTAGE, Bus, BusError, ContentWriter, schedules
+from loopline.workers.admission import admission_of, publish_prompts
 
 if TYPE_CHECKING:
     from loopline.bus.schedules import StoredSchedule
@@ -77,16 +78,24 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"there is no time zone {name[:64]!r}, as in Europe/Berlin") from error
 
 
-async def fire_due(bus: Bus, logged: set[tuple[str, float]] | None = None) -> int:
-    """Admit the run of every tick that is due; how many were admitted here. `logged`: ticks whose
-    trouble was logged here before."""
-    count = 0
+@dataclass
+class Memory:
+    """What one process has done about schedules."""
+
+    logged: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
+    """Ticks whose trouble was logged."""
+    contents: ContentWriter = field(default_factory=ContentWriter)
+
+
+async def fire_due(bus: Bus, memory: Memory | None = None) -> int:
+    """Admit the run of every tick that is due; how many were admitted here."""
+    memory, count = memory or Memory(), 0
     for stored in await schedules.due(bus):
-        count += await _fire(bus, stored, logged if logged is not None else set())
+        count += await _fire(bus, stored, memory)
     return count
 
 
-async def _fire(bus: Bus, stored: StoredSchedule, logged: set[tuple[str, float]]) -> bool:
+async def _fire(bus: Bus, stored: StoredSchedule, memory: Memory) -> bool:
     try:
         schedule = Schedule.model_validate_json(stored.body)
         now = bus.clock.now()
@@ -98,11 +107,13 @@ async def _fire(bus: Bus, stored: StoredSchedule, logged: set[tuple[str, float]]
                 log.warning("tick missed", schedule=stored.name, tick=_iso(tick))
             return False
         run = run_of_tick(bus, stored.name, schedule, tick)
-        return await schedules.fire(bus, stored, following, _admission(run))
+        handoffs = workflows.get(run.workflow).first(run)
+        await publish_prompts(bus, memory.contents, run)
+        return await schedules.fire(bus, stored, following, admission_of(run, handoffs))
     except (AgentError, ValidationError, ValueError, BusError) as error:
         # Another worker may know the workflow, or have room: the tick stays due.
-        if (stored.name, stored.tick) not in logged:
-            logged.add((stored.name, stored.tick))
+        if (stored.name, stored.tick) not in memory.logged:
+            memory.logged.add((stored.name, stored.tick))
             log.warning("schedule not fired", schedule=stored.name, why=str(error)[:500])
         return False
 
@@ -138,20 +149,6 @@ def _run_id(bus: Bus, text: str, tick: float) -> str:
     raise AssertionError("no id lies in the shard")
 
 
-def _admission(run: Run) -> Admission:
-    handoffs = workflows.get(run.workflow).first(run)
-    return Admission(
-        run_id=run.id,
-        run=run.model_dump_json().encode(),
-        deadline=run.deadline,
-        messages=tuple(outgoing(run, handoff) for handoff in handoffs),
-        tokens_limit=run.budget.tokens or 0,
-        micro_dollars_limit=run.budget.micro_dollars or 0,
-        account=run.account,
-        announce=run.webhook is not None,
-    )
-
-
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -162,7 +159,7 @@ class ScheduleServer:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._drained = asyncio.Event()
-        self._logged: set[tuple[str, float]] = set()
+        self._memory = Memory()
 
     def drain(self) -> None:
         self._drained.set()
@@ -171,7 +168,7 @@ class ScheduleServer:
         failures = 0
         while not self._drained.is_set():
             try:
-                await fire_due(self._bus, self._logged)
+                await fire_due(self._bus, self._memory)
                 failures = 0
             except OUTAGE as error:
                 failures += 1

@@ -52,7 +52,6 @@ from loopline.agents.workflows import (
 )
 from loopline.bus import (
     CLIENT_PATIENCE,
-    Admission,
     Bus,
     BusSettings,
     ContentWriter,
@@ -63,11 +62,11 @@ from loopline.bus import (
 )
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.runtime.client.run_prompts import publish_prompts
 from loopline.runtime.client.run_records import steps_of, trajectory_of
-from loopline.runtime.client.spending import NO_LIMITS, require_prices, scopes_of, tenant_of
+from loopline.runtime.client.spending import require_prices, tenant_of
 from loopline.runtime.client.waiting import WaitingCalls
 from loopline.runtime.errors import InputError, UserError
+from loopline.workers.admission import NO_LIMITS, admission_of, publish_prompts
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
 
@@ -349,22 +348,14 @@ class Client(WaitingCalls):
         key_limits: Limits = NO_LIMITS,
     ) -> bool:
         await publish_prompts(self.bus, self._contents, run)
-        messages = tuple(outgoing(run, handoff) for handoff in handoffs)
-        shard = self.bus.keys.shard_of(run.id)
         return await self.bus.admit(
-            Admission(
-                run_id=run.id,
-                run=run.model_dump_json().encode(),
-                deadline=run.deadline,
-                messages=messages,
-                tokens_limit=run.budget.tokens or 0,
-                micro_dollars_limit=run.budget.micro_dollars or 0,
-                notify=self._inbox.key(shard),
-                account=run.account,
-                scopes=scopes_of(run, key_limits),
+            admission_of(
+                run,
+                handoffs,
+                key_limits=key_limits,
                 tenant=tenant_of(run, self.deployment),
-                announce=run.webhook is not None,
-                journal=tuple(step.model_dump_json().encode() for step in journal),
+                notify=self._inbox.key(self.bus.keys.shard_of(run.id)),
+                journal=journal,
                 joins=joins,
                 delay=delay,
             )

@@ -8,27 +8,12 @@ from pathlib import Path
 
 from loopline.agents.errors import AgentError
 from loopline.agents.records import Run, Trajectory
-from loopline.agents.workflows import prompt_hashes, prompts_of
-from loopline.bus import Bus, ContentWriter, read_content
+from loopline.agents.workflows import prompt_hashes
+from loopline.bus import Bus, read_content
 from loopline.workers.store.prompts import read_stored_prompt
 
 Find = Callable[[str], Awaitable[str | None]]
 """The text with a hash, where it is."""
-
-
-async def publish_prompts(bus: Bus, writer: ContentWriter, run: Run) -> None:
-    """Before a run is admitted: put on the bus what its prompts say, unless the run brings them
-    itself or they were put there a moment ago. Raises `BusUnavailable`."""
-    shared = {file: digest for file, digest in run.prompts.items() if file not in run.prompt_files}
-    if not writer.missing(shared):
-        return
-    prompts = prompts_of(run.workflow, run.task.environment, run.options)
-    contents = {
-        prompt.hash: prompt.content
-        for file, prompt in prompts.items()
-        if shared.get(file) == prompt.hash and prompt.content
-    }
-    await writer.write(bus, contents)
 
 
 async def with_own_prompts(run: Run, find: Find) -> Run:

@@ -1,50 +1,27 @@
-"""Which budgets a run shares with others, and whether its own can be held at all."""
+"""Whether a run's budget can be held at all, and whose turns it takes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from loopline.agents.records import Run
-from loopline.bus import TRACEPARENT_TAG, Limits, Scope, pool_of
-from loopline.bus.budgets import DAY
-from loopline.bus.tenants import ANYBODY, Tenant
+from loopline.bus import pool_of
+from loopline.bus.tenants import Tenant
 from loopline.runtime.errors import InputError
+from loopline.workers.admission import tenant_name
 
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
-TENANT_TAG = "tenant"
-"""Names the tenant that a run belongs to; of a run by HTTP, that of its caller's key."""
-THREAD_TAGS = ("thread", "session")
-"""Name the conversation that it belongs to: an app's, or a session of the gateway."""
 ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
 """Their pools may lack a price where others have one: nobody bills them."""
 MAX_TENANT = 64
 """Characters of a tenant's name."""
-NO_LIMITS = Limits()
-
-
-def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
-    """What a run belongs to; `key_limits` are those of its account's day."""
-    scopes = [Scope(DAY)]
-    if run.account:
-        scopes.append(Scope(f"key:{run.account}", key_limits))
-    for name, value in run.tags.items():
-        if name == TENANT_TAG:
-            scopes.append(Scope(f"tenant:{value}"))
-        elif name in THREAD_TAGS:
-            # Callers don't share sessions.
-            scopes.append(
-                Scope(f"thread:{run.account}/{value}" if run.account else f"thread:{value}")
-            )
-        elif name != TRACEPARENT_TAG:
-            scopes.append(Scope(f"tag:{name}={value}"))
-    return tuple(scopes)
 
 
 def tenant_of(run: Run, settings: Settings | None) -> Tenant:
-    """Whose turns a run takes: of its tenant, or else of its account's."""
-    name = run.tags.get(TENANT_TAG, "") or run.account or ANYBODY
+    """Whose turns a run takes, as the settings have it. Raises `InputError`."""
+    name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
         raise InputError(f"the tenant {name[:60]!r} is no name: printable, {MAX_TENANT} at most")
     configured = settings.tenants.get(name) if settings is not None else None

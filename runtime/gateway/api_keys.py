@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.bus import Bus, Limits, Spent, retry_during_outage
 from loopline.bus.policies import split_pin
-from loopline.runtime.client.spending import TENANT_TAG
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
+from loopline.workers.admission import TENANT_TAG
 from loopline.workers.atomic_files import write_atomic
 
 PREFIX = "sk-loopline-"

@@ -27,7 +27,6 @@ from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_records import run_of
-from loopline.runtime.client.spending import TENANT_TAG
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.gateway.api_keys import ApiKey
@@ -53,6 +52,7 @@ from loopline.runtime.gateway.errors import (
 from loopline.runtime.gateway.idempotency import run_of_key
 from loopline.runtime.gateway.models import ModelCatalogue
 from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
+from loopline.workers.admission import TENANT_TAG
 
 log = structlog.get_logger("loopline.runtime.gateway")
 

@@ -63,7 +63,7 @@ class Rights:
 
 RIGHTS: dict[UserKind, Rights] = {
     "role": Rights(
-        (*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "<P:content:*", "P:rate:*")
+        (*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:content:*", "P:rate:*")
     ),
     "gpu": Rights(
         (
@@ -94,6 +94,14 @@ RIGHTS: dict[UserKind, Rights] = {
             "S:work:role:*",
             "S:runs",
             "S:closed",
+            "<S:budgets",
+            "S:spent:*",
+            "S:fair",
+            "S:parked",
+            "S:turns",
+            "S:queue:*",
+            "S:working:*",
+            "<S:waits",
         )
     ),
     # A job is a command of a terminal's, on the bus by the worker's user.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +14,13 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from loopline.bus import Bus, BusSettings
+from loopline.bus import Admission, Bus, BusSettings, Envelope, Limits, Outgoing, Scope
+from loopline.bus.budgets import set_limits
 from loopline.bus.keys import Keys
 from loopline.runtime.redis import users as redis_users
 from loopline.runtime.redis.users import KINDS, UserKind, rules, url_as, user_name
 from loopline.testing import RedisProcess, installed_servers, running_redis
+from loopline.workers.messages import role_stream
 from tests.runtime.conftest import Deployment
 
 pytestmark = pytest.mark.system
@@ -94,6 +98,40 @@ async def test_every_user_joins_the_bus(server: RedisProcess, kind: UserKind) ->
     settings = BusSettings(redis_url=url_of(server, kind), prefix=PREFIX)
     async with Bus(settings, standing="guest" if kind == "client" else "worker") as bus:
         assert await bus.redis.ping()
+
+
+@pytest.mark.parametrize("kind", ["role", "recorder", "gateway", "client"])
+async def test_who_lets_runs_in_may_hold_their_budgets_and_queue_them(
+    server: RedisProcess, kind: UserKind
+) -> None:
+    """A role lets in those of schedules, a recorder those that shadow others."""
+    settings = BusSettings(
+        redis_url=url_of(server, kind), prefix="sw.admits", max_working=1, shards=1
+    )
+    with redis.Redis.from_url(server.url) as admin:
+        user = user_name("sw.admits", kind)
+        admin.execute_command(
+            "ACL", "SETUSER", user, *rules("sw.admits", kind, password(kind)).split()
+        )
+    own = settings.model_copy(update={"redis_url": url_as(server.url, user, password(kind))})
+    owner = settings.model_copy(update={"redis_url": server.url})
+    async with Bus(owner) as bus, Bus(own, standing="guest") as admitting:
+        await set_limits(bus, "day", Limits(milliseconds=600_000_000))
+        for _ in range(2):
+            run_id = str(uuid.uuid4())
+            message = Outgoing(role_stream("solo"), envelope_of(run_id))
+            assert await admitting.admit(
+                Admission(
+                    run_id, b"{}", admitting.clock.now() + 60, (message,), scopes=(Scope("day"),)
+                )
+            )
+            assert (await bus.run_state(run_id)).active
+
+
+def envelope_of(run_id: str) -> Envelope:
+    return Envelope(
+        type="note", run_id=run_id, turn=0, branch=0, deadline=time.time() + 60, payload={}
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from loopline.agents.records import Budget, Run
-from loopline.bus import Bus, BusSettings, schedules
+from loopline.bus import Bus, BusSettings, Limits, read_content, schedules
+from loopline.bus.budgets import set_limits
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_records import run_of
 from loopline.workers.messages import registry
-from loopline.workers.schedules import Schedule, ScheduleServer, fire_due, zone_of
+from loopline.workers.schedules import Memory, Schedule, ScheduleServer, fire_due, zone_of
 from tests.bus.serving import until
 
 
@@ -90,6 +91,22 @@ async def test_ticks_that_were_missed_are_run_once_late_or_not_at_all(
         assert all(item.tick > now for item in await schedules.ls(bus))
 
 
+async def test_its_run_is_let_in_as_a_client_s_is_with_shared_budgets_and_prompts(
+    settings: BusSettings, template: Run
+) -> None:
+    async with Bus(settings, registry()) as bus:
+        await put(bus, schedule(template), bus.clock.now() - 1)
+        assert await fire_due(bus) == 1
+        [run] = await runs(bus)
+        (digest,) = run.prompts.values()
+        assert await read_content(bus, digest) is not None
+        await set_limits(bus, "tag:schedule=limited", Limits(milliseconds=1_000))
+        await put(bus, schedule(template), bus.clock.now() - 1, "limited")
+        memory = Memory()
+        assert await fire_due(bus, memory) == 0
+        assert len(memory.logged) == 1
+
+
 async def test_a_schedule_whose_workflow_is_not_here_stays_due_for_others(
     settings: BusSettings, template: Run
 ) -> None:
@@ -97,9 +114,9 @@ async def test_a_schedule_whose_workflow_is_not_here_stays_due_for_others(
         now = bus.clock.now()
         strange = template.model_copy(update={"workflow": "nobody-has-this"})
         await put(bus, schedule(strange), now - 1)
-        logged: set[tuple[str, float]] = set()
-        assert await fire_due(bus, logged) == 0
-        assert len(logged) == 1
+        memory = Memory()
+        assert await fire_due(bus, memory) == 0
+        assert len(memory.logged) == 1
         [stored] = await schedules.ls(bus)
         assert stored.tick < now
 

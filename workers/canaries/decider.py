@@ -14,7 +14,15 @@ from pydantic import JsonValue
 
 from loopline.agents.records import Run, Trajectory
 from loopline.agents.tools.threads import run_in_own_thread
-from loopline.bus import Bus, MessageTooLarge, Overloaded, PolicyError, live_workers, policies
+from loopline.bus import (
+    BudgetExceeded,
+    Bus,
+    MessageTooLarge,
+    Overloaded,
+    PolicyError,
+    live_workers,
+    policies,
+)
 from loopline.bus.canaries import Canary, is_shadow, shadow_run_id
 from loopline.bus.connection import OUTAGE, pause_before
 from loopline.bus.policies import Policy
@@ -176,7 +184,7 @@ class CanaryDecider:
                 shadow = shadow_of(run, name, canary, self._bus.clock.now())
                 await admit_shadow(self._bus, shadow)
                 admitted += 1
-            except Overloaded as error:
+            except (Overloaded, BudgetExceeded) as error:
                 log.info("shadow runs wait", policy=name, why=str(error))
                 return
             except (NoShadow, MessageTooLarge) as error:

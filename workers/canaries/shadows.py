@@ -11,10 +11,10 @@ from loopline.agents.errors import AgentError
 from loopline.agents.records import Run
 from loopline.agents.tools import tools
 from loopline.agents.workflows import NamingTools, agents_of, capability, policy_of, workflows
-from loopline.bus import Admission, Bus
+from loopline.bus import Bus
 from loopline.bus.canaries import CANARY_TAG, SHADOW_TAG, Canary, shadow_run_id
 from loopline.bus.policies import split_pin
-from loopline.workers.routing import outgoing
+from loopline.workers.admission import admission_of
 
 
 class NoShadow(Exception):
@@ -71,13 +71,4 @@ async def admit_shadow(bus: Bus, shadow: Run) -> None:
         handoffs = workflows.get(shadow.workflow).first(shadow)
     except AgentError as error:
         raise NoShadow(str(error)) from error
-    await bus.admit(
-        Admission(
-            run_id=shadow.id,
-            run=shadow.model_dump_json().encode(),
-            deadline=shadow.deadline,
-            messages=tuple(outgoing(shadow, handoff) for handoff in handoffs),
-            tokens_limit=shadow.budget.tokens or 0,
-            micro_dollars_limit=shadow.budget.micro_dollars or 0,
-        )
-    )
+    await bus.admit(admission_of(shadow, handoffs))

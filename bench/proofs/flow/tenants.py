@@ -11,8 +11,8 @@ from pathlib import Path
 from loopline.agents.records import Budget, JsonObject
 from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.spending import TENANT_TAG
 from loopline.testing import running_workers
+from loopline.workers.admission import TENANT_TAG
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 

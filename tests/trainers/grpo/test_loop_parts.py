@@ -17,7 +17,6 @@ from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
 from loopline.bench.proofs.grpo_faults.driver import write_profile
 from loopline.bus import BusSettings, Limits, Overloaded
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.spending import NO_LIMITS
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
@@ -29,6 +28,7 @@ from loopline.trainers.grpo.loop.rounds import Loop
 from loopline.trainers.grpo.loop.run_directory import RolloutBatch, RunDirectory
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.rewards import RewardChoice
+from loopline.workers.admission import NO_LIMITS
 from loopline.workers.engines.settings import ModelSettings
 
 from .recorded import a_call, a_candidate, a_run, a_step
