@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, Protocol, TypeGuard, TypeVar
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
 from loopline.agents.errors import PluginError, UnknownName
 
@@ -116,6 +116,11 @@ class Registry(Generic[T]):
             )
         self._loaded[entry.name] = item
         return item
+
+
+def is_function(item: object) -> TypeGuard[Callable[..., Any]]:
+    """For `load_object`: anything that is called, and no class."""
+    return callable(item) and not isinstance(item, type)
 
 
 def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]]) -> O:

@@ -1,20 +1,25 @@
-"""One question to the bus of a deployment, for commands."""
+"""One question to the bus of a deployment, or something to do as its client, for commands. What is
+heavy is imported when it is asked for: a command's help needs none of it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
-from loopline.runtime.client.deployment import find
-from loopline.runtime.errors import InputError
+if TYPE_CHECKING:
+    from loopline.bus import Bus
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import Deployment
 
 T = TypeVar("T")
 
 
 def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
     """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
+    from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.errors import InputError
 
     async def asked() -> T:
         settings = find(redis_url=redis_url).settings.bus
@@ -27,3 +32,18 @@ def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) ->
         raise
     except BusError as error:
         raise InputError(str(error)) from error
+
+
+def run_with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
+    """What `do` returns, with a client of the deployment. Raises `Unreachable` where there is none,
+    and what `do` raises."""
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import find
+
+    where = find(redis_url=redis_url)
+
+    async def done() -> T:
+        async with Client.of(where.settings) as client:
+            return await do(client, where)
+
+    return asyncio.run(done())

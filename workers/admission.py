@@ -1,4 +1,4 @@
-"""How a run is let in, whoever begins it: a client, a schedule, or a trial of a policy's version.
+"""How a run is let in: a client's, a schedule's, or one that tries a version of a policy.
 
 What the bus holds for it follows from the run alone: which budgets it shares, whose turn it takes,
 and that its prompts are where a worker of another version finds them.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from loopline.agents.records import Trajectory
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.distill.escalations import read_escalations
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
@@ -26,7 +26,7 @@ async def write_turned_store(store: Path, output: Path) -> int:
     table = Table(folder, 0, TRAJECTORY_SCHEMA, trajectory_row)
     await table.write(
         [
-            (f"1-{at}", _fields(_with_answer_of(by_run[run], by_run[runs[at - 1]])))
+            (f"1-{at}", as_on_the_bus(_with_answer_of(by_run[run], by_run[runs[at - 1]])))
             for at, run in enumerate(runs)
         ]
     )
@@ -42,15 +42,3 @@ def _with_answer_of(trajectory: Trajectory, other: Trajectory) -> Trajectory:
         for step in trajectory.steps
     )
     return trajectory.model_copy(update={"steps": steps, "answer": other.answer})
-
-
-def _fields(trajectory: Trajectory) -> dict[bytes, bytes]:
-    """As the bus publishes an ended run."""
-    return {
-        b"run": trajectory.run.model_dump_json().encode(),
-        b"steps": json.dumps([step.model_dump(mode="json") for step in trajectory.steps]).encode(),
-        b"outcome": trajectory.outcome.value.encode(),
-        b"answer": (trajectory.answer or "").encode(),
-        b"reason": (trajectory.reason or "").encode(),
-        b"ended": str(int(trajectory.ended * 1000)).encode(),
-    }

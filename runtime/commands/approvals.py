@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.on_bus import run_with_client
 
 if TYPE_CHECKING:
     from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import Deployment
     from loopline.runtime.client.waiting import PendingApproval
 
-T = TypeVar("T")
 ApprovalId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, as `runtime approvals ls` prints it.")
 ]
@@ -40,10 +40,10 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
 
-        async def listed(client: Client) -> list[PendingApproval]:
+        async def listed(client: Client, _: Deployment) -> list[PendingApproval]:
             return await client.approvals()
 
-        pending = _with_client(redis_url, listed)
+        pending = run_with_client(redis_url, listed)
         if as_json:
             typer.echo(json.dumps([approval.as_json() for approval in pending]))
             return
@@ -101,7 +101,7 @@ def _decide(
     from loopline.runtime.client.waiting import ApprovalConflict
     from loopline.runtime.terminal.safe_text import sanitize
 
-    async def decide(client: Client) -> PendingApproval:
+    async def decide(client: Client, _: Deployment) -> PendingApproval:
         approval = await client.approval(approval_id)
         if digest is not None and (
             len(digest) < 12 or not approval.request.digest.startswith(digest)
@@ -114,24 +114,9 @@ def _decide(
         await client.decide(approval, decision, by=getpass.getuser(), reason=reason)
         return approval
 
-    approval = _with_client(redis_url, decide)
+    approval = run_with_client(redis_url, decide)
     if as_json:
         typer.echo(json.dumps({**approval.as_json(), "decision": decision}))
         return
     arguments = sanitize(json.dumps(approval.request.arguments, ensure_ascii=False))
     typer.echo(f"{decision}: {approval.request.name} {arguments}")
-
-
-def _with_client(redis_url: str | None, do: Callable[[Client], Awaitable[T]]) -> T:
-    import asyncio
-
-    from loopline.runtime.client.client import Client
-    from loopline.runtime.client.deployment import find
-
-    where = find(redis_url=redis_url)
-
-    async def done() -> T:
-        async with Client.connect(where.settings.bus) as client:
-            return await do(client)
-
-    return asyncio.run(done())

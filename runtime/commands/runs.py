@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loopline.runtime.commands.options import AsJson, RedisUrl
 from loopline.runtime.errors import InputError
+from loopline.runtime.on_bus import run_with_client
 
 if TYPE_CHECKING:
     from loopline.agents.records import Trajectory
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from loopline.runtime.observe.recorded_runs import KnownRun
     from loopline.runtime.observe.run_index import RunLine
 
-T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
 
 
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
             query = RunQuery(state="waiting" if waiting else "active" if active else "")
             return await list_runs(client.bus, query, limit), client.bus.clock.now()
 
-        lines, now = _run_on_bus(redis_url, newest)
+        lines, now = run_with_client(redis_url, newest)
         if as_json:
             typer.echo(json.dumps([line.as_json(now) for line in lines]))
             return
@@ -174,7 +174,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new))
 
-        trajectory = _run_on_bus(redis_url, forked)
+        trajectory = run_with_client(redis_url, forked)
         if as_json:
             typer.echo(trajectory.model_dump_json())
         if not succeeded(trajectory):
@@ -191,7 +191,7 @@ def register(app: typer.Typer) -> None:
                 raise InputError(f"run {whole} is over, or the bus doesn't know it")
             return whole
 
-        typer.echo(f"cancelled {_run_on_bus(redis_url, cancelled)}")
+        typer.echo(f"cancelled {run_with_client(redis_url, cancelled)}")
 
     @runs.command("signal")
     def signal(  # pyright: ignore[reportUnusedFunction]
@@ -224,7 +224,7 @@ def register(app: typer.Typer) -> None:
             )
             return whole, answer.value
 
-        whole, status = _run_on_bus(redis_url, sent)
+        whole, status = run_with_client(redis_url, sent)
         if as_json:
             typer.echo(json.dumps({"run": whole, "name": name, "status": status}))
             return
@@ -282,7 +282,7 @@ def register(app: typer.Typer) -> None:
                 reward_id=reward_id, comment=comment,
             )  # fmt: skip
 
-        outcome = _run_on_bus(redis_url, posted)
+        outcome = run_with_client(redis_url, posted)
         if as_json:
             typer.echo(json.dumps({**outcome.reward.model_dump(), "new": outcome.new}))
             return
@@ -302,7 +302,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
     from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     try:
-        return _run_on_bus(redis_url, lambda client, where: _find_on_bus(client, where, run_id))
+        return run_with_client(redis_url, lambda client, where: _find_on_bus(client, where, run_id))
     except Unreachable as error:
         known_run = find_recorded_run(StateDirectory.from_environment().store, run_id)
         if known_run is None:
@@ -325,7 +325,7 @@ def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
         return await as_it_began(trajectory, on_bus_or_in_store(client.bus, where.state.store))
 
     try:
-        return _run_on_bus(redis_url, of_deployment)
+        return run_with_client(redis_url, of_deployment)
     except Unreachable:
         store = StateDirectory.from_environment().store
         return asyncio.run(as_it_began(trajectory, on_bus_or_in_store(None, store)))
@@ -377,18 +377,3 @@ async def _find_on_bus(client: Client, where: Deployment, run_id: str) -> KnownR
     from loopline.runtime.observe.run_history import find_run
 
     return await find_run(client.bus, run_id, where.state.store)
-
-
-def _run_on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
-    import asyncio
-
-    from loopline.runtime.client.client import Client
-    from loopline.runtime.client.deployment import find
-
-    where = find(redis_url=redis_url)
-
-    async def done() -> T:
-        async with Client.connect(where.settings.bus, where.settings.policies) as client:
-            return await do(client, where)
-
-    return asyncio.run(done())

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.on_bus import run_with_client
 
 if TYPE_CHECKING:
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
     from loopline.workers.schedules import Schedule
 
-T = TypeVar("T")
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
@@ -105,7 +104,7 @@ def register(app: typer.Typer) -> None:
                 raise InputError(str(error)) from error
             return tick
 
-        tick = _with_client(redis_url, added)
+        tick = run_with_client(redis_url, added)
         if as_json:
             typer.echo(json.dumps({"name": name, "next": tick}))
             return
@@ -127,7 +126,7 @@ def register(app: typer.Typer) -> None:
                 for stored in await schedules.ls(client.bus)
             ]
 
-        entries = _with_client(redis_url, listed)
+        entries = run_with_client(redis_url, listed)
         if as_json:
             lines = [
                 {"name": name, "next": tick, **item.model_dump(mode="json")}
@@ -159,7 +158,7 @@ def register(app: typer.Typer) -> None:
         async def removed(client: Client, _: Deployment) -> bool:
             return await schedules.remove(client.bus, name)
 
-        if not _with_client(redis_url, removed):
+        if not run_with_client(redis_url, removed):
             raise InputError(
                 f"there is no schedule {name!r}", hint="`runtime schedule ls` lists them."
             )
@@ -168,18 +167,3 @@ def register(app: typer.Typer) -> None:
 
 def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
-    import asyncio
-
-    from loopline.runtime.client.client import Client
-    from loopline.runtime.client.deployment import find
-
-    where = find(redis_url=redis_url)
-
-    async def done() -> T:
-        async with Client.of(where.settings) as client:
-            return await do(client, where)
-
-    return asyncio.run(done())

@@ -10,10 +10,10 @@ import pytest
 from loopline.agents.records import Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
 from loopline.runtime.errors import UserError
 from loopline.runtime.observe.costs import CostLine, Costs, Grouping, Unrecorded, read_costs
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, USAGE_SCHEMA, Table, usage_row
 from loopline.workers.recorder import trajectory_row as row_of_run
 from tests.trainers.grpo.recorded import a_run
-from tests.trainers.test_data_examples import as_on_the_bus
 
 pytest.importorskip("duckdb")
 

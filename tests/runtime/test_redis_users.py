@@ -113,9 +113,9 @@ async def test_who_lets_runs_in_may_hold_their_budgets_and_queue_them(
         admin.execute_command(
             "ACL", "SETUSER", user, *rules("sw.admits", kind, password(kind)).split()
         )
-    own = settings.model_copy(update={"redis_url": url_as(server.url, user, password(kind))})
+    as_user = settings.model_copy(update={"redis_url": url_as(server.url, user, password(kind))})
     owner = settings.model_copy(update={"redis_url": server.url})
-    async with Bus(owner) as bus, Bus(own, standing="guest") as admitting:
+    async with Bus(owner) as bus, Bus(as_user, standing="guest") as admitting:
         await set_limits(bus, "day", Limits(milliseconds=600_000_000))
         for _ in range(2):
             run_id = str(uuid.uuid4())

@@ -3,7 +3,6 @@ trained on the texts that its role meets."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
@@ -22,6 +21,7 @@ from loopline.agents.roles.umi.output import Action, Next, PlannerTurn, read_act
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.agents.workflow_runner import run_locally
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.trainers.data.examples import (
     ANSWER_EMPTY,
     ANSWER_NONE,
@@ -329,18 +329,6 @@ def without_origin(rows: dict[SetName, list[Example]]) -> list[Example]:
         for name in SETS
         for row in rows[name]
     ]
-
-
-def as_on_the_bus(ended: RecordedTrajectory) -> dict[bytes, bytes]:
-    """The fields of the entry by which the bus publishes an ended run."""
-    return {
-        b"run": ended.run.model_dump_json().encode(),
-        b"steps": json.dumps([step.model_dump(mode="json") for step in ended.steps]).encode(),
-        b"outcome": ended.outcome.value.encode(),
-        b"answer": (ended.answer or "").encode(),
-        b"reason": (ended.reason or "").encode(),
-        b"ended": str(int(ended.ended * 1000)).encode(),
-    }
 
 
 async def recorded_in(store: Path, *runs: RecordedTrajectory) -> Source:

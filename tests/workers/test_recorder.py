@@ -23,6 +23,7 @@ from loopline.agents.records import Trajectory
 from loopline.agents.workflow_runner import run_locally
 from loopline.bus import Bus, LogConsumer
 from loopline.bus.log_consumer import Entry
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.workers.recorder import (
     TRAJECTORY_SCHEMA,
     USAGE_SCHEMA,
@@ -300,7 +301,7 @@ async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_t
 async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
     """The bus carries the journal and the end; what they are worth, the workflow says."""
     played = await a_game()
-    stored = Trajectory.model_validate_json(trajectory_row(bus_fields(played))["trajectory"])
+    stored = Trajectory.model_validate_json(trajectory_row(as_on_the_bus(played))["trajectory"])
     assert stored == played
     assert (stored.team_reward, stored.agent_rewards) == (1.0, {"plan_agent": 2.0})
 
@@ -308,7 +309,7 @@ async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
 async def test_a_large_whole_number_stays_what_it_is() -> None:
     played = await a_game()
     first = played.steps[0].model_copy(update={"observation": {"fibonacci": 354224848179261915075}})
-    fields = bus_fields(played.model_copy(update={"steps": (first, *played.steps[1:])}))
+    fields = as_on_the_bus(played.model_copy(update={"steps": (first, *played.steps[1:])}))
     stored = Trajectory.model_validate_json(trajectory_row(fields)["trajectory"])
     assert stored.steps[0] == first
 
@@ -322,10 +323,10 @@ async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_u
         return trajectory
 
     played = await a_game()
-    spoiled = bus_fields(played.model_copy(update={"answer": "spoiled"}))
+    spoiled = as_on_the_bus(played.model_copy(update={"answer": "spoiled"}))
     monkeypatch.setattr("loopline.workers.recorder.add_rewards", raises)
     store = Table(tmp_path / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
-    await store.write([("1-0", spoiled), ("2-0", bus_fields(played))])
+    await store.write([("1-0", spoiled), ("2-0", as_on_the_bus(played))])
     [path] = (tmp_path / "trajectories").iterdir()
     assert pq.read_table(path)["run_id"].to_pylist() == [played.run.id]
     [aside] = (tmp_path / "unreadable").iterdir()
@@ -335,16 +336,3 @@ async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_u
 async def a_game() -> Trajectory:
     run = pair_run(a_task(team=["plan_agent"]), candidates=2)
     return await run_locally(run, {"plan_agent": ManyHost([["?", TO_THE_GOAL]])})
-
-
-def bus_fields(played: Trajectory) -> dict[bytes, bytes]:
-    """A finished run as the bus has it."""
-    steps = ",".join(step.model_dump_json() for step in played.steps)
-    return {
-        b"run": played.run.model_dump_json().encode(),
-        b"steps": f"[{steps}]".encode(),
-        b"outcome": played.outcome.value.encode(),
-        b"answer": (played.answer or "").encode(),
-        b"reason": b"",
-        b"ended": str(int(played.ended * 1000)).encode(),
-    }

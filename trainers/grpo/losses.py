@@ -28,12 +28,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from loopline.agents.errors import PluginError
-from loopline.agents.registry import import_from_here, load_object
+from loopline.agents.registry import import_from_here, is_function, load_object
 from loopline.runtime.config.options import OnlyWith, Option, Options
 
 if TYPE_CHECKING:
@@ -158,15 +158,11 @@ class Tokens:
 LossFunction = Callable[[Tokens, Objective], "torch.Tensor"]
 
 
-def _is_function(item: object) -> TypeGuard[LossFunction]:
-    return callable(item) and not isinstance(item, type)
-
-
 @cache
 def loss_function(path: str) -> LossFunction:
     """The function at `package.module:function`. Raises `PluginError`."""
     import_from_here()
-    return load_object("loss", path, _is_function)
+    return load_object("loss", path, is_function)
 
 
 def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeGuard
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -24,7 +24,7 @@ from loopline.agents.environments import api_worlds
 from loopline.agents.environments.game import Scheme
 from loopline.agents.errors import PluginError
 from loopline.agents.records import Outcome, Trajectory
-from loopline.agents.registry import import_from_here, load_object
+from loopline.agents.registry import import_from_here, is_function, load_object
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
 from loopline.trainers.data.questions import Question, fault
@@ -48,15 +48,11 @@ RewardFunction = Callable[[Trajectory], float | Feedback | None]
 None where nobody can say. It sees the run as it was recorded, and no reference answer."""
 
 
-def _is_function(item: object) -> TypeGuard[RewardFunction]:
-    return callable(item) and not isinstance(item, type)
-
-
 @cache
 def reward_function(path: str) -> RewardFunction:
     """The function at `package.module:function`. Raises `PluginError`."""
     import_from_here()
-    return load_object("reward function", path, _is_function)
+    return load_object("reward function", path, is_function)
 
 
 def _compares_runs(options: Any) -> bool:

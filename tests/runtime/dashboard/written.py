@@ -15,12 +15,12 @@ from loopline.bench.checkers import Scorer
 from loopline.bench.output import OutputDirectory
 from loopline.bench.report.writer import write_reports
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.workers.engines.settings import ScriptedOptions
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 from tests.bench.benchmarks import items, manifest, run
 from tests.bench.local_client import POOLS, LocalClient
 from tests.trainers.grpo.recorded import a_call, a_candidate, a_run, a_step
-from tests.trainers.test_data_examples import as_on_the_bus
 
 LONG_AGO = 1_700_000_000.0
 HOSTILE = "<script>document.title = 'owned'</script>\u202etxt.exe"

@@ -19,8 +19,8 @@ from loopline.agents.records import (
     Trajectory,
     Usage,
 )
+from loopline.testing.recorded_runs import as_on_the_bus
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
-from tests.trainers.test_data_examples import as_on_the_bus
 
 SAMPLED = SamplingParams(temperature=1.0, max_tokens=16)
 
