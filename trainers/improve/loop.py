@@ -126,12 +126,13 @@ class ImprovementLoop:
     async def look(self) -> Decision | None:
         """Take a round if it is due; else calibrate the router again where there are enough more
         questions that were kept back. Raises `TrainingError`."""
-        if self.is_due():
+        # Reading a store and fitting a router take seconds, in which the client has to be served.
+        if await asyncio.to_thread(self.is_due):
             return await self.run_round()
-        questions = read_held_back(self._store, self.settings.held_back)
+        questions = await self._held_back()
         if self.serving != BASE and len(questions) >= self._calibrated_on + CALIBRATED_EVERY:
             answers = await self._answers(self.serving, await self._serving_pin(), questions)
-            self._say(self._calibrate(questions, answers)[0])
+            self._say((await asyncio.to_thread(self._calibrate, questions, answers))[0])
         return None
 
     async def run_round(self, *, examples: Path | None = None) -> Decision:
@@ -144,7 +145,7 @@ class ImprovementLoop:
         facts = read_facts(weights)
         assert facts is not None, "a finished training has its facts"
         self._say(f"round {number}: a candidate learned from {facts.rows:,} escalations")
-        questions = read_held_back(self._store, self.settings.held_back)
+        questions = await self._held_back()
         pin = await self._publish(self.settings.candidate, weights)
         before, name = self.serving, folder.name
         old = await self._answers(before, await self._serving_pin(), questions)
@@ -161,7 +162,8 @@ class ImprovementLoop:
             await self._publish(self.settings.policy, weights)
         else:
             await self._roll_back(weights)
-        words, accepted = self._calibrate(questions, new if gate.passed else old)
+        answers = new if gate.passed else old
+        words, accepted = await asyncio.to_thread(self._calibrate, questions, answers)
         decision = Decision(
             number=number,
             escalations=facts.rows,
@@ -176,6 +178,9 @@ class ImprovementLoop:
         write_record(folder / DECISION, decision)
         self._say(f"round {number}: {'promoted' if gate.passed else 'rolled back'}. {words}")
         return decision
+
+    async def _held_back(self) -> Sequence[HeldBack]:
+        return await asyncio.to_thread(read_held_back, self._store, self.settings.held_back)
 
     def _claim(self) -> None:
         path = self.output / SETTINGS
