@@ -102,10 +102,13 @@ async def test_its_run_is_let_in_as_a_client_s_is_with_shared_budgets_and_prompt
         for digest in run.prompts.values():
             assert await read_content(bus, digest) is not None
         await set_limits(bus, "tag:schedule=limited", Limits(milliseconds=1_000))
-        await put(bus, schedule(template), bus.clock.now() - 1, "limited")
-        memory = Memory()
-        assert await fire_due(bus, memory) == 0
-        assert len(memory.logged) == 1
+        try:
+            await put(bus, schedule(template), bus.clock.now() - 1, "limited")
+            memory = Memory()
+            assert await fire_due(bus, memory) == 0
+            assert len(memory.logged) == 1
+        finally:
+            await set_limits(bus, "tag:schedule=limited", Limits())
 
 
 async def test_a_schedule_whose_workflow_is_not_here_stays_due_for_others(
