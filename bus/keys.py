@@ -56,6 +56,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:content:<digest>` | string: a text by its hash, such as a prompt of runs | 30 days |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:rate:<digest>` | hash: an endpoint's rate limits, and its next turn | an hour |
+| `{p}:breaker:<digest>` | hash: an endpoint's failures in a row, and who probes it | an hour |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
@@ -257,6 +258,10 @@ class Keys:
     def rate(self, digest: str) -> str:
         """Of an endpoint."""
         return f"{{{self.prefix}}}:rate:{digest}"
+
+    def breaker(self, digest: str) -> str:
+        """Of an endpoint."""
+        return f"{{{self.prefix}}}:breaker:{digest}"
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"

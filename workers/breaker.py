@@ -1,9 +1,28 @@
-"""A circuit breaker: an endpoint that has failed again and again is not asked for some time."""
+"""Circuit breakers: an endpoint that has failed again and again is not asked for some time.
+
+All workers share the state of an endpoint (`loopline.bus.circuits`). A model in this process, and
+an endpoint while Redis is away, have that of this process alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import os
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from loopline.bus.circuits import PROBE_SECONDS, Circuit, Verdict
+from loopline.bus.connection import OUTAGE
+from loopline.bus.tasks import end
+
+log = structlog.get_logger("loopline.workers.breaker")
 
 FAILURES = frozenset({"unavailable", "timeout"})
 """Kinds of errors that say nothing of the request: another endpoint may answer it."""
@@ -23,6 +42,15 @@ class Breaker:
         self._failures = 0
         self._opened: float | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    @property
+    def failures(self) -> int:
+        """In a row."""
+        return self._failures
+
     def allows(self) -> bool:
         """Whether a request may be sent. Who is let through an open breaker says what came of
         it."""
@@ -40,3 +68,136 @@ class Breaker:
         self._failures += 1
         if self._failures >= self._most:
             self._opened = self._clock()
+
+    def opened_elsewhere(self) -> None:
+        """Another process has found the endpoint failing."""
+        if self._opened is None:
+            self._opened = self._clock()
+
+
+@dataclass
+class Attempt:
+    """A request that may be sent."""
+
+    token: str
+    verdict: Verdict | None
+    """None: the process decided alone."""
+    forced: bool = False
+    """It goes out although the breaker is open: no other endpoint is left."""
+    outcome: str | None = None
+    """Set by the sender: the kind of the error, empty for an answer; None: it was not sent, or
+    nobody knows."""
+
+    @property
+    def probes(self) -> bool:
+        return self.verdict is not None and self.verdict.word == "probe"
+
+
+class EndpointBreaker:
+    """Of one pool, in one process."""
+
+    def __init__(self, pool: str, local: Breaker) -> None:
+        self.circuit: Circuit | None = None
+        """What all workers share; None for a model in this process."""
+        self._pool = pool
+        self._local = local
+        self._process = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
+        self._numbers = itertools.count(1)
+        self._verdict: Verdict | None = None
+        """The last that was heard."""
+        self._trouble = ""
+        """Why the bus could not be asked, when it was last tried."""
+
+    @property
+    def is_open(self) -> bool:
+        """As this process has last heard, or found out."""
+        if self.is_shared and self._verdict is not None:
+            return self._verdict.word != "closed"
+        return self._local.is_open
+
+    @property
+    def is_shared(self) -> bool:
+        """False: only this process's own requests count, for a model of its own or for want of the
+        bus."""
+        return self.circuit is not None and not self._trouble
+
+    def state(self) -> dict[str, Any]:
+        """For the worker's presence; empty where there is nothing to say."""
+        if not self.is_open and not self._trouble:
+            return {}
+        shared = self._verdict if self.is_shared else None
+        failures = self._local.failures if shared is None else shared.failures
+        return {"open": self.is_open, "failures": failures, "trouble": self._trouble}
+
+    @asynccontextmanager
+    async def attempt(self, *, forced: bool = False) -> AsyncGenerator[Attempt | None]:
+        """For one request: None where it must not be sent. The sender sets its `outcome`
+        within the block; a probe is renewed meanwhile."""
+        attempt = await self._ask(forced=forced)
+        if attempt is None:
+            yield None
+            return
+        renewing = [asyncio.create_task(self._renew(attempt))] if attempt.probes else []
+        try:
+            yield attempt
+        finally:
+            await end(renewing)
+            await self._settle(attempt)
+
+    async def _ask(self, *, forced: bool) -> Attempt | None:
+        token = f"{self._process}/{next(self._numbers)}"
+        verdict = await self._on_bus(lambda circuit: circuit.ask(token))
+        if verdict is None:
+            allowed = self._local.allows()
+        else:
+            allowed = verdict.word != "open"
+            if not allowed:
+                self._local.opened_elsewhere()
+            elif verdict.word == "closed" and self._local.is_open:
+                self._local.answered()
+        return Attempt(token, verdict, forced=not allowed) if allowed or forced else None
+
+    async def _renew(self, attempt: Attempt) -> None:
+        while True:
+            await asyncio.sleep(PROBE_SECONDS / 4)
+            await self._on_bus(lambda circuit: circuit.renew(attempt.token))
+
+    async def _settle(self, attempt: Attempt) -> None:
+        """Say what came of a request. An answer from an endpoint that never failed is no news."""
+        heard = attempt.verdict
+        if attempt.outcome in FAILURES:
+            before = self.is_open
+            self._local.failed()
+            await self._on_bus(lambda circuit: circuit.failed(attempt.token))
+            if self.is_open and not before:
+                log.warning("endpoint is not asked", pool=self._pool, **self.state())
+        elif attempt.outcome == "":
+            self._local.answered()
+            if heard is not None and (heard.failures or heard.word != "closed"):
+                forced = attempt.forced
+                await self._on_bus(lambda circuit: circuit.answered(attempt.token, forced=forced))
+                if heard.word != "closed":
+                    log.info("endpoint answers again", pool=self._pool)
+        elif attempt.probes:
+            await self._on_bus(lambda circuit: circuit.release(attempt.token))
+
+    async def _on_bus(
+        self, operation: Callable[[Circuit], Awaitable[Verdict]]
+    ) -> Verdict | None:
+        """None where this process is on its own."""
+        if self.circuit is None:
+            return None
+        try:
+            self._verdict = await operation(self.circuit)
+        except (*OUTAGE, TimeoutError) as error:
+            if not self._trouble:
+                log.warning(
+                    "breaker is not shared", pool=self._pool, error=str(error) or "no answer",
+                    effect="this worker goes by its own requests",
+                )  # fmt: skip
+            self._trouble = str(error) or "Redis did not answer in time"
+            return None
+        if self._trouble:
+            self._trouble = ""
+            log.info("breaker is shared again", pool=self._pool)
+        return self._verdict

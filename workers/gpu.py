@@ -18,7 +18,7 @@ import structlog
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
-from loopline.workers.breaker import FAILURES, Breaker
+from loopline.workers.breaker import FAILURES, Breaker, EndpointBreaker
 from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
     CannotContinue,
@@ -74,7 +74,9 @@ class Pool:
         self.engine = engine
         self.policies = PolicyFollower(name, engine, settings.base_until_published)
         self.observer: PoolObserver | None = None
-        self.breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+        self.breaker = EndpointBreaker(
+            name, Breaker(settings.breaker_failures, settings.breaker_seconds)
+        )
         self.fallbacks: Sequence[Pool] = ()
 
     async def handle(self, delivery: Delivery) -> None:
@@ -90,12 +92,7 @@ class Pool:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
         paid = PaidCalls(delivery, payload.agent, self._policy_ref, self.settings)
-        first, *others = self._chain(payload)
-        answer = await first._answer(delivery, payload, deadline, queued, paid)
-        for pool in others:
-            if answer.error not in FAILURES or payload.stream:
-                break
-            answer = await pool._answer(delivery, payload, deadline, queued, paid)
+        answer = await self._answer_by_any(delivery, payload, deadline, queued, paid)
         usage = paid.entries(answer.calls, answer.sendings)
         await delivery.reply(answer.reply, store=answer.store, usage=usage)
 
@@ -103,12 +100,32 @@ class Pool:
     def _policy_ref(self) -> PolicyRef:
         return PolicyRef(name=self.name, base=self.engine.base)
 
-    def _chain(self, payload: CompletionPayload) -> list[Pool]:
-        """The pools that may answer, in their order."""
+    async def _answer_by_any(
+        self,
+        delivery: Delivery,
+        payload: CompletionPayload,
+        deadline: float,
+        queued: float,
+        paid: PaidCalls,
+    ) -> _Answer:
+        """This pool's, or that of the first fallback which has one."""
         if not self.fallbacks or payload.policy not in ("", self.name):
-            return [self]
-        pools = [pool for pool in (self, *self.fallbacks) if pool.breaker.allows()]
-        return pools or [self]
+            return await self._answer(delivery, payload, deadline, queued, paid)
+        answer: _Answer | None = None
+        for pool in (self, *self.fallbacks):
+            async with pool.breaker.attempt() as attempt:
+                if attempt is None:
+                    continue
+                answer = await pool._answer(delivery, payload, deadline, queued, paid)
+                attempt.outcome = answer.error
+            if answer.error not in FAILURES or payload.stream:
+                return answer
+        if answer is None:  # none of them may be asked: better this one than nobody
+            async with self.breaker.attempt(forced=True) as attempt:
+                answer = await self._answer(delivery, payload, deadline, queued, paid)
+                if attempt is not None:
+                    attempt.outcome = answer.error
+        return answer
 
     async def _answer(
         self,
@@ -136,16 +153,14 @@ class Pool:
         except EngineBroken:
             raise
         except BudgetExceeded as error:
-            return _Answer(error_reply("budget", str(error), retryable=False), store=True)
+            reply = error_reply("budget", str(error), retryable=False)
+            return _Answer(reply, store=True, error="budget")
         except EngineError as error:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
-            if error.kind in FAILURES:
-                self.breaker.failed()
             if self.observer is not None:
                 self.observer.failed(self.name, error.kind)
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             return _Answer(reply, store=not error.retryable, error=error.kind)
-        self.breaker.answered()
         answer = tuple(
             call_of(
                 self.name,

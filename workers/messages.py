@@ -21,6 +21,8 @@ JUDGE_STREAM = "judge"
 """What `loopline.agents.judging` asks: of workers of their own, which alone have the problems."""
 OFFERED_TOOLS = "offered_tools"
 """In the details of a tool worker's presence: the specs of tools that its sources offer now."""
+BREAKERS = "breakers"
+"""In the details of a gpu worker's presence: by pool, what `EndpointBreaker.state` says."""
 METRICS_ADDRESS = "metrics"
 """In the details of a worker's presence: host:port of its `/metrics`, where it has one."""
 

@@ -210,6 +210,16 @@ class EngineMetrics(Collector):
             for pool in pools:
                 counter.add_metric([pool.name], getattr(pool.engine.totals(), attribute))
             yield counter
+        breakers = GaugeMetricFamily(
+            "loopline_engine_breaker_open", "Whether the endpoint is not asked, as this process"
+            " last heard; shared: the state of all workers, or else of this one alone.",
+            labels=["pool", "shared"],
+        )  # fmt: skip
+        for pool in pools:
+            if pool.fallbacks:
+                breaker = pool.breaker
+                breakers.add_metric([pool.name, str(breaker.is_shared).lower()], breaker.is_open)
+        yield breakers
         yield from _occupancy(pools)
         versions = GaugeMetricFamily(
             "loopline_policy_served_version", "Version of a policy that is served.",

@@ -33,6 +33,7 @@ from loopline.bus import (
     announce,
     policies,
 )
+from loopline.bus.circuits import Circuit
 from loopline.bus.connection import pause_before, retry_during_outage
 from loopline.bus.consumer import Handler
 from loopline.bus.rate_limits import RateBucket
@@ -43,6 +44,7 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.gc_tuning import collect_rarely, spare_what_started
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import (
+    BREAKERS,
     JUDGE_STREAM,
     METRICS_ADDRESS,
     OFFERED_TOOLS,
@@ -293,6 +295,7 @@ class Worker:
                 "models": {pool.name: pool.engine.base for pool in pools},
                 "totals": {pool.name: vars(pool.engine.totals()) for pool in pools},
                 "policies": {k: v for pool in pools for k, v in pool.policies.state().items()},
+                BREAKERS: {pool.name: state for pool in pools if (state := pool.breaker.state())},
             }
 
         self._details = details
@@ -318,8 +321,8 @@ class Worker:
                 message = f"pool {name!r}: {error}"
                 raise EngineError(message, kind=error.kind, retryable=error.retryable) from error
             stack.push_async_callback(engine.close)
-            self._share_rate_limits(engine, model)
             pool = Pool(name, model, engine, self.name)
+            self._share_endpoint(pool)
             pools.append(pool)
             if self._metrics is not None:
                 self._metrics.engines.add(pool)
@@ -330,16 +333,22 @@ class Worker:
             pool.fallbacks = [by_name[name] for name in pool.settings.fallbacks]
         return pools
 
-    def _share_rate_limits(self, engine: Engine, model: ModelSettings) -> None:
-        """All workers that call an endpoint share its rate limits."""
+    def _share_endpoint(self, pool: Pool) -> None:
+        """All workers that call an endpoint share its rate limits, and what fails of it."""
+        model, endpoint = pool.settings, pool.settings.endpoint
+        if endpoint is None:
+            return
+        pool.breaker.circuit = Circuit(
+            self._bus, endpoint, failures=model.breaker_failures, seconds=model.breaker_seconds
+        )
         if model.engine != "openai":
             return
         from loopline.workers.engines.openai.engine import OpenAIEngine
 
-        if isinstance(engine, OpenAIEngine):
-            engine.turns.bucket = RateBucket(
+        if isinstance(pool.engine, OpenAIEngine):
+            pool.engine.turns.bucket = RateBucket(
                 self._bus,
-                f"{model.base_url} {model.model} {model.api_key_env}",
+                endpoint,
                 requests=model.requests_per_minute,
                 tokens=model.tokens_per_minute,
             )

@@ -13,6 +13,7 @@ from redis.exceptions import NoPermissionError
 
 from loopline.agents.workflows import serving_role
 from loopline.bus import Bus, live_workers
+from loopline.bus.circuits import open_since_failures
 from loopline.bus.keys import GROUP
 from loopline.runtime import __version__
 from loopline.runtime.client.deployment import Deployment
@@ -80,6 +81,8 @@ class Status(BaseModel):
     unrecorded: int = 0
     """Ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0
+    breakers: dict[str, int] = Field(default_factory=dict)
+    """Pools whose endpoint is not asked, since so many requests in a row have failed."""
     bus_error: str = ""
     """Why the bus could not be asked, if it could not."""
     supervisor_error: str = ""
@@ -195,6 +198,11 @@ async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
         for stream in (shard.trajectories, shard.rewards):
             status.unrecorded += int(await bus.redis.xlen(stream))
         status.dead_letters += int(await bus.redis.xlen(shard.dead))
+    for name, model in settings.models.items():
+        if model.endpoint is not None:
+            failures = await open_since_failures(bus.redis, bus.keys, model.endpoint)
+            if failures is not None:
+                status.breakers[name] = failures
 
 
 async def _stream(bus: Bus, name: str, length: int) -> StreamStatus:

@@ -12,6 +12,7 @@ from loopline.runtime.observe.status import Status, WorkerStatus
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 from loopline.runtime.terminal.tables import new_table
+from loopline.workers.messages import BREAKERS
 
 COLOURS = {
     "ready": "green",
@@ -63,6 +64,7 @@ def render_status(status: Status) -> RenderableType:
         for build, names in sorted(status.builds.items()):
             parts.append(Text(sanitize(f"{build}: {', '.join(names)}"), style="yellow"))
     parts += [part for line in _watched(status) for part in (Text(), line)]
+    parts += [part for words in _breakers(status) for part in (Text(), Text(words, style="red"))]
     if status.dead_letters:
         parts += [
             Text(),
@@ -128,6 +130,24 @@ def _watched(status: Status) -> list[Text]:
                 )
             style = "red" if facts.get("alarms") or facts.get("error") else ""
             lines.append(Text(sanitize(f"router {name}: {words}"), style=style))
+    return lines
+
+
+def _breakers(status: Status) -> list[str]:
+    """Endpoints that are not asked, and workers that can't share what they find out."""
+    lines = [
+        sanitize(
+            f"{name}: its endpoint is not asked after {format_count(failures, 'failed request')} in"
+            " a row; its fallbacks answer"
+        )
+        for name, failures in status.breakers.items()
+    ]
+    for worker in status.workers:
+        for name, state in worker.details.get(BREAKERS, {}).items():
+            if trouble := state.get("trouble"):
+                lines.append(
+                    sanitize(f"{worker.name}: the breaker of {name} is not shared: {trouble}")
+                )
     return lines
 
 

@@ -63,7 +63,10 @@ class Rights:
 
 RIGHTS: dict[UserKind, Rights] = {
     "role": Rights(
-        (*_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:content:*", "P:rate:*")
+        (
+            *_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:content:*", "P:rate:*",
+            "P:breaker:*",
+        )  # fmt: skip
     ),
     "gpu": Rights(
         (
@@ -73,6 +76,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policy-changes",
             "P:policy-log",
             "P:rate:*",
+            "P:breaker:*",
         )
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
@@ -114,6 +118,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policy-changes",
             "P:policy-log",
             "P:rate:*",
+            "P:breaker:*",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",

@@ -54,3 +54,15 @@ def test_workers_of_several_builds_are_named_by_build() -> None:
     assert "1.0 bbb+" in out.getvalue()
     assert "loopline 1.0 (commit aaa): slm-0" in out.getvalue()
     assert "loopline 1.0 (commit bbb, modified): slm-1" in out.getvalue()
+
+
+def test_an_endpoint_that_is_not_asked_and_a_breaker_that_is_not_shared_are_named() -> None:
+    alone = WorkerStatus(
+        name="gpu-1", kind="gpu", state="ready",
+        details={"breakers": {"llm": {"open": False, "failures": 1, "trouble": "no answer"}}},
+    )  # fmt: skip
+    out = io.StringIO()
+    status = Status(phase="ready", workers=[alone], breakers={"llm": 5})
+    Console(file=out, width=200).print(render_status(status))
+    assert "llm: its endpoint is not asked after 5 failed requests in a row" in out.getvalue()
+    assert "gpu-1: the breaker of llm is not shared: no answer" in out.getvalue()

@@ -182,9 +182,10 @@ class ModelSettings(SettingsModel):
     that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
     that are streamed already, are not handed on."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """With fallbacks: after so many failed requests in a row a worker does not ask the endpoint."""
+    """With fallbacks: after so many failed requests in a row, of all workers together, no worker
+    asks the endpoint."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
-    """For so long; then one request tries it again."""
+    """For so long; then one request of one worker tries it again."""
 
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
@@ -358,6 +359,14 @@ class ModelSettings(SettingsModel):
         if self.dtype == "float64" and self.engine != "torch":
             raise ValueError(f"dtype = 'float64' is for engine = 'torch', not {self.engine!r}")
         return self
+
+    @property
+    def endpoint(self) -> str | None:
+        """Names what all workers call together: what it allows, and whether it answers, is the same
+        for each of them. None where every worker has a model or a server of its own."""
+        if self.engine == "openai" or (self.engine == "vllm" and not self.managed):
+            return f"{self.base_url} {self.model} {self.api_key_env}"
+        return None
 
     def sampling(self) -> SamplingParams:
         """The pool's default sampling, for requests that bring none of their own."""

@@ -1,0 +1,97 @@
+"""Circuit breakers of endpoints, shared by all workers: one state on the bus (`breaker.lua`).
+
+What one worker finds out holds for all: so many failed requests in a row, of all of them together, and
+nobody asks the endpoint for a while. Then a single worker tries it, as long as it says that it is
+at it; if it dies, another one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Literal, NamedTuple, cast
+
+from redis.asyncio import Redis
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.keys import Keys
+
+PROBE_SECONDS = 10.0
+"""A probe that its worker does not renew for so long is another worker's to send."""
+MOST_SECONDS = 1.0
+"""A request is not held up for longer by the question whether it may be sent."""
+
+Word = Literal["closed", "open", "probe"]
+
+
+class Verdict(NamedTuple):
+    """The state of a breaker, as the asking request sees it."""
+
+    word: Word
+    """`probe`: it is open, and this request is the one that tries the endpoint."""
+    failures: int
+    """Failed requests in a row."""
+    left: float
+    """Seconds until a probe may be sent, of an open one."""
+
+
+class Circuit:
+    """Of one endpoint, in one process. Every method raises redis-py's errors, or `TimeoutError`
+    after `MOST_SECONDS`."""
+
+    def __init__(self, bus: Bus, endpoint: str, *, failures: int, seconds: float) -> None:
+        """`endpoint` names whatever fails or answers. After so many `failures` in a row nobody asks
+        it for so many `seconds`."""
+        self._bus = bus
+        self._key = breaker_key(bus.keys, endpoint)
+        self._failures = failures
+        self._open_ms = int(1000 * seconds)
+
+    async def ask(self, token: str) -> Verdict:
+        """Whether the request that `token` names may be sent. One that probes is to be renewed, and
+        settled by one of the other methods."""
+        return await self._call("ask", token)
+
+    async def answered(self, token: str, *, forced: bool) -> Verdict:
+        """The endpoint has answered. `forced`: the request was sent although it was not allowed."""
+        return await self._call("answered", token, forced=forced)
+
+    async def failed(self, token: str) -> Verdict:
+        return await self._call("failed", token)
+
+    async def renew(self, token: str) -> Verdict:
+        """The probe goes on."""
+        return await self._call("renew", token)
+
+    async def release(self, token: str) -> Verdict:
+        """Nothing came of the probe: another request may be one."""
+        return await self._call("release", token)
+
+    async def _call(self, what: str, token: str, *, forced: bool = False) -> Verdict:
+        args: list[scripts.Value] = [
+            what,
+            self._failures,
+            self._open_ms,
+            token,
+            int(1000 * PROBE_SECONDS),
+            int(forced),
+        ]
+        async with asyncio.timeout(MOST_SECONDS):
+            word, failures, left = await scripts.call(
+                self._bus.redis, "breaker", [self._key], args
+            )
+        return Verdict(cast("Word", word.decode()), int(failures), int(left) / 1000)
+
+
+def breaker_key(keys: Keys, endpoint: str) -> str:
+    return keys.breaker(hashlib.sha256(endpoint.encode()).hexdigest()[:24])
+
+
+async def open_since_failures(redis: Redis, keys: Keys, endpoint: str) -> int | None:
+    """How many requests in a row have failed where the endpoint's breaker is open; None where it is
+    closed. Raises what Redis raises."""
+    failures, opens_until = await redis.hmget(  # pyright: ignore
+        breaker_key(keys, endpoint), ["failures", "until"]
+    )
+    return None if opens_until is None else int(failures or 0)

@@ -1,0 +1,101 @@
+"""One breaker for all workers: what one finds out holds for all, and one alone tries again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from loopline.bus import Bus, circuits
+from loopline.bus.circuits import Circuit, breaker_key, open_since_failures
+from tests.bus.serving import until
+
+ENDPOINT = "http://endpoint model"
+
+
+def circuit(bus: Bus, *, failures: int = 2, seconds: float = 600) -> Circuit:
+    return Circuit(bus, ENDPOINT, failures=failures, seconds=seconds)
+
+
+async def opened(bus: Bus, *, probed: bool = False) -> None:
+    """It has failed twice; with `probed`, the time for which it stays open is over."""
+    worker = circuit(bus)
+    await worker.failed("1")
+    await worker.failed("2")
+    if probed:
+        key = breaker_key(bus.keys, ENDPOINT)
+        await bus.redis.hset(key, "until", "1")  # pyright: ignore
+
+
+async def test_failures_in_a_row_of_several_workers_open_it_for_all(bus: Bus) -> None:
+    first, second, third = (circuit(bus) for _ in range(3))
+    assert (await first.ask("a")).word == "closed"
+    assert (await first.failed("a")).word == "closed"
+    verdict = await second.failed("b")
+    assert (verdict.word, verdict.failures) == ("open", 2)
+    assert 590 < verdict.left <= 600
+    assert (await third.ask("c")).word == "open"
+    assert await open_since_failures(bus.redis, bus.keys, ENDPOINT) == 2
+
+
+async def test_an_answer_between_two_failures_begins_the_row_again(bus: Bus) -> None:
+    first, second = circuit(bus), circuit(bus)
+    await first.failed("a")
+    assert (await second.ask("b")).failures == 1
+    await second.answered("b", forced=False)
+    assert (await first.failed("c")).word == "closed"
+
+
+async def test_a_single_request_tries_again_and_its_answer_closes_it(bus: Bus) -> None:
+    await opened(bus, probed=True)
+    words = [(await circuit(bus).ask(token)).word for token in "abc"]
+    assert words == ["probe", "open", "open"]
+    assert (await circuit(bus).answered("b", forced=False)).word == "open"
+    assert (await circuit(bus).answered("a", forced=False)).word == "closed"
+    assert (await circuit(bus).ask("d")).word == "closed"
+    assert await open_since_failures(bus.redis, bus.keys, ENDPOINT) is None
+
+
+async def test_a_probe_that_fails_opens_it_for_the_whole_time_again(bus: Bus) -> None:
+    await opened(bus, probed=True)
+    assert (await circuit(bus).ask("a")).word == "probe"
+    verdict = await circuit(bus).failed("a")
+    assert verdict.word == "open"
+    assert verdict.left > 590
+    assert (await circuit(bus).ask("b")).word == "open"
+
+
+async def test_a_late_answer_to_what_was_sent_before_does_not_close_it(bus: Bus) -> None:
+    await opened(bus)
+    assert (await circuit(bus).answered("early", forced=False)).word == "open"
+    assert (await circuit(bus).answered("sent all the same", forced=True)).word == "closed"
+
+
+async def test_a_prober_that_dies_leaves_the_probe_to_another(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuits, "PROBE_SECONDS", 0.05)
+    await opened(bus, probed=True)
+    assert (await circuit(bus).ask("dies")).word == "probe"
+
+    async def probes() -> bool:
+        return (await circuit(bus).ask("other")).word == "probe"
+
+    await until(probes, "another worker probes")
+    assert (await circuit(bus).renew("dies")).word == "open", "it has lost its turn"
+    assert (await circuit(bus).answered("dies", forced=False)).word == "open"
+
+
+async def test_a_probe_that_was_never_sent_is_another_request_s_at_once(bus: Bus) -> None:
+    await opened(bus, probed=True)
+    assert (await circuit(bus).ask("a")).word == "probe"
+    await circuit(bus).release("a")
+    assert (await circuit(bus).ask("b")).word == "probe"
+
+
+async def test_a_server_s_clock_that_jumps_back_keeps_it_open_no_longer_than_set(bus: Bus) -> None:
+    await opened(bus)
+    later = str(int((time.time() + 86_400) * 1000))
+    key = breaker_key(bus.keys, ENDPOINT)
+    await bus.redis.hset(key, mapping={"until": later})  # pyright: ignore
+    assert (await circuit(bus).ask("a")).left <= 600
