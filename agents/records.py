@@ -32,8 +32,7 @@ from loopline.agents.thinking import split_thoughts
 RECORDS_VERSION = 1
 
 MAX_PROMPT_CHARS = 200_000
-"""A question longer than this is refused at admission; ten times the longest prompt in the
-data sets that the benches read."""
+"""Of a question at admission; ten times the longest prompt of the benches' data sets."""
 
 RUN_ID = r"^[0-9a-f-]{36}$"
 """A run's id, as a pattern."""
@@ -454,8 +453,7 @@ class Trajectory(StoredRecord):
 
 
 class UnknownUsage(StoredRecord):
-    """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the
-    most that it can have cost. The least is nothing: it may not have been billed at all."""
+    """The most that a call can have cost whose usage nobody knows; perhaps it was not billed."""
 
     why: str
     prompt: int = Field(ge=0)
@@ -482,14 +480,16 @@ class UsageEntry(StoredRecord):
     cost_micro_dollars: int | None = Field(ge=0)
     unknown: UnknownUsage | None = None
     sent_as: str = ""
-    """Names one sending to an endpoint that may be paid for; the candidates that it asked for have
-    it in common. A worker that was taken for dead may answer late: then an entry with the usage
-    follows the unknown one of the same name, and counts in its place. Empty for models of one's
-    own."""
+    """Names one sending to an endpoint that may be paid for, of all candidates that it asked for.
+    A worker that was taken for dead may answer late: then an entry with the usage follows the
+    unknown one of the same name, and counts in its place. Empty for models of one's own."""
+    hedge: Literal["", "first", "second"] = ""
+    """Of two requests for one answer, since the first was slow; the loser is `discarded`."""
+    shared_with: str = ""
+    """The call that was made and paid for in place of this one, which cost nothing."""
     latency: Latency
     discarded: bool = False
-    """True when the result came too late to be used (its worker had lost the lease), or was of no
-    use (for example, without what the request asked for)."""
+    """Its result came too late to be used (its worker had lost the lease), or was of no use."""
     at: float
 
     @model_validator(mode="after")

@@ -8,15 +8,16 @@ before, so that a call that dies with its worker is not forgotten.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
 
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
-from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, RunEnded, error_reply
+from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, Retry, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
 from loopline.workers.breaker import FAILURES, Breaker, EndpointBreaker
 from loopline.workers.completions import call_of, sampling_of
@@ -33,8 +34,10 @@ from loopline.workers.engines.protocol import (
     Sending,
 )
 from loopline.workers.engines.settings import ModelSettings
+from loopline.workers import hedging
+from loopline.workers.hedging import Beaten, Race, SlowAfter
 from loopline.workers.messages import CompletionPayload, calls
-from loopline.workers.paid_calls import PaidCalls
+from loopline.workers.paid_calls import Lane, PaidCalls
 from loopline.workers.policies import OtherVersion, PolicyFollower
 from loopline.workers.token_stream import TokenStream
 
@@ -48,6 +51,36 @@ class PoolObserver(Protocol):
 
     def failed(self, pool: str, kind: str) -> None: ...
 
+    def hedged(self, pool: str, winner: str) -> None:
+        """A second request was sent; `winner` is `first`, `second`, or empty: both failed."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, and what it has paid for."""
+
+    delivery: Delivery
+    payload: CompletionPayload
+    deadline: float
+    queued: float
+    """Seconds."""
+    paid: PaidCalls
+
+    def lane(self, pool: Pool, *, hedges: Lane | None = None) -> Lane:
+        policy = PolicyRef(name=pool.name, base=pool.engine.base)
+        return self.paid.lane(policy, pool.settings, hedges=hedges)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What an engine has made of a request."""
+
+    pool: Pool
+    lane: Lane
+    request: GenerateRequest
+    completions: list[Completion]
+
 
 @dataclass(frozen=True)
 class _Answer:
@@ -56,6 +89,8 @@ class _Answer:
     reply: bytes
     store: bool
     calls: tuple[Call, ...] = ()
+    lane: Lane | None = None
+    """Of the calls."""
     sendings: Sequence[int] = ()
     error: str = ""
     """Its kind."""
@@ -78,6 +113,8 @@ class Pool:
             name, Breaker(settings.breaker_failures, settings.breaker_seconds)
         )
         self.fallbacks: Sequence[Pool] = ()
+        self.slow = SlowAfter(settings.hedge_after)
+        self.hedge_with: Pool = self
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides.
@@ -91,65 +128,39 @@ class Pool:
         if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
-        paid = PaidCalls(delivery, payload.agent, self._policy_ref, self.settings)
-        answer = await self._answer_by_any(delivery, payload, deadline, queued, paid)
-        usage = paid.entries(answer.calls, answer.sendings)
+        paid = PaidCalls(delivery, payload.agent)
+        answer = await self._answer_by_any(_Asked(delivery, payload, deadline, queued, paid))
+        usage = paid.entries(answer.calls, answer.lane, answer.sendings)
         await delivery.reply(answer.reply, store=answer.store, usage=usage)
 
-    @property
-    def _policy_ref(self) -> PolicyRef:
-        return PolicyRef(name=self.name, base=self.engine.base)
+    def _is_meant(self, payload: CompletionPayload) -> bool:
+        """Whether the request is for the pool, and not for a version or an adapter of it, which no
+        other has."""
+        return payload.policy in ("", self.name)
 
-    async def _answer_by_any(
-        self,
-        delivery: Delivery,
-        payload: CompletionPayload,
-        deadline: float,
-        queued: float,
-        paid: PaidCalls,
-    ) -> _Answer:
+    async def _answer_by_any(self, asked: _Asked) -> _Answer:
         """This pool's, or that of the first fallback which has one."""
-        if not self.fallbacks or payload.policy not in ("", self.name):
-            return await self._answer(delivery, payload, deadline, queued, paid)
+        if not self.fallbacks or not self._is_meant(asked.payload):
+            return await self._answer(asked)
         answer: _Answer | None = None
         for pool in (self, *self.fallbacks):
             async with pool.breaker.attempt() as attempt:
                 if attempt is None:
                     continue
-                answer = await pool._answer(delivery, payload, deadline, queued, paid)
+                answer = await pool._answer(asked)
                 attempt.outcome = answer.error
-            if answer.error not in FAILURES or payload.stream:
+            if answer.error not in FAILURES or asked.payload.stream:
                 return answer
         if answer is None:  # none of them may be asked: better this one than nobody
             async with self.breaker.attempt(forced=True) as attempt:
-                answer = await self._answer(delivery, payload, deadline, queued, paid)
+                answer = await self._answer(asked)
                 if attempt is not None:
                     attempt.outcome = answer.error
         return answer
 
-    async def _answer(
-        self,
-        delivery: Delivery,
-        payload: CompletionPayload,
-        deadline: float,
-        queued: float,
-        paid: PaidCalls,
-    ) -> _Answer:
-        paid.answered_by(self._policy_ref, self.settings)
+    async def _answer(self, asked: _Asked) -> _Answer:
         try:
-            request = await self._request(delivery, payload, deadline)
-            if not self.engine.capabilities.announces_calls:
-                await paid.hold(request)
-            try:
-                completions = await self._complete(request, delivery, payload, paid)
-            except EngineError as error:
-                if error.kind != "unknown_adapter":
-                    raise
-                again = await self._request(delivery, payload, deadline)
-                if again.adapter == request.adapter:
-                    raise
-                # The trial of a version ended before the engine had the request: nothing was drawn.
-                completions = await self._complete(again, delivery, payload, paid)
+            draft = await self._draft(asked)
         except EngineBroken:
             raise
         except BudgetExceeded as error:
@@ -161,34 +172,122 @@ class Pool:
                 self.observer.failed(self.name, error.kind)
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             return _Answer(reply, store=not error.retryable, error=error.kind)
+        return draft.pool._answer_of(draft, asked)
+
+    def _answer_of(self, draft: _Draft, asked: _Asked) -> _Answer:
         answer = tuple(
             call_of(
                 self.name,
                 self.settings,
                 self.engine,
-                request,
+                draft.request,
                 completion,
-                queued=queued,
+                queued=asked.queued,
                 worker=self.worker,
-                answered_at=delivery.bus.clock.now(),
+                answered_at=asked.delivery.bus.clock.now(),
             )
-            for completion in completions
+            for completion in draft.completions
         )
         if self.observer is not None:
             self.observer.answered(self.name, answer)
-        sendings = [completion.sending for completion in completions]
-        return _Answer(calls.dump_json(answer), store=True, calls=answer, sendings=sendings)
+        return _Answer(
+            calls.dump_json(answer),
+            store=True,
+            calls=answer,
+            lane=draft.lane,
+            sendings=[completion.sending for completion in draft.completions],
+        )
+
+    async def _draft(self, asked: _Asked) -> _Draft:
+        """By this pool, or by another that is asked as well if this one is slow."""
+        race, lane, stream = Race(), asked.lane(self), asked.payload.stream
+        after = self.slow.seconds(stream=stream) if self._is_meant(asked.payload) else None
+        first = self._lead(asked, lane, race, 0)
+        if after is None:
+            draft = await first
+        else:
+            draft = await self._hedge(asked, lane, race, first, after)
+        if lane.sent.is_set():
+            self.slow.add(race.decided_at - lane.sent_at, stream=stream)
+        return draft
+
+    async def _hedge(
+        self,
+        asked: _Asked,
+        lane: Lane,
+        race: Race,
+        first: Coroutine[Any, Any, _Draft],
+        after: float,
+    ) -> _Draft:
+        other = self.hedge_with
+
+        async def second() -> _Draft:
+            beside = asked.lane(other, hedges=lane)
+            if other is self:
+                return await other._lead(asked, beside, race, 1)
+            async with other.breaker.attempt() as attempt:
+                if attempt is None:
+                    raise EngineError(f"{other.name} is not asked now", kind="unavailable")
+                try:
+                    draft = await other._lead(asked, beside, race, 1)
+                except EngineError as error:
+                    attempt.outcome = error.kind
+                    raise
+                attempt.outcome = ""
+                return draft
+
+        def is_passing(number: int, error: BaseException) -> bool:
+            if isinstance(error, EngineBroken):
+                return False
+            if number == 1:
+                # Not to have hedged is no harm; for example, the budget has no room for both.
+                log.info("hedge failed", pool=other.name, error=str(error))
+                return isinstance(error, EngineError | BudgetExceeded | Retry)
+            return isinstance(error, EngineError) and error.kind in {*FAILURES, "rate_limited"}
+
+        try:
+            return await hedging.run(
+                race, first, second, sent=lane.sent, after=after, is_passing=is_passing
+            )
+        finally:
+            if lane.hedge:
+                winner = "" if race.winner is None else ("first", "second")[race.winner]
+                log.info("hedged", pool=self.name, after=round(after, 3), winner=winner)
+                if self.observer is not None:
+                    self.observer.hedged(self.name, winner)
+
+    async def _lead(self, asked: _Asked, lane: Lane, race: Race, number: int) -> _Draft:
+        """What this pool's engine makes of a request, the race's of that number."""
+        delivery, payload = asked.delivery, asked.payload
+        request = await self._request(delivery, payload, asked.deadline)
+        if not self.engine.capabilities.announces_calls:
+            await lane.hold(request)
+        claim = partial(race.claim, number)
+        sent_as = request if number == 0 else _as_hedge(request)
+        try:
+            completions = await self._complete(sent_as, delivery, payload, lane, claim)
+        except EngineError as error:
+            if error.kind != "unknown_adapter":
+                raise
+            again = await self._request(delivery, payload, asked.deadline)
+            if again.adapter == request.adapter:
+                raise
+            # The trial of a version ended before the engine had the request: nothing was drawn.
+            request = again
+            completions = await self._complete(request, delivery, payload, lane, claim)
+        return _Draft(self, lane, request, completions)
 
     async def _complete(
         self,
         request: GenerateRequest,
         delivery: Delivery,
         payload: CompletionPayload,
-        paid: PaidCalls,
+        lane: Lane,
+        claim: Callable[[], None],
     ) -> list[Completion]:
         if payload.stream:
-            return await self._generate_streamed(request, delivery, payload.agent, paid)
-        return await self._generate(request, None, paid)
+            return await self._generate_streamed(request, delivery, payload.agent, lane, claim)
+        return await self._generate(request, None, lane, claim)
 
     async def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
@@ -237,36 +336,53 @@ class Pool:
         return error.lagging() if lags else error
 
     async def _generate_streamed(
-        self, request: GenerateRequest, delivery: Delivery, agent: str, paid: PaidCalls
+        self,
+        request: GenerateRequest,
+        delivery: Delivery,
+        agent: str,
+        lane: Lane,
+        claim: Callable[[], None],
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
         stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
-            return await self._generate(await stream.resume(request), stream, paid)
+            return await self._generate(await stream.resume(request), stream, lane, claim)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
             log.warning("begun again", pool=self.name, error=str(error))
             stream.begin_anew()
-            return await self._generate(request, stream, paid)
+            return await self._generate(request, stream, lane, claim)
 
     async def _generate(
-        self, request: GenerateRequest, stream: TokenStream | None, paid: PaidCalls
+        self,
+        request: GenerateRequest,
+        stream: TokenStream | None,
+        lane: Lane,
+        claim: Callable[[], None],
     ) -> list[Completion]:
-        """Tells `paid` what is about to be sent, before it is, and what can't be used."""
+        """Tells `lane` what is about to be sent, before it is, and what can't be used. Raises
+        `Beaten`: the answer has come from elsewhere."""
         completions: list[Completion] = []
         # Closing the iterator is what cancels the engine's work when this task is cancelled.
         async with aclosing(self.engine.submit(request)) as events:
             async for event in events:
                 if isinstance(event, Delta):
                     if stream is not None and event.index == 0:
+                        claim()
                         await stream.write(event)
                 elif isinstance(event, Sending):
-                    await paid.sending(event)
+                    await lane.sending(event)
                 elif isinstance(event, Discarded | NotBilled):
-                    paid.discard_call(event)
+                    lane.discard_call(event)
                 else:
                     completions.append(event)
+        try:
+            claim()
+        except Beaten:
+            for completion in completions:
+                lane.discard_call(Discarded(usage=completion.usage, sending=completion.sending))
+            raise
         if stream is not None:
             try:
                 await stream.finish()
@@ -274,3 +390,13 @@ class Pool:
                 # The reply says so too, and enters in the ledger what was paid for.
                 log.warning("its text's end is not published", pool=self.name, error=str(error))
         return sorted(completions, key=lambda completion: completion.index)
+
+
+def _as_hedge(request: GenerateRequest) -> GenerateRequest:
+    """A request of its own to an endpoint that answers a repeated one with what it is at."""
+    return request.model_copy(
+        update={
+            "id": f"{request.id}/hedge",
+            "idempotency_key": f"{request.idempotency_key}/hedge",
+        }
+    )

@@ -9,9 +9,11 @@ held alone.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from loopline.agents.records import Call, Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
 from loopline.bus import Delivery, Reservation
@@ -22,14 +24,17 @@ from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars,
 TEMPLATE_TOKENS = 512
 """What a chat template may say by itself of how tools are called."""
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
+NOT_TOLD = "sent; what became of it was not told"
+BEATEN = "sent, and cancelled in favour of the other one of two requests"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     """One that was marked."""
 
     number: int
     """As the mark has it."""
+    lane: Lane
     sending: Sending
     at: float
     discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
@@ -37,68 +42,52 @@ class _Call:
     """Nothing more comes of it: `discarded_usage` is what it was paid for."""
 
 
-class PaidCalls:
-    """Of one delivery of a request."""
+class Lane:
+    """What an engine is asked once, with the calls that it makes for it."""
 
     def __init__(
-        self, delivery: Delivery, agent: str, policy: PolicyRef, settings: ModelSettings
+        self,
+        paid: PaidCalls,
+        policy: PolicyRef,
+        settings: ModelSettings,
+        hedges: Lane | None,
     ) -> None:
-        self._delivery = delivery
-        self._agent = agent
-        self._policy = policy
-        self._settings = settings
-        self._marked = 0
+        self.policy = policy
+        self.settings = settings
+        self.hedge: Literal["", "first", "second"] = "" if hedges is None else "second"
+        self.sent = asyncio.Event()
+        """A call was written down, and leaves now."""
+        self.sent_at = 0.0
+        """When the first one was, by the event loop's clock."""
+        self._paid = paid
+        self._hedges = hedges
         self._calls: dict[int, _Call] = {}
-        """By the engine's number, those that are not accounted for on the bus."""
-        self._unsent: list[UsageEntry] = []
-        """What an engine discards that sends nothing."""
+        """By the engine's number."""
 
     async def sending(self, event: Sending) -> None:
-        """Write a call down. Raises `LeaseLost` or `RunEnded`: then it must not be sent."""
-        over = {key: call for key, call in self._calls.items() if call.over}
-        # Of several candidates in vain each has an entry, which the reply makes.
-        over = {key: call for key, call in over.items() if len(call.discarded_usage) < 2}
-        accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over.values()]
-        self._marked += 1
-        call = _Call(self._marked, event, time.time())
-        await self._delivery.mark(
-            call.number, _entry_line(self._unknown_entry(call, DIED)), accounted, self._most(event)
-        )
-        self._calls = {key: paid_call for key, paid_call in self._calls.items() if key not in over}
-        self._calls[event.number] = call
-
-    def answered_by(self, policy: PolicyRef, settings: ModelSettings) -> None:
-        """This pool answers from now on; nothing more comes of the calls so far."""
-        self._calls = {-number: call for number, call in enumerate(self._calls.values(), start=1)}
-        for call in self._calls.values():
-            call.over = True
-        self._policy = policy
-        self._settings = settings
+        """Write a call down. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `Retry` while
+        other calls hold what is left: then it must not be sent."""
+        self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
+        if self._hedges is not None:
+            self._hedges.hedge = "first"
+        if not self.sent.is_set():
+            self.sent_at = asyncio.get_running_loop().time()
+            self.sent.set()
 
     async def hold(self, request: GenerateRequest) -> None:
         """Hold the most that a model of one's own can use for a request. Raises `BudgetExceeded`,
         or `Retry` while other calls hold what is left."""
-        if not self._delivery.limited:
-            return
         sampling = request.sampling
         texts = (*request.messages, *request.callable_tools)
         # No token stands for less than a byte; a template adds less to a message than its JSON.
         template = TEMPLATE_TOKENS if request.callable_tools else 0
         prompt = template + sum(len(text.model_dump_json().encode()) for text in texts)
         completion = sampling.n * sampling.max_tokens
-        most = Reservation(
-            tokens=prompt + completion,
-            micro_dollars=max_micro_dollars(prompt, completion, self._settings.price),
-        )
-        self._marked += 1
-        await self._delivery.mark(self._marked, b"", most=most)
-
-    def _most(self, event: Sending) -> Reservation:
-        price = self._settings.price
-        dollars = max_micro_dollars(event.prompt, event.completion, price)
-        return Reservation(
-            tokens=event.prompt + event.completion,
-            micro_dollars=dollars if price.is_known else None,
+        await self._paid.hold(
+            Reservation(
+                tokens=prompt + completion,
+                micro_dollars=max_micro_dollars(prompt, completion, self.settings.price),
+            )
         )
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
@@ -109,27 +98,83 @@ class PaidCalls:
         if isinstance(event, NotBilled):
             return
         if event.usage is None:
-            entries = [] if call is None else [self._unknown_entry(call, event.why)]
+            entries = [] if call is None else [self._paid.unknown_entry(call, event.why)]
         else:
-            cost = cost_micro_dollars(event.usage, self._settings.price)
-            entries = [self._entry(call, time.time(), usage=event.usage, cost=cost)]
-        (self._unsent if call is None else call.discarded_usage).extend(entries)
+            cost = cost_micro_dollars(event.usage, self.settings.price)
+            entries = [
+                self._paid.entry(self, call, time.time(), usage=event.usage, cost=cost)
+            ]
+        (self._paid.unsent if call is None else call.discarded_usage).extend(entries)
 
-    def entries(self, answer: Sequence[Call], sendings: Sequence[int]) -> list[tuple[bytes, bytes]]:
-        """For the reply, which answers with these candidates, each of the call of that number: its
-        entries as used, and marked as discarded."""
+    def call(self, number: int) -> _Call | None:
+        return self._calls.get(number)
+
+    def _most(self, event: Sending) -> Reservation:
+        price = self.settings.price
+        dollars = max_micro_dollars(event.prompt, event.completion, price)
+        return Reservation(
+            tokens=event.prompt + event.completion,
+            micro_dollars=dollars if price.is_known else None,
+        )
+
+
+class PaidCalls:
+    """Of one delivery of a request."""
+
+    def __init__(self, delivery: Delivery, agent: str) -> None:
+        self._delivery = delivery
+        self._agent = agent
+        self._marked = 0
+        self._calls: list[_Call] = []
+        """Those that are not accounted for on the bus."""
+        self.unsent: list[UsageEntry] = []
+        """What an engine discards that sends nothing."""
+
+    def lane(
+        self, policy: PolicyRef, settings: ModelSettings, *, hedges: Lane | None = None
+    ) -> Lane:
+        """For an engine of this policy and price; `hedges`: the slow one that it is asked beside
+        of."""
+        return Lane(self, policy, settings, hedges)
+
+    async def mark(self, lane: Lane, event: Sending, most: Reservation) -> _Call:
+        over = [call for call in self._calls if call.over]
+        # Of several candidates in vain each has an entry, which the reply makes.
+        over = [call for call in over if len(call.discarded_usage) < 2]
+        accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
+        self._marked += 1
+        call = _Call(self._marked, lane, event, time.time())
+        line = _entry_line(self.unknown_entry(call, DIED))
+        await self._delivery.mark(call.number, line, accounted, most)
+        # Another lane may have marked calls meanwhile.
+        self._calls = [earlier for earlier in self._calls if earlier not in over] + [call]
+        return call
+
+    async def hold(self, most: Reservation) -> None:
+        if not self._delivery.limited:
+            return
+        self._marked += 1
+        await self._delivery.mark(self._marked, b"", most=most)
+
+    def entries(
+        self, answer: Sequence[Call], lane: Lane | None, sendings: Sequence[int]
+    ) -> list[tuple[bytes, bytes]]:
+        """For the reply, which answers with these candidates, each of the lane's call of that
+        number: its entries as used, and marked as discarded."""
         envelope = self._delivery.envelope
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
-        usage_entries = list(self._unsent)
-        for number, call in self._calls.items():
+        usage_entries = list(self.unsent)
+        used = [None if lane is None else lane.call(number) for number in sendings]
+        for call in self._calls:
             usage_entries += call.discarded_usage
-            if not call.over and number not in sendings:
+            if not call.over and call not in used:
                 usage_entries.append(
-                    self._unknown_entry(call, "sent; what became of it was not told")
+                    self.unknown_entry(call, BEATEN if call.lane.hedge else NOT_TOLD)
                 )
-        for candidate, number in zip(answer, sendings, strict=True):
-            sent_as = self._sent_as(self._calls.get(number))
-            usage_entries.append(usage_entry(*step, candidate, sent_as=sent_as))
+        for candidate, call in zip(answer, used, strict=True):
+            entry = usage_entry(*step, candidate, sent_as=self._sent_as(call))
+            hedge = "" if lane is None else lane.hedge
+            usage_entries.append(entry.model_copy(update={"hedge": hedge}) if hedge else entry)
         return [
             (_entry_line(entry), _entry_line(entry.model_copy(update={"discarded": True})))
             for entry in usage_entries
@@ -138,18 +183,19 @@ class PaidCalls:
     def _sent_as(self, call: _Call | None) -> str:
         return "" if call is None else self._delivery.call_name(call.number)
 
-    def _unknown_entry(self, call: _Call, why: str) -> UsageEntry:
+    def unknown_entry(self, call: _Call, why: str) -> UsageEntry:
         prompt, completion = call.sending.prompt, call.sending.completion
         most = UnknownUsage(
             why=why,
             prompt=prompt,
             completion=completion,
-            micro_dollars=max_micro_dollars(prompt, completion, self._settings.price),
+            micro_dollars=max_micro_dollars(prompt, completion, call.lane.settings.price),
         )
-        return self._entry(call, call.at, unknown=most)
+        return self.entry(call.lane, call, call.at, unknown=most)
 
-    def _entry(
+    def entry(
         self,
+        lane: Lane,
         call: _Call | None,
         at: float,
         *,
@@ -164,11 +210,12 @@ class PaidCalls:
             agent=self._agent,
             turn=envelope.turn,
             branch=envelope.branch,
-            policy=self._policy,
+            policy=lane.policy,
             usage=usage,
             cost_micro_dollars=cost,
             unknown=unknown,
             sent_as=self._sent_as(call),
+            hedge=lane.hedge,
             latency=Latency(),
             discarded=True,
             at=at,

@@ -306,10 +306,11 @@ class Worker:
         """Load models, and consume their requests."""
         pools: list[Pool] = []
         for name, model in models.items():
-            if missing := {*model.fallbacks} - {*models} | ({name} & {*model.fallbacks}):
+            others = {*model.fallbacks, *filter(None, (model.hedge_with,))}
+            if missing := others - {*models} | ({name} & others):
                 raise EngineError(
-                    f"pool {name!r}: fallbacks names {', '.join(sorted(missing))}, which are no"
-                    " other pools of this worker: list both in its `models`",
+                    f"pool {name!r}: fallbacks or hedge_with names {', '.join(sorted(missing))},"
+                    " which are no other pools of this worker: list both in its `models`",
                     kind="bad_request",
                 )
             engine = build_engine(model)
@@ -331,6 +332,7 @@ class Worker:
         by_name = {pool.name: pool for pool in pools}
         for pool in pools:
             pool.fallbacks = [by_name[name] for name in pool.settings.fallbacks]
+            pool.hedge_with = by_name.get(pool.settings.hedge_with, pool)
         return pools
 
     def _share_endpoint(self, pool: Pool) -> None:

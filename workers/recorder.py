@@ -108,12 +108,14 @@ USAGE_SCHEMA = pa.schema(
         ("most_prompt_tokens", pa.int64()),
         ("most_completion_tokens", pa.int64()),
         ("most_micro_dollars", pa.int64()),
+        ("hedge", pa.string()),
+        ("shared_with", pa.string()),
     ],
     metadata={"records_version": str(RECORDS_VERSION)},
 )
 """Of a call whose usage nobody knows, tokens, source and cost are null, `unknown` says why, and the
-last three columns what it can have been at most. A known call of the same `run_id` and `sent_as`
-counts in its place."""
+`most_` columns what it can have been at most. A known call of the same `run_id` and `sent_as` counts
+in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
 
 
 REWARD_SCHEMA = pa.schema(
@@ -363,4 +365,6 @@ def usage_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
         "most_prompt_tokens": unknown and unknown.prompt,
         "most_completion_tokens": unknown and unknown.completion,
         "most_micro_dollars": unknown and unknown.micro_dollars,
+        "hedge": entry.hedge,
+        "shared_with": entry.shared_with,
     }

@@ -98,6 +98,13 @@ LeftOut = Literal[
 for one by one, a text that is not streamed arrives at once."""
 
 
+HedgeAfter = (
+    Annotated[float, Field(gt=0, le=3_600)]
+    | Annotated[str, StringConstraints(pattern=r"^p[1-9]\d?(\.\d)?$")]
+)
+"""Seconds, or a percentile."""
+
+
 Argument = bool | int | float | str
 """The value of an option of `vllm serve`."""
 
@@ -186,6 +193,14 @@ class ModelSettings(SettingsModel):
     asks the endpoint."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """For so long; then one request of one worker tries it again."""
+
+    hedge_after: HedgeAfter | None = None
+    """A request to an endpoint that is not answered (streamed: has no text) so many seconds after
+    it was sent is sent a second time. The first answer wins, the other request is cancelled, and
+    may have been billed all the same: the ledger has both. A percentile (`"p95"`) is of what the
+    worker's latest requests to the pool took."""
+    hedge_with: str = ""
+    """The pool of the same workers that the second request goes to; empty is the same endpoint."""
 
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
@@ -316,6 +331,17 @@ class ModelSettings(SettingsModel):
                 f"requests_per_minute and tokens_per_minute are for engine = 'openai', not "
                 f"{self.engine!r}: a model of one's own has max_concurrency"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_hedge(self) -> Self:
+        if self.hedge_after is not None and self.engine != "openai":
+            raise ValueError(
+                f"hedge_after is for engine = 'openai', not {self.engine!r}: what shares this "
+                "machine's processors is not sooner done for being asked twice"
+            )
+        if self.hedge_with and self.hedge_after is None:
+            raise ValueError("hedge_with says where hedged requests go: set hedge_after, too")
         return self
 
     @model_validator(mode="after")
