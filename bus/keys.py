@@ -56,6 +56,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:content:<digest>` | string: a text by its hash, such as a prompt of runs | 30 days |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:rate:<digest>` | hash: an endpoint's rate limits, and its next turn | an hour |
+| `{p}:flight:<digest>` | string: who makes a request that others wait for | a lease |
+| `{p}:landing:<token>` | stream: what they are answered | a minute |
 | `{p}:breaker:<digest>` | hash: an endpoint's failures in a row, and who probes it | an hour |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -262,6 +264,14 @@ class Keys:
     def breaker(self, digest: str) -> str:
         """Of an endpoint."""
         return f"{{{self.prefix}}}:breaker:{digest}"
+
+    def flight(self, digest: str) -> str:
+        """Of an endpoint's request."""
+        return f"{{{self.prefix}}}:flight:{digest}"
+
+    def landing(self, token: str) -> str:
+        """Of a flight's leader."""
+        return f"{{{self.prefix}}}:landing:{token}"
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"

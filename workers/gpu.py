@@ -20,6 +20,7 @@ from loopline.agents.records import Call, GenerationOptions, PolicyRef
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, Retry, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
 from loopline.workers.breaker import FAILURES, Breaker, EndpointBreaker
+from loopline.workers.coalescing import Coalescer, as_shared
 from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
     CannotContinue,
@@ -50,6 +51,10 @@ class PoolObserver(Protocol):
     def answered(self, pool: str, calls: Sequence[Call]) -> None: ...
 
     def failed(self, pool: str, kind: str) -> None: ...
+
+    def shared(self, pool: str) -> None:
+        """An equal request's call has answered."""
+        ...
 
     def hedged(self, pool: str, winner: str) -> None:
         """A second request was sent; `winner` is `first`, `second`, or empty: both failed."""
@@ -92,6 +97,8 @@ class _Answer:
     lane: Lane | None = None
     """Of the calls."""
     sendings: Sequence[int] = ()
+    shared_with: str = ""
+    """The call of another request that these are of."""
     error: str = ""
     """Its kind."""
 
@@ -115,6 +122,7 @@ class Pool:
         self.fallbacks: Sequence[Pool] = ()
         self.slow = SlowAfter(settings.hedge_after)
         self.hedge_with: Pool = self
+        self.coalescer: Coalescer | None = None
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides.
@@ -130,7 +138,9 @@ class Pool:
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
         paid = PaidCalls(delivery, payload.agent)
         answer = await self._answer_by_any(_Asked(delivery, payload, deadline, queued, paid))
-        usage = paid.entries(answer.calls, answer.lane, answer.sendings)
+        usage = paid.entries(
+            answer.calls, answer.lane, answer.sendings, shared_with=answer.shared_with
+        )
         await delivery.reply(answer.reply, store=answer.store, usage=usage)
 
     def _is_meant(self, payload: CompletionPayload) -> bool:
@@ -160,7 +170,7 @@ class Pool:
 
     async def _answer(self, asked: _Asked) -> _Answer:
         try:
-            draft = await self._draft(asked)
+            return await self._answer_once(asked)
         except EngineBroken:
             raise
         except BudgetExceeded as error:
@@ -172,6 +182,38 @@ class Pool:
                 self.observer.failed(self.name, error.kind)
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             return _Answer(reply, store=not error.retryable, error=error.kind)
+
+    async def _answer_once(self, asked: _Asked) -> _Answer:
+        """By a call of its own, or by that of an equal request which is under way."""
+        flight, own = None, _Answer(b"", store=False)
+        if self.coalescer is not None and self._is_meant(asked.payload):
+            request = await self._request(asked.delivery, asked.payload, asked.deadline)
+            flight = self.coalescer.flight_of(request)
+        if self.coalescer is None or flight is None:
+            return await self._answer_alone(asked)
+
+        async def alone() -> Sequence[Call]:
+            nonlocal own
+            own = await self._answer_alone(asked)
+            return own.calls
+
+        clock = asked.delivery.bus.clock
+        shared = await self.coalescer.answer(flight, alone, clock.left(asked.deadline))
+        if shared is None:
+            return own
+        key, at = asked.delivery.envelope.reply_key, clock.now()
+        answer = tuple(
+            as_shared(call, key, index, queued=asked.queued, at=at)
+            for index, call in enumerate(shared)
+        )
+        log.info("answered by an equal request", pool=self.name, call=shared[0].id)
+        if self.observer is not None:
+            self.observer.shared(self.name)
+        reply = calls.dump_json(answer)
+        return _Answer(reply, store=True, calls=answer, shared_with=shared[0].id)
+
+    async def _answer_alone(self, asked: _Asked) -> _Answer:
+        draft = await self._draft(asked)
         return draft.pool._answer_of(draft, asked)
 
     def _answer_of(self, draft: _Draft, asked: _Asked) -> _Answer:

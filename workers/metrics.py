@@ -178,6 +178,10 @@ class EngineMetrics(Collector):
             "loopline_engine_errors_total", "Requests that the engine could not answer.",
             ["pool", "kind"], registry=registry,
         )  # fmt: skip
+        self._shared = Counter(
+            "loopline_engine_coalesced_total", "Requests that an equal one's call has answered.",
+            ["pool"], registry=registry,
+        )  # fmt: skip
         self._hedges = Counter(
             "loopline_engine_hedges_total", "Second requests that were sent, by which of the two"
             " was answered first.", ["pool", "winner"], registry=registry,
@@ -197,6 +201,9 @@ class EngineMetrics(Collector):
 
     def failed(self, pool: str, kind: str) -> None:
         self._errors.labels(pool, kind).inc()
+
+    def shared(self, pool: str) -> None:
+        self._shared.labels(pool).inc()
 
     def hedged(self, pool: str, winner: str) -> None:
         self._hedges.labels(pool, winner or "none").inc()

@@ -157,10 +157,15 @@ class PaidCalls:
         await self._delivery.mark(self._marked, b"", most=most)
 
     def entries(
-        self, answer: Sequence[Call], lane: Lane | None, sendings: Sequence[int]
+        self,
+        answer: Sequence[Call],
+        lane: Lane | None,
+        sendings: Sequence[int],
+        shared_with: str = "",
     ) -> list[tuple[bytes, bytes]]:
         """For the reply, which answers with these candidates, each of the lane's call of that
-        number: its entries as used, and marked as discarded."""
+        number, or of the call that was `shared_with` this request: its entries as used, and marked
+        as discarded."""
         envelope = self._delivery.envelope
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
         usage_entries = list(self.unsent)
@@ -171,10 +176,10 @@ class PaidCalls:
                 usage_entries.append(
                     self.unknown_entry(call, BEATEN if call.lane.hedge else NOT_TOLD)
                 )
-        for candidate, call in zip(answer, used, strict=True):
+        for candidate, call in zip(answer, used or [None] * len(answer), strict=True):
             entry = usage_entry(*step, candidate, sent_as=self._sent_as(call))
-            hedge = "" if lane is None else lane.hedge
-            usage_entries.append(entry.model_copy(update={"hedge": hedge}) if hedge else entry)
+            update = {"hedge": "" if lane is None else lane.hedge, "shared_with": shared_with}
+            usage_entries.append(entry.model_copy(update=update) if any(update.values()) else entry)
         return [
             (_entry_line(entry), _entry_line(entry.model_copy(update={"discarded": True})))
             for entry in usage_entries

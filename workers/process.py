@@ -33,11 +33,10 @@ from loopline.bus import (
     announce,
     policies,
 )
-from loopline.bus.circuits import Circuit
 from loopline.bus.connection import pause_before, retry_during_outage
 from loopline.bus.consumer import Handler
-from loopline.bus.rate_limits import RateBucket
 from loopline.bus.tasks import end
+from loopline.workers.endpoints import share_endpoint
 from loopline.workers.engines import build_engine
 from loopline.workers.engines.protocol import Engine, EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
@@ -323,7 +322,7 @@ class Worker:
                 raise EngineError(message, kind=error.kind, retryable=error.retryable) from error
             stack.push_async_callback(engine.close)
             pool = Pool(name, model, engine, self.name)
-            self._share_endpoint(pool)
+            share_endpoint(pool, self._bus)
             pools.append(pool)
             if self._metrics is not None:
                 self._metrics.engines.add(pool)
@@ -334,26 +333,6 @@ class Worker:
             pool.fallbacks = [by_name[name] for name in pool.settings.fallbacks]
             pool.hedge_with = by_name.get(pool.settings.hedge_with, pool)
         return pools
-
-    def _share_endpoint(self, pool: Pool) -> None:
-        """All workers that call an endpoint share its rate limits, and what fails of it."""
-        model, endpoint = pool.settings, pool.settings.endpoint
-        if endpoint is None:
-            return
-        pool.breaker.circuit = Circuit(
-            self._bus, endpoint, failures=model.breaker_failures, seconds=model.breaker_seconds
-        )
-        if model.engine != "openai":
-            return
-        from loopline.workers.engines.openai.engine import OpenAIEngine
-
-        if isinstance(pool.engine, OpenAIEngine):
-            pool.engine.turns.bucket = RateBucket(
-                self._bus,
-                endpoint,
-                requests=model.requests_per_minute,
-                tokens=model.tokens_per_minute,
-            )
 
     async def _fetch(self, model: ModelSettings) -> None:
         """Download what the hub has of it first, and say so: that takes as long as the network

@@ -65,7 +65,7 @@ RIGHTS: dict[UserKind, Rights] = {
     "role": Rights(
         (
             *_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:content:*", "P:rate:*",
-            "P:breaker:*",
+            "P:breaker:*", "P:flight:*", "P:landing:*",
         )  # fmt: skip
     ),
     "gpu": Rights(
@@ -77,6 +77,8 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policy-log",
             "P:rate:*",
             "P:breaker:*",
+            "P:flight:*",
+            "P:landing:*",
         )
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
@@ -119,6 +121,8 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policy-log",
             "P:rate:*",
             "P:breaker:*",
+            "P:flight:*",
+            "P:landing:*",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",

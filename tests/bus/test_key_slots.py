@@ -37,6 +37,7 @@ from loopline.bus import (
 )
 from loopline.bus.agreement import replace
 from loopline.bus.circuits import Circuit
+from loopline.bus.flights import Flights
 from loopline.bus.log_consumer import Entry
 from loopline.bus.rate_limits import RateBucket
 from loopline.bus.threads import advance_thread, claim
@@ -143,6 +144,8 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             endpoint = RateBucket(bus, "endpoint", requests=60, tokens=None)
             await endpoint.wait(0, None)
             await endpoint.learn(60, None, None)
+            async with Flights(bus).leading(await Flights(bus).board("request")):
+                pass
             await Circuit(bus, "endpoint", failures=1, seconds=1).ask("request")
             async for call in effects.unfinished(bus):
                 assert await effects.resolve(bus, call, None) is effects.Resolution.SETTLED

@@ -202,6 +202,12 @@ class ModelSettings(SettingsModel):
     hedge_with: str = ""
     """The pool of the same workers that the second request goes to; empty is the same endpoint."""
 
+    coalesce: Literal["off", "deterministic", "same_body"] = "off"
+    """Equal requests to an endpoint that are under way at the same time, from all workers, become
+    one call: all get its answer, one run pays for it, and the ledger entries of the others say so.
+    `deterministic`: those of temperature 0, whatever their seed. `same_body`: at any temperature
+    where the seed is the same, too: what was meant to be drawn twice is drawn once."""
+
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
     that many a request is not sent again."""
@@ -334,12 +340,14 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _check_hedge(self) -> Self:
+    def _check_of_endpoints(self) -> Self:
         if self.hedge_after is not None and self.engine != "openai":
             raise ValueError(
                 f"hedge_after is for engine = 'openai', not {self.engine!r}: what shares this "
                 "machine's processors is not sooner done for being asked twice"
             )
+        if self.coalesce != "off" and self.engine != "openai":
+            raise ValueError(f"coalesce is for engine = 'openai', not {self.engine!r}")
         if self.hedge_with and self.hedge_after is None:
             raise ValueError("hedge_with says where hedged requests go: set hedge_after, too")
         return self

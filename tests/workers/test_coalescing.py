@@ -1,0 +1,193 @@
+"""Equal requests under way at the same time are one call, which one run pays for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from pydantic import ValidationError
+
+from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.bus import Bus, Delivery, RequestError
+from loopline.bus.flights import Flights
+from loopline.workers.coalescing import Coalescer
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import CompletionPayload, calls
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
+from tests.bus.payloads import admit
+from tests.bus.serving import until
+from tests.workers.test_gpu import answer, request_of
+
+SLOW = 0.5
+"""Seconds in which all others ask."""
+
+
+@asynccontextmanager
+async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
+    """A worker's pool; each has its own flights, as another process would."""
+    settings = ModelSettings.model_validate(
+        {
+            "engine": "openai", "model": "m", "base_url": url, "max_attempts": 1,
+            "max_tokens": 100, "price": {"prompt": 1, "completion": 10},
+            "coalesce": "deterministic", **fields,
+        }
+    )  # fmt: skip
+    engine = OpenAIEngine(settings)
+    await engine.start()
+    pool = Pool("slm", settings, engine)
+    pool.coalescer = Coalescer(settings, Flights(bus))
+    try:
+        yield pool
+    finally:
+        await engine.close()
+
+
+async def request(bus: Bus, **changes: object) -> tuple[str, Delivery]:
+    run_id = await admit(bus, "other", seconds=600, micro_dollars=10_000)
+    delivery = await request_of(bus, run_id, time.time() + 600)
+    payload = delivery.payload
+    assert isinstance(payload, CompletionPayload)
+    delivery.payload = payload.model_copy(update=changes)
+    return run_id, delivery
+
+
+async def entry_of(bus: Bus, run_id: str) -> UsageEntry:
+    (line,) = await bus.usage(run_id)
+    return UsageEntry.model_validate_json(line)
+
+
+async def call_of(bus: Bus, run_id: str) -> Call:
+    (call,) = calls.validate_json(await answer(bus, run_id))
+    return call
+
+
+async def test_equal_requests_of_several_workers_are_one_call_that_one_run_pays_for(
+    bus: Bus,
+) -> None:
+    async with (
+        ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
+        worker(bus, api.url) as first,
+        worker(bus, api.url) as second,
+    ):
+        asked = [await request(bus, seed=number) for number in range(6)]
+        await asyncio.gather(
+            *((first, second)[n % 2].handle(delivery) for n, (_, delivery) in enumerate(asked))
+        )
+        assert api.served.arrivals == 1
+    entries = {run_id: await entry_of(bus, run_id) for run_id, _ in asked}
+    (payer,) = [run_id for run_id, entry in entries.items() if not entry.shared_with]
+    paid = entries.pop(payer)
+    assert paid.usage is not None
+    assert paid.cost_micro_dollars
+    assert len({(await call_of(bus, run_id)).text for run_id, _ in asked}) == 1
+    for run_id, entry in entries.items():
+        assert entry.usage is not None
+        assert (entry.shared_with, entry.cost_micro_dollars) == (paid.call_id, 0)
+        assert (entry.usage.prompt, entry.usage.completion) == (0, 0)
+        call = await call_of(bus, run_id)
+        assert (call.id, call.cost_micro_dollars, call.usage) == (entry.call_id, 0, entry.usage)
+        counts: list[bytes | None] = await bus.redis.hmget(  # pyright: ignore
+            bus.keys.shard_of(run_id).run(run_id), ["spent:micro", "held:micro"]
+        )
+        assert [int(count or 0) for count in counts] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("coalesce", "changes", "arrivals"),
+    [
+        ("deterministic", {"sampling": SamplingParams(temperature=1.0, max_tokens=9)}, 2),
+        ("same_body", {"sampling": SamplingParams(temperature=1.0, max_tokens=9)}, 1),
+        ("same_body", {"sampling": SamplingParams(temperature=1.0, max_tokens=9, seed=7)}, 1),
+        ("deterministic", {"stream": True}, 2),
+    ],
+)
+async def test_what_is_drawn_or_streamed_is_shared_only_where_that_was_chosen(
+    bus: Bus, coalesce: str, changes: dict[str, object], arrivals: int
+) -> None:
+    async with (
+        ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
+        worker(bus, api.url, coalesce=coalesce) as pool,
+    ):
+        asked = [await request(bus, **changes) for _ in range(2)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        assert api.served.arrivals == arrivals
+
+
+async def test_drawn_answers_of_two_seeds_are_two(bus: Bus) -> None:
+    hot = SamplingParams(temperature=1.0, max_tokens=9)
+    async with (
+        ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
+        worker(bus, api.url, coalesce="same_body") as pool,
+    ):
+        asked = [await request(bus, sampling=hot, seed=seed) for seed in (1, 2)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        assert api.served.arrivals == 2
+
+
+async def test_a_request_that_comes_when_the_answer_is_there_is_a_call_of_its_own(
+    bus: Bus,
+) -> None:
+    async with ScriptedServer(ServerOptions()) as api, worker(bus, api.url) as pool:
+        for _ in range(2):
+            _, delivery = await request(bus)
+            await pool.handle(delivery)
+        assert api.served.arrivals == 2
+
+
+async def test_where_the_call_fails_each_asks_for_itself(bus: Bus) -> None:
+    options = ServerOptions.model_validate(
+        {"faults": {"sequence": ["server_error"]}, "latency_seconds": SLOW}
+    )
+    async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
+        asked = [await request(bus) for _ in range(3)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        assert api.served.arrivals == 3
+    lines = [line for run_id, _ in asked for line in await bus.usage(run_id)]
+    entries = [UsageEntry.model_validate_json(line) for line in lines]
+    assert [entry.shared_with for entry in entries] == ["", ""], "the failed one cost nothing"
+
+
+async def test_another_request_leads_where_the_first_one_is_cancelled(bus: Bus) -> None:
+    options = ServerOptions.model_validate({"faults": {"sequence": ["hang"]}})
+    async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
+        _, first = await request(bus)
+        leading = asyncio.create_task(pool.handle(first))
+        await api.served.wait_for_arrivals(1)
+        second_run, second = await request(bus)
+        following = asyncio.create_task(pool.handle(second))
+        await until(lambda: waits(pool), "the second waits for the first")
+        leading.cancel()
+        await following
+    assert "89" in (await call_of(bus, second_run)).text
+    assert (await entry_of(bus, second_run)).shared_with == ""
+
+
+async def test_who_waits_ends_at_its_own_deadline(bus: Bus) -> None:
+    options = ServerOptions.model_validate({"faults": {"sequence": ["hang"]}})
+    async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
+        _, first = await request(bus)
+        leading = asyncio.create_task(pool.handle(first))
+        await api.served.wait_for_arrivals(1)
+        run_id = await admit(bus, "other", seconds=1.0)
+        await pool.handle(await request_of(bus, run_id, time.time() + 600))
+        with pytest.raises(RequestError) as caught:
+            await answer(bus, run_id)
+        assert caught.value.kind == "deadline"
+        leading.cancel()
+        await asyncio.wait({leading})
+    assert await bus.usage(run_id) == []
+
+
+def waits(pool: Pool) -> bool:
+    assert pool.coalescer is not None
+    return bool(pool.coalescer._flights._watches)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_model_of_one_s_own_is_not_coalesced() -> None:
+    with pytest.raises(ValidationError, match="coalesce is for engine = 'openai'"):
+        ModelSettings(engine="scripted", model="m", coalesce="same_body")

@@ -1,0 +1,98 @@
+"""Equal requests that are under way at the same time become one call to the endpoint.
+
+The first to ask makes the call, and its run pays for it. The others wait, with their leases
+renewed, and are given the same answer as a call of their own that used nothing: their ledger names
+the call that was paid for. Where the first one fails each asks for itself; where its run ends, or
+its worker dies, the next one asks. An answer that has come is given to nobody who asks later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import orjson
+
+from loopline.agents.records import Call, Latency, Usage
+from loopline.bus.flights import GONE, Flights, Landed, Landing, Seat, flight_name
+from loopline.workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import calls
+
+_ASKED = {
+    "messages", "tools", "tool_choice", "parallel_tool_calls", "token_texts", "top_logprobs",
+    "sampling", "json_schema",
+}  # fmt: skip
+"""What the answer depends on; the rest says who asks, and until when."""
+NOTHING_USED = Usage(prompt=0, completion=0, source="provider")
+
+
+class Coalescer:
+    """Of one pool, in one process."""
+
+    def __init__(self, settings: ModelSettings, flights: Flights) -> None:
+        self._settings = settings
+        self._flights = flights
+
+    def flight_of(self, request: GenerateRequest) -> str | None:
+        """Names all that may be answered alike; None: this request goes by itself."""
+        deterministic = request.sampling.temperature == 0
+        if request.stream or not (deterministic or self._settings.coalesce == "same_body"):
+            return None
+        asked = request.model_dump(mode="json", include=_ASKED)
+        if deterministic:
+            asked["sampling"]["seed"] = None
+        body = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+        return flight_name((self._settings.endpoint or "").encode(), body)
+
+    async def answer(
+        self, flight: str, alone: Callable[[], Awaitable[Sequence[Call]]], left: float
+    ) -> Sequence[Call] | None:
+        """The calls that another request of the flight was answered with; None where this one has
+        been made, by `alone`, which gives its calls. Raises what that does, and EngineDeadline
+        after `left` seconds of waiting."""
+        try:
+            async with asyncio.timeout(left):
+                seat, landing = await self._board(flight)
+        except TimeoutError:
+            raise EngineDeadline(
+                "its deadline passed while an equal request was under way"
+            ) from None
+        if landing.kind is Landed.ANSWERED:
+            return calls.validate_json(landing.answer)
+        if not seat.leads:
+            await alone()
+            return None
+        async with self._flights.leading(seat) as lead:
+            try:
+                answer = await alone()
+            except EngineError as error:
+                if error.kind not in ("deadline", "cancelled"):  # those are this request's own
+                    lead.landing = Landing(Landed.FAILED)
+                raise
+            lead.landing = Landing(Landed.ANSWERED, calls.dump_json(tuple(answer)))
+        return None
+
+    async def _board(self, flight: str) -> tuple[Seat, Landing]:
+        """A seat that leads, or one of a flight that has landed."""
+        while True:
+            seat = await self._flights.board(flight)
+            if seat.leads:
+                return seat, GONE
+            landing = await self._flights.landing(seat)
+            if landing.kind is not Landed.GONE:
+                return seat, landing
+
+
+def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> Call:
+    """Another request's call, as the candidate of that index of the one of this key, which used
+    nothing."""
+    return call.model_copy(
+        update={
+            "id": key if index == 0 else f"{key}#{index}",
+            "usage": NOTHING_USED,
+            "cost_micro_dollars": 0,
+            "latency": Latency(queue=queued),
+            "answered_at": at,
+        }
+    )
