@@ -109,6 +109,7 @@ def script_call(
         max(1, settings.max_working // settings.shards) if settings.max_working else 0,
         *admission.tenant.script_values(settings.shards),
         math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
+        settings.max_queued,
         *admission.journal,
         *(part for join, after in joins for part in (join.id, join.branches, after)),
     ]

@@ -310,7 +310,8 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
     """What would be lost sight of if the number of shards changed now."""
     runs = messages = unrecorded = dead = 0
     for shard in Keys(prefix, shards).all_shards():
-        runs += int(await redis.zcard(shard.active)) + int(await redis.zcard(shard.waits))
+        for key in (shard.active, shard.waits, shard.turn_waits):
+            runs += int(await redis.zcard(key))
         unrecorded += int(await redis.xlen(shard.trajectories))
         unrecorded += int(await redis.xlen(shard.ledger))
         unrecorded += int(await redis.xlen(shard.rewards))

@@ -36,7 +36,9 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:fair` | hash: weights, limits and virtual times of tenants | stream life |
 | `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | stream life |
 | `{p:s}:queue:<tenant>` | list: its runs that wait | stream life |
-| `{p:s}:parked` | sorted set: runs that wait for their turn, by admission | stream life |
+| `{p:s}:turn-waits` | sorted set: runs that wait for their turn, by admission | 90 days |
+| `{p:s}:parked` | sorted set: those of an earlier version, which wait in flight | stream life |
+| `{p:s}:tenants` | sorted set: tenants that have asked for a place, by the last time | stream life |
 | `{p:s}:working:<tenant>` | sorted set: its runs at work, by deadline | stream life |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
@@ -167,6 +169,11 @@ class Shard:
     def waits(self) -> str:
         """end_run.lua knows it, too."""
         return self._key("waits")
+
+    @property
+    def turn_waits(self) -> str:
+        """end_run.lua writes it."""
+        return self._key("turn-waits")
 
     def signals(self, run_id: str) -> str:
         """end_run.lua knows it, too."""

@@ -71,14 +71,18 @@ class BusSettings(BaseModel):
     them. One is right for a single server."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
     """Runs at work at once. More are let in and wait for their turn, which tenants take by weight
-    and priority; 0 lets every run begin at once."""
+    and priority; 0 lets every run begin at once. Their time begins with their turn."""
+    max_queued: int = Field(default=100_000, ge=1, le=10_000_000)
+    """Runs per shard that wait for their turn before admission answers `Overloaded`."""
     lease_seconds: float = Field(default=15.0, ge=0.2, le=3600)
     """A delivery whose worker is silent for this long is given to another worker."""
     max_attempts: int = Field(default=5, ge=1, le=100)
     """Failures of one message, handlings that raised or that their worker did not outlive, before
     it becomes a dead letter. That a worker was drained or lost Redis is none."""
     max_runs: int = Field(default=10_000, ge=1)
-    """Runs in flight per shard before admission answers `Overloaded`."""
+    """Runs in flight per shard before admission answers `Overloaded`; those that wait for their
+    turn, or for anything else, are not in flight. Where several tenants have asked within a day,
+    none takes the last places: see `loopline.bus.tenants`."""
     max_unrecorded: int = Field(default=100_000, ge=1)
     """Trajectories waiting for the recorder before admission answers `Overloaded`."""
     max_message_bytes: int = Field(default=1_048_576, ge=1024, le=64 * 1_048_576)

@@ -7,7 +7,8 @@
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
 --       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
 --       limit along (0/1), the runs that may be at work at once (0: any number), its tenant, and the
---       tenant's weight, limit and priority ('' where this caller does not know), after how many ms it begins, then the steps, then per join its id, the branches
+--       tenant's weight, limit and priority ('' where this caller does not know), after how many ms it
+--       begins, how many runs may wait for a turn, then the steps, then per join its id, the branches
 --       still to come and the continuation's envelope, then per message its envelope and the
 --       caller's consumer that reads its stream ('' for none)
 -- Returns {'admitted', what `read_next` has for each message: false for those of a run that waits for
@@ -18,7 +19,7 @@
 --       (they were: the caller's shard of a run may be another).
 -- A run that begins later waits for a timer with each of its messages.
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
--- many that pass the limit together.
+-- many that pass the limit together; a tenant that takes every place before another asks for one.
 local MOST_WAITS = 100000
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('EXISTS', run) == 1 then
@@ -28,8 +29,31 @@ end
 if redis.call('EXISTS', of_shard('closed')) == 1 then return {'closed'} end
 local epoch = redis.call('HGET', of_shard('deployment'), 'epoch')
 if epoch and epoch ~= ARGV[13] then return {'changed'} end
-local runs = redis.call('ZCARD', active)
-if runs >= tonumber(ARGV[4]) then return {'overloaded', 'runs in flight', runs, ARGV[4]} end
+local now, delay = now_ms(), tonumber(ARGV[23])
+local tenant, fair = ARGV[19], of_shard('fair')
+local own = ARGV[21] ~= '' and ARGV[21]
+local takes_turns = ARGV[18] ~= '0' or own and own ~= '0' or tenant ~= 'default'
+  or redis.call('EXISTS', fair) == 1
+local waits_for_turn, full = false, nil
+if takes_turns then
+  -- Also one that is not let in has asked, and is to find a place.
+  note_tenant(tenant, now)
+  redis.call('HSET', fair, 'limit', ARGV[18])
+  for n, name in ipairs({'w:', 'c:', 'p:'}) do
+    if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
+  end
+  redis.call('PEXPIRE', fair, STREAM_LIFE)
+  -- One that begins later has no place meanwhile.
+  waits_for_turn = delay == 0 and not may_work(active, tenant, now)
+end
+if waits_for_turn then
+  full = no_place(tenant, 'runs waiting for their turn', redis.call('ZCARD', of_shard('turn-waits')),
+    tonumber(ARGV[24]), redis.call('LLEN', of_shard('queue') .. ':' .. tenant))
+else
+  full = no_place(tenant, 'runs in flight', redis.call('ZCARD', active), tonumber(ARGV[4]),
+    takes_turns and working_runs(tenant, now) or 0)
+end
+if full then return {'overloaded', unpack(full)} end
 -- They are not among the runs in flight, and take memory all the same.
 local waits = redis.call('ZCARD', of_shard('waits'))
 if waits >= MOST_WAITS then return {'overloaded', 'waits of runs', waits, MOST_WAITS} end
@@ -37,7 +61,6 @@ local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
-local now, delay = now_ms(), tonumber(ARGV[23])
 local day = math.floor(now / 86400000)
 local budgets = budgets_of(run, day, {ARGV[17], ARGV[16], ARGV[7], ARGV[8]})
 local seconds = math.max(0, ARGV[3] - now)
@@ -53,26 +76,27 @@ for _, budget in ipairs(budgets) do
     end
   end
 end
-redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now,
+local deadline = ARGV[3]
+if waits_for_turn then
+  deadline = string.format('%.0f', now + AWAY_LIFE + seconds)
+  redis.call('HSET', run, 'left', seconds, 'retention', ARGV[6])
+end
+redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', deadline, 'admitted', now,
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0, 'account', ARGV[14],
   'announce', ARGV[15], 'scopes', ARGV[16], 'limited', ARGV[17])
 hold_seconds(run, budgets, day, seconds)
 -- Relative, since the server may count another time than the deployment.
-local life = ARGV[3] + ARGV[6] - now
+local life = deadline + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
-redis.call('ZADD', active, ARGV[3], ARGV[1])
-redis.call('PEXPIRE', active, STREAM_LIFE)
-local function list(runs)
-  redis.call('ZADD', runs, now, ARGV[1])
-  redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - ARGV[6])
-  redis.call('PEXPIRE', runs, STREAM_LIFE)
+if not waits_for_turn then
+  redis.call('ZADD', active, deadline, ARGV[1])
+  redis.call('PEXPIRE', active, STREAM_LIFE)
 end
-list(of_shard('runs'))
-if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
+list_run(run, ARGV[1], now, ARGV[6])
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 24
+local a = 25
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1
@@ -84,22 +108,12 @@ for i = 1, joins do
   a = a + 3
 end
 local result = {'admitted'}
-local tenant, waits, fair = ARGV[19], false, of_shard('fair')
-local own = ARGV[21] ~= '' and ARGV[21]
-if ARGV[18] ~= '0' or own and own ~= '0' or redis.call('EXISTS', fair) == 1 then
-  redis.call('HSET', fair, 'limit', ARGV[18])
-  for n, name in ipairs({'w:', 'c:', 'p:'}) do
-    if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
-  end
-  redis.call('PEXPIRE', fair, STREAM_LIFE)
+if takes_turns then
   redis.call('HSET', run, 'tenant', tenant)
-  -- It stands among those in flight already, and is no run at work yet. One that begins later has no
-  -- place meanwhile.
-  waits = delay == 0 and not may_work(active, tenant, now, 1)
-  if waits then
+  if waits_for_turn then
     queue_run(run, ARGV[1], tenant, now)
   elseif delay == 0 then
-    note_working(tenant, ARGV[1], ARGV[3])
+    note_working(tenant, ARGV[1], deadline)
   end
 end
 for i = 6 + joins, #KEYS do
@@ -107,7 +121,7 @@ for i = 6 + joins, #KEYS do
     open_wait({run = run, active = active}, ARGV[1], 'start.' .. (i - 6 - joins), {kind = 'timer',
       name = 'start', ms = delay, stream = KEYS[i], note = '{}', head = ARGV[a], tail = ''}, ARGV[6])
     result[#result + 1] = false
-  elseif waits then
+  elseif waits_for_turn then
     redis.call('HSET', run, 'parked:' .. i, KEYS[i] .. '\n' .. ARGV[a])
     result[#result + 1] = false
   else

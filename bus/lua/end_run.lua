@@ -267,11 +267,13 @@ local function hold_seconds(run, budgets, day, ms)
 end
 
 local function settle_seconds(run, now)
-  local held = redis.call('HMGET', run, 'held:ms', 'admitted')
+  local held = redis.call('HMGET', run, 'held:ms', 'admitted', 'began', 'left')
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
-  local took = math.max(0, math.min(tonumber(ms), now - held[2]))
+  -- Its time may stand still, or have begun later than it was let in.
+  local took = held[4] and ms - held[4] or now - (held[3] or held[2])
+  took = math.max(0, math.min(tonumber(ms), took))
   for key in string.gmatch(keys, '[^\n]+') do
     if redis.call('EXISTS', key) == 1 then
       take_back(key, 'held:ms', ms)
@@ -373,13 +375,52 @@ local function request_life(run, guard, life)
   return found[2] == 'error' and redis.call('PTTL', run) or SETTLED_LIFE
 end
 
+local function beside(run, kind)
+  return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
+end
+
+-- All that a live run has lives until its deadline, and the retention after it.
+local function keep_run(run, life)
+  for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
+    redis.call('PEXPIRE', beside(run, kind), life)
+  end
+  for _, field in ipairs(redis.call('HKEYS', run)) do
+    if string.sub(field, 1, 6) == 'asked:' then
+      for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do
+        if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
+      end
+    end
+  end
+end
+
+-- The lists of runs go back as far as any run may last that began when it was let in. What is listed
+-- stays where it is.
+local function list_run(run, run_id, now, retention)
+  local function list(runs)
+    redis.call('ZADD', runs, 'NX', now, run_id)
+    redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - retention)
+    redis.call('PEXPIRE', runs, STREAM_LIFE)
+  end
+  list(of_shard('runs'))
+  local account = redis.call('HGET', run, 'account')
+  if account and account ~= '' then list(of_shard('runs-of') .. ':' .. account) end
+end
+
 -- Turns of tenants (bus/tenants.py). A run that is let in while its tenant, or all together, have as
 -- many runs at work as they may, is parked: its messages stay in its hash until a run ends, and then
--- the tenant that has had the least for its weight is next, of those with the highest priority.
+-- the tenant that has had the least for its weight is next, of those with the highest priority. It is
+-- not in flight meanwhile, and its time stands still: `left` is what it has of it (ms).
 -- `fair`: limit of all, virtual time `v`, and of each tenant its weight `w:`, limit `c:`, priority `p:`
--- and virtual time `t:`; `parked`: runs that wait; `queue:<tenant>`: in their order; `turns`: tenants
--- that wait, the next first; `working:<tenant>`: its runs at work, by deadline.
+-- and virtual time `t:`; `turn-waits`: runs that wait; `queue:<tenant>`: in their order; `turns`:
+-- tenants that wait, the next first; `working:<tenant>`: its runs at work, by deadline; `tenants`: those
+-- that have asked, by the last time. `parked` has runs that an earlier version let in: they wait among
+-- the active ones.
 local PRIORITY = 1e9
+-- Where several tenants ask for places, each may have this many times as many as are free, times its
+-- weight: the free ones stay a tenth beside one tenant that takes all it can. See bus/tenants.py.
+local OF_FREE = 9
+-- How long a tenant that asks for nothing any more is counted among them.
+local TENANT_LIFE = 86400000
 
 local function working_runs(tenant, now)
   local key = of_shard('working') .. ':' .. tenant
@@ -388,13 +429,31 @@ local function working_runs(tenant, now)
   return redis.call('ZCARD', key)
 end
 
--- `without`: runs in flight that do not count.
-local function may_work(active, tenant, now, without)
+-- What keeps a tenant's next run out, if anything: {what, how many there are, how many may be}. `most`:
+-- places of all, of which `total` are taken, `count` by this tenant.
+local function no_place(tenant, what, total, most, count)
+  if total >= most then return {what, total, most} end
+  if redis.call('ZCARD', of_shard('tenants')) < 2 then return nil end
+  local weight = tonumber(redis.call('HGET', of_shard('fair'), 'w:' .. tenant) or 1)
+  local share = math.floor(OF_FREE * math.max(0.001, weight) * (most - total))
+  if count > 0 and count >= share then
+    return {what .. ' of the tenant ' .. tenant .. ', beside those of others', count, share}
+  end
+  return nil
+end
+
+local function note_tenant(tenant, now)
+  local key = of_shard('tenants')
+  redis.call('ZADD', key, now, tenant)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - TENANT_LIFE)
+  redis.call('PEXPIRE', key, STREAM_LIFE)
+end
+
+local function may_work(active, tenant, now)
   local fair = redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
   local limit, own = tonumber(fair[1] or 0), tonumber(fair[2] or 0)
   if own > 0 and working_runs(tenant, now) >= own then return false end
-  local working = redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) - without
-  return limit == 0 or working < limit
+  return limit == 0 or redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) < limit
 end
 
 local function note_working(tenant, run_id, deadline)
@@ -416,21 +475,34 @@ local function queue_run(run, run_id, tenant, now)
   local queue = of_shard('queue') .. ':' .. tenant
   redis.call('RPUSH', queue, run_id)
   redis.call('PEXPIRE', queue, STREAM_LIFE)
-  redis.call('ZADD', of_shard('parked'), now, run_id)
-  redis.call('PEXPIRE', of_shard('parked'), STREAM_LIFE)
+  redis.call('ZADD', of_shard('turn-waits'), now, run_id)
+  redis.call('PEXPIRE', of_shard('turn-waits'), AWAY_LIFE)
   queue_tenant(tenant)
 end
 
 -- Let a parked run work: its messages go to their streams.
-local function start_run(run, run_id, tenant)
+local function start_run(active, run, run_id, tenant)
   local fields = redis.call('HGETALL', run)
-  local messages, deadline = {}, 0
+  local messages, deadline, left, retention = {}, 0, nil, nil
   for i = 1, #fields, 2 do
     local n = string.match(fields[i], '^parked:(%d+)$')
     if n then messages[tonumber(n)] = {fields[i], fields[i + 1]} end
     if fields[i] == 'deadline' then deadline = fields[i + 1] end
+    if fields[i] == 'left' then left = tonumber(fields[i + 1]) end
+    if fields[i] == 'retention' then retention = tonumber(fields[i + 1]) end
   end
   redis.call('ZREM', of_shard('parked'), run_id)
+  redis.call('ZREM', of_shard('turn-waits'), run_id)
+  if retention then
+    local now = now_ms()
+    deadline = now + left
+    redis.call('HSET', run, 'deadline', deadline, 'began', now)
+    redis.call('HDEL', run, 'left', 'retention')
+    redis.call('ZADD', active, deadline, run_id)
+    redis.call('PEXPIRE', active, STREAM_LIFE)
+    keep_run(run, left + retention)
+    list_run(run, run_id, now, retention)
+  end
   note_working(tenant, run_id, deadline)
   for _, message in pairs(messages) do
     local stream, body = string.match(message[2], '^([^\n]*)\n(.*)$')
@@ -446,14 +518,14 @@ local function start_next(active)
   while true do
     local next_tenant
     for _, tenant in ipairs(redis.call('ZRANGE', of_shard('turns'), 0, 999)) do
-      if may_work(active, tenant, now, 0) then next_tenant = tenant break end
+      if may_work(active, tenant, now) then next_tenant = tenant break end
     end
     if not next_tenant then return end
     local queue = of_shard('queue') .. ':' .. next_tenant
     local run_id = redis.call('LPOP', queue)
     local run = run_id and of_shard('run') .. ':' .. run_id
     if run and redis.call('HGET', run, 'state') == 'active' then
-      start_run(run, run_id, next_tenant)
+      start_run(active, run, run_id, next_tenant)
       local fair = redis.call('HMGET', of_shard('fair'), 't:' .. next_tenant, 'w:' .. next_tenant)
       local before = tonumber(fair[1] or 0)
       local after = before + 1 / math.max(0.001, tonumber(fair[2] or 1))
@@ -461,6 +533,7 @@ local function start_next(active)
         't:' .. next_tenant, string.format('%.9f', after))
     elseif run_id then
       redis.call('ZREM', of_shard('parked'), run_id)
+      redis.call('ZREM', of_shard('turn-waits'), run_id)
     end
     redis.call('ZREM', of_shard('turns'), next_tenant)
     if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
@@ -472,6 +545,7 @@ local function leave_turn(active, run, run_id, tenant)
   if not tenant or tenant == '' then return end
   redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
   redis.call('ZREM', of_shard('parked'), run_id)
+  redis.call('ZREM', of_shard('turn-waits'), run_id)
   start_next(active)
 end
 
@@ -495,24 +569,6 @@ local function open_waits(run)
     if string.sub(field, 1, 5) == 'wait:' then guards[#guards + 1] = string.sub(field, 6) end
   end
   return guards
-end
-
-local function beside(run, kind)
-  return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
-end
-
--- All that a live run has lives until its deadline, and the retention after it.
-local function keep_run(run, life)
-  for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
-    redis.call('PEXPIRE', beside(run, kind), life)
-  end
-  for _, field in ipairs(redis.call('HKEYS', run)) do
-    if string.sub(field, 1, 6) == 'asked:' then
-      for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do
-        if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
-      end
-    end
-  end
 end
 
 -- What a run waits for, for lists: lines of kind, name and expiry.
@@ -577,12 +633,7 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   local tenant = redis.call('HGET', k.run, 'tenant')
   if tenant and tenant ~= '' then note_working(tenant, run_id, deadline) end
   keep_run(k.run, left + retention)
-  -- It may have waited for longer than the list of runs goes back.
-  redis.call('ZADD', of_shard('runs'), 'NX', now_ms(), run_id)
-  local account = redis.call('HGET', k.run, 'account')
-  if account and account ~= '' then
-    redis.call('ZADD', of_shard('runs-of') .. ':' .. account, 'NX', now_ms(), run_id)
-  end
+  list_run(k.run, run_id, now_ms(), retention)
 end
 
 -- Signals that nobody has waited for yet: the lines name, id and what woke, in their order.

@@ -56,6 +56,7 @@ class _Figures(Collector):
         for name, about, value in (
             ("runs_in_flight", "Runs that were admitted, have not ended and do not wait.",
              status.runs_in_flight),
+            ("runs_queued", "Runs that wait for their turn.", status.runs_queued),
             ("runs_waits", "Waits of runs for a signal, an approval or their time.", status.waits),
             ("runs_unrecorded", "Ended runs that the recorder has not written yet.",
              status.unrecorded),

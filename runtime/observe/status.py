@@ -76,6 +76,8 @@ class Status(BaseModel):
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
+    runs_queued: int = 0
+    """Runs that wait for their turn; not in flight, either."""
     waits: int = 0
     """Of runs: for a signal, an approval, or their time. These runs are not in flight."""
     unrecorded: int = 0
@@ -194,6 +196,7 @@ async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
         status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
     for shard in bus.keys.all_shards():
         status.runs_in_flight += int(await bus.redis.zcard(shard.active))
+        status.runs_queued += int(await bus.redis.zcard(shard.turn_waits))
         status.waits += int(await bus.redis.zcard(shard.waits))
         for stream in (shard.trajectories, shard.rewards):
             status.unrecorded += int(await bus.redis.xlen(stream))

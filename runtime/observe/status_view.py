@@ -104,7 +104,8 @@ def _head(status: Status) -> Text:
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
     if "memory_bytes" in status.redis:
         head.append(f", {_memory(status.redis)}")
-    waits = f", {format_count(status.waits, 'wait')}" if status.waits else ""
+    waits = f", {status.runs_queued} waiting for their turn" if status.runs_queued else ""
+    waits += f", {format_count(status.waits, 'wait')}" if status.waits else ""
     head.append(
         f"\n{format_count(status.runs_in_flight, 'run')} in flight{waits},"
         f" {status.unrecorded} to be recorded,"

@@ -104,6 +104,8 @@ RIGHTS: dict[UserKind, Rights] = {
             "S:spent:*",
             "S:fair",
             "S:parked",
+            "S:turn-waits",
+            "S:tenants",
             "S:turns",
             "S:queue:*",
             "S:working:*",

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from loopline.bus import Admission, Bus, BusSettings, Delivery, Outgoing, StepCommit, Wait
+from loopline.bus import (
+    Admission,
+    Bus,
+    BusSettings,
+    Delivery,
+    Limits,
+    Outgoing,
+    Overloaded,
+    Scope,
+    StepCommit,
+    Wait,
+)
+from loopline.bus.budgets import counts, set_limits
 from loopline.bus.tenants import Tenant
 from loopline.bus.waits import SignalSent, send_signal
 from tests.bus.payloads import Note, Woken, new_run_id, note, woken_note
@@ -161,3 +173,97 @@ async def test_a_run_that_begins_later_has_no_place_before(settings: BusSettings
 
 async def is_waiting(bus: Bus, run_id: str) -> bool:
     return bool((await bus.run_state(run_id)).waits)
+
+
+async def let_in(bus: Bus, tenant: Tenant, count: int) -> list[str]:
+    """The runs of a tenant that asks so often."""
+    runs: list[str] = []
+    for _ in range(count):
+        with suppress(Overloaded):
+            runs.append(await admit(bus, tenant))
+    return runs
+
+
+async def test_a_tenant_alone_may_have_every_place(settings: BusSettings) -> None:
+    async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
+        bus.registry.register("note", Note)
+        assert len(await let_in(bus, Tenant("large"), 30)) == 20
+
+
+async def test_a_tenant_that_asks_for_all_places_leaves_some_to_others(
+    settings: BusSettings,
+) -> None:
+    async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
+        bus.registry.register("note", Note)
+        await bus.cancel(await admit(bus, Tenant("small")))
+        assert len(await let_in(bus, Tenant("large"), 30)) == 18
+        with pytest.raises(Overloaded, match="of the tenant large, beside those of others"):
+            await admit(bus, Tenant("large"))
+        assert len(await let_in(bus, Tenant("small"), 1)) == 1
+
+
+async def test_places_that_were_taken_before_others_asked_come_free_for_them(
+    settings: BusSettings,
+) -> None:
+    async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
+        bus.registry.register("note", Note)
+        large = await let_in(bus, Tenant("large"), 30)
+        assert await let_in(bus, Tenant("small"), 1) == [], "it is full"
+        small: list[str] = []
+        for run_id in large:
+            await bus.cancel(run_id)
+            # The large one is quicker to ask, each time.
+            await let_in(bus, Tenant("large"), 5)
+            small += await let_in(bus, Tenant("small"), 5)
+        assert len(small) >= 9
+
+
+async def test_runs_that_wait_for_their_turn_take_no_place_of_those_in_flight(
+    settings: BusSettings,
+) -> None:
+    limits = {"max_runs": 2, "max_working": 1, "max_queued": 5}
+    async with Bus(settings.model_copy(update=limits)) as bus:
+        bus.registry.register("note", Note)
+        assert len(await let_in(bus, Tenant("a"), 9)) == 6
+        assert len(await bus.active_runs()) == 1
+        with pytest.raises(Overloaded, match="5 runs waiting for their turn"):
+            await admit(bus, Tenant("a"))
+
+
+async def test_a_run_s_time_begins_with_its_turn(settings: BusSettings) -> None:
+    async with bounded(settings, 1) as bus:
+        first = await admit(bus, Tenant("a"))
+        second = await admit(bus, Tenant("a"))
+        key = bus.keys.shard_of(second).run(second)
+        assert await bus.redis.hget(key, "left") is not None  # pyright: ignore
+        assert not await bus.end_run(second, "deadline", "", only_if_overdue=True)
+        assert (await bus.run_state(second)).deadline > bus.clock.now() + 86_400
+        await bus.cancel(first)
+        left = bus.clock.left((await bus.run_state(second)).deadline)
+        assert 50 < left <= 60
+        assert [run_id for run_id, _ in await bus.active_runs()] == [second]
+        life = int(await bus.redis.pttl(key)) / 1000
+        assert life <= 60 + settings.retention_seconds
+        async with serving(bus, ["planner"], finishing):
+            await ended(bus, second)
+        assert (await bus.run_state(second)).outcome == "answered"
+
+
+async def test_seconds_of_a_budget_are_not_spent_by_waiting_for_a_turn(
+    settings: BusSettings,
+) -> None:
+    async with bounded(settings, 1) as bus:
+        await set_limits(bus, "day", Limits(milliseconds=10_000_000))
+        runs: list[str] = []
+        for _ in range(2):
+            runs.append(new_run_id())
+            message = Outgoing("planner", note(runs[-1]))
+            deadline = bus.clock.now() + 60
+            await bus.admit(
+                Admission(runs[-1], b"{}", deadline, (message,), scopes=(Scope("day"),))
+            )
+        _, reserved = await counts(bus, "day")
+        assert reserved.milliseconds > 110_000
+        await bus.cancel(runs[1])  # it never began
+        spent, _ = await counts(bus, "day")
+        assert spent.milliseconds == 0
