@@ -85,6 +85,9 @@ class Manifest(Record):
     """What the judge needs alongside the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
+    budget_tokens: int | None = None
+    budget_milliseconds: int | None = None
+    """Of its runs' time."""
     compat: str | None = None
     profile: str | None = None
     run_seconds: float = 600.0

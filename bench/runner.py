@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from loopline.agents.records import Budget, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
 from loopline.bench.arms import Arm, override_setting, workflow_options
+from loopline.bench.budgets import budget_tags, scope_of
 from loopline.bench.journal import Journal
 from loopline.bench.judgement import Judge
 from loopline.bench.ledger import total
 from loopline.bench.output import Manifest, ManifestItem, StoredRuns
 from loopline.bench.registry import benchmark_of
 from loopline.bench.results import Admission, Result, result_of, transcript_of
-from loopline.bus import tasks
+from loopline.bus import BudgetExceeded, tasks
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
@@ -104,6 +105,10 @@ class Runner:
         self._stop: Ending | None = None
         self._interrupted = asyncio.Event()
         self._driver = RunDriver(client, progress.notice, self._interrupted.is_set)
+        self._without_room: set[tuple[str, str]] = set()
+        """Jobs that no budget has room for until others have ended."""
+        self._room = asyncio.Event()
+        """Set, and made anew, when a run has ended."""
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
@@ -192,6 +197,8 @@ class Runner:
             await self._answer(job)
         finally:
             self._flying.pop(job.key, None)
+            self._room.set()
+            self._room = asyncio.Event()
 
     def _has_no_price(self, job: Job) -> bool:
         return (
@@ -221,10 +228,17 @@ class Runner:
             self._admitted[job.key] = run.id
             await self._journal.admit(Admission(run_id=run.id, arm=job.arm.name, item=job.item.id))
         try:
-            trajectory, entries = await self._driver.finish(
-                lambda: self._run(job, run.id), lambda: self._progress.admitted(job)
-            )
+            trajectory, entries = await self._finish(job, run.id)
         except Stopped:
+            return
+        if self._ran_out(trajectory):
+            self._spent += total(self._journal.charge(entries)).most_micro_dollars
+            # Its answer is still to come, by another run, with what is allowed then.
+            del self._admitted[job.key]
+            if trajectory.ended < self._began:
+                await self._answer(job)
+            else:
+                self._stop = self._stop or Ending.BUDGET
             return
         if admission is not None and lapsed(trajectory, self._began):
             self._spent += total(self._journal.charge(entries)).most_micro_dollars
@@ -232,6 +246,31 @@ class Runner:
             await self._answer(job)
             return
         await self._record(job, trajectory, entries)
+
+    async def _finish(self, job: Job, run_id: str) -> tuple[Trajectory, list[UsageEntry]]:
+        """The run's end. Where a budget has no room for it, once others have ended. Raises
+        `Stopped`."""
+        while True:
+            try:
+                return await self._driver.finish(
+                    lambda: self._run(job, run_id), lambda: self._progress.admitted(job)
+                )
+            except BudgetExceeded as error:
+                if self._flying.keys() - self._without_room == {job.key} or self._stop is not None:
+                    if self._stop is None:
+                        self._progress.notice(str(error))
+                    self._stop = self._stop or Ending.BUDGET
+                    raise Stopped from error
+            self._without_room.add(job.key)
+            try:
+                await self._room.wait()
+            finally:
+                self._without_room.discard(job.key)
+
+    def _ran_out(self, trajectory: Trajectory) -> bool:
+        """Whether the benchmark's budget has ended a run, which says nothing of the model."""
+        scope = repr(scope_of(self._manifest))
+        return trajectory.outcome is Outcome.BUDGET and scope in (trajectory.reason or "")
 
     def _run(self, job: Job, run_id: str | None) -> Run:
         """What asks a question, from now on; under the id that it was admitted by, if it was."""
@@ -257,6 +296,7 @@ class Runner:
                 "item": job.item.id,
                 # By which trainers know what is kept for measuring.
                 "split": str(job.item.about.get("split", manifest.split)),
+                **budget_tags(manifest),
             },
             environment=environment,
             instance=instance,

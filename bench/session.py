@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
+from loopline.bench import budgets
 from loopline.bench.arms import Arm
 from loopline.bench.benchmark import Benchmark
+from loopline.bench.budgets import NO_BUDGET, BenchBudget
 from loopline.bench.datasets import Dataset, Request, require_seed
 from loopline.bench.deployments import (
     add_deployment,
@@ -56,7 +58,7 @@ class BenchRequest:
     arms: tuple[Arm, ...]
     request: Request
     concurrency: int = 32
-    budget_dollars: float | None = None
+    budget: BenchBudget = NO_BUDGET
     calculator: bool = True
     prompt_set: PromptSet = "mathematics"
     compat: str | None = None
@@ -112,7 +114,7 @@ def resume(
     profile: str | None = None,
     redis_url: str | None = None,
     concurrency: int | None = None,
-    budget_dollars: float | None = None,
+    budget: BenchBudget = NO_BUDGET,
 ) -> BenchOutcome:
     """Go on with a benchmark from its directory alone; what else is given replaces what it was
     started with. Raises UsageError when other policies play its roles now, or other models serve
@@ -122,11 +124,9 @@ def resume(
     benchmark = benchmark_of(manifest)
     benchmark.require(manifest)
     arms = benchmark.arms_for(manifest.reference).named(manifest.arms)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = dict(budget.changes)
     if concurrency is not None:
         changes["concurrency"] = _concurrency(concurrency)
-    if budget_dollars is not None:
-        changes["budget_micro_dollars"] = _budget(budget_dollars)
     changed = manifest.model_copy(update=changes)
     with joined(profile, redis_url, changed, arms) as deployment:
         require_same_deployment(path, manifest, arms, deployment.settings)
@@ -166,8 +166,10 @@ async def conduct(
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
-        spent = total(read_ledger(directory.ledger_path)).most_micro_dollars
+        entries = read_ledger(directory.ledger_path)
+        spent = total(entries).most_micro_dollars
         async with connect() as client:
+            await budgets.hold(client, manifest, entries, stored.results.values())
             with progress:
                 runner = Runner(
                     manifest, stored, journal, client, judge, progress, spent=spent, grace=grace
@@ -177,6 +179,8 @@ async def conduct(
                     ending = await runner.run()
                 finally:
                     remove()
+            if ending is not Ending.INTERRUPTED:
+                await budgets.lift(client, manifest)
         in_flight, unfinished = runner.in_flight, runner.unfinished
     if ending is Ending.INTERRUPTED:
         if in_flight:
@@ -191,8 +195,8 @@ async def conduct(
         remaining = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
         progress.notice(
             f"The budget is used up. Not done, by arm: {remaining}. The report covers the rest. "
-            f"Go on with: bench resume {directory.path} --budget-usd MORE (the whole budget, not "
-            "what is added)"
+            f"Go on with: bench resume {directory.path} {budgets.options_in_words(manifest)} (the "
+            "whole budget, not what is added)"
         )
     return BenchOutcome(ending, directory, facts)
 
@@ -200,7 +204,6 @@ async def conduct(
 def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     """The manifest without what only a deployment knows. Raises UsageError."""
     concurrency = _concurrency(request.concurrency)
-    budget = None if request.budget_dollars is None else _budget(request.budget_dollars)
     require_seed(request.request.seed)
     if not 0 < request.run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {request.run_seconds}")
@@ -219,7 +222,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
         options=request.options,
         reference=dataset.reference,
         concurrency=concurrency,
-        budget_micro_dollars=budget,
+        **request.budget.changes,
         compat=request.compat,
         profile=request.profile,
         run_seconds=request.run_seconds,
@@ -315,12 +318,6 @@ def _concurrency(value: int) -> int:
     if not 1 <= value <= 4096:
         raise UsageError(f"--concurrency must lie between 1 and 4096; got {value}")
     return value
-
-
-def _budget(dollars: float) -> int:
-    if not 0 < dollars <= 1e6:
-        raise UsageError(f"--budget-usd must be more than 0; got {dollars}")
-    return max(1, round(dollars * 1e6))
 
 
 def _connector(settings: Settings) -> Connect:

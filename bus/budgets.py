@@ -57,12 +57,12 @@ class Scope:
     (`set_limits`) hold as well."""
 
     name: str
-    """`key:ID`, `tenant:NAME`, `thread:NAME`, `tag:NAME=VALUE` or `day`."""
+    """`key:ID`, `tenant:NAME`, `thread:NAME`, `budget:NAME`, `tag:NAME=VALUE` or `day`."""
     limits: Limits = Limits()
 
     @property
     def by_day(self) -> bool:
-        return not self.name.startswith("thread:")
+        return not self.name.startswith(("thread:", "budget:"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +159,11 @@ class BudgetState(NamedTuple):
 
 def _require(scope: str, limits: Limits) -> None:
     kind, colon, rest = scope.partition(":")
-    named = kind in ("tenant", "thread", "tag") and colon and rest
+    named = kind in ("tenant", "thread", "budget", "tag") and colon and rest
     if not _is_name(scope) or not (named or scope == DAY) or (kind == "tag" and "=" not in rest):
         raise BadBudget(
-            f"{scope[:60]!r} is no scope: it is tenant:NAME, thread:NAME, tag:NAME=VALUE or day"
+            f"{scope[:60]!r} is no scope: it is tenant:NAME, thread:NAME, budget:NAME, "
+            "tag:NAME=VALUE or day"
         )
     if any(not 0 <= value <= LARGEST for value in limits.values):
         raise BadBudget(f"a limit lies between 0 and {LARGEST:,} (tokens, micro-dollars, ms)")

@@ -19,6 +19,8 @@ TENANT_TAG = "tenant"
 """Names the tenant that a run belongs to; of a run by HTTP, that of its caller's key."""
 THREAD_TAGS = ("thread", "session")
 """Name the conversation that it belongs to: an app's, or a session of the gateway."""
+BUDGET_TAG = "budget"
+"""Names a budget that holds for runs with the same name, once for all."""
 NO_LIMITS = Limits()
 
 
@@ -61,11 +63,10 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
     for name, value in run.tags.items():
         if name == TENANT_TAG:
             scopes.append(Scope(f"tenant:{value}"))
-        elif name in THREAD_TAGS:
-            # Callers don't share sessions.
-            scopes.append(
-                Scope(f"thread:{run.account}/{value}" if run.account else f"thread:{value}")
-            )
+        elif name in (*THREAD_TAGS, BUDGET_TAG):
+            kind = BUDGET_TAG if name == BUDGET_TAG else "thread"
+            # Callers share neither sessions nor budgets.
+            scopes.append(Scope(f"{kind}:{run.account}/{value}" if run.account else f"{kind}:{value}"))
         elif name != TRACEPARENT_TAG:
             scopes.append(Scope(f"tag:{name}={value}"))
     return tuple(scopes)

@@ -15,13 +15,37 @@ from loopline.trainers.router.prices import PriceOptions
 
 if TYPE_CHECKING:
     from loopline.bench.benchmark import Benchmark
+    from loopline.bench.budgets import BenchBudget
     from loopline.bench.datasets import Request
     from loopline.bench.session import BenchRequest
 
 _ALL_FILES = Option(default="below LOOPLINE_DATA")
 
 
-class RunOptions(Options):
+class BudgetOptions(Options):
+    """What a benchmark may spend."""
+
+    budget_usd: Annotated[float | None, Option(default="no limit")] = Field(
+        default=None, gt=0, le=1e6
+    )
+    """US dollars that all runs may cost together, held before each call."""
+    budget_tokens: Annotated[int | None, Option(default="no limit")] = Field(
+        default=None, ge=1, le=10**12
+    )
+    """Tokens that all runs may use together, held before each call."""
+    budget_seconds: Annotated[float | None, Option(default="no limit")] = Field(
+        default=None, gt=0, le=1e9
+    )
+    """Seconds of all runs together; one holds its --run-seconds until it ends."""
+
+    @property
+    def budget(self) -> BenchBudget:
+        from loopline.bench.budgets import BenchBudget
+
+        return BenchBudget(self.budget_usd, self.budget_tokens, self.budget_seconds)
+
+
+class RunOptions(BudgetOptions):
     """How a benchmark is run, whatever it asks."""
 
     panel: ClassVar[str] = "Run"
@@ -30,10 +54,6 @@ class RunOptions(Options):
     """Seed of the questions that are drawn, and of every run's sampling."""
     concurrency: int = Field(default=32, ge=1, le=4096)
     """Runs in flight at once."""
-    budget_usd: Annotated[float | None, Option(default="no limit")] = Field(
-        default=None, gt=0, le=1e6
-    )
-    """Stop admitting runs before they would cost more US dollars."""
     run_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """Deadline of each run in seconds."""
     output: Annotated[Path | None, Option(default="a new one under results/")] = None
@@ -57,7 +77,7 @@ class RunOptions(Options):
             arms=benchmark.parse_arms(arms, request.choices),
             request=request,
             concurrency=self.concurrency,
-            budget_dollars=self.budget_usd,
+            budget=self.budget,
             output=self.output,
             profile=self.profile,
             redis_url=self.redis_url,
@@ -294,6 +314,21 @@ class ResumeOptions(ReportOptions):
         default=None, gt=0, le=1e6
     )
     """The whole budget in US dollars, including what is spent already."""
+    budget_tokens: Annotated[int | None, Option(default="as before")] = Field(
+        default=None, ge=1, le=10**12
+    )
+    """The whole budget in tokens, including what is spent already."""
+    budget_seconds: Annotated[float | None, Option(default="as before")] = Field(
+        default=None, gt=0, le=1e9
+    )
+    """The whole budget in seconds of runs, including what is spent already."""
+
+    @property
+    def budget(self) -> BenchBudget:
+        from loopline.bench.budgets import BenchBudget
+
+        return BenchBudget(self.budget_usd, self.budget_tokens, self.budget_seconds)
+
     profile: str | None = None
     """Profile of the deployment: where none runs, start one and stop it at the end; refuse to run
     on one of another profile."""

@@ -27,7 +27,7 @@ def resume(options: ResumeOptions) -> None:
         profile=options.profile,
         redis_url=options.redis_url,
         concurrency=options.concurrency,
-        budget_dollars=options.budget_usd,
+        budget=options.budget,
     )
     session.show(ended, as_json=options.as_json)
     raise typer.Exit(ended.exit_code)

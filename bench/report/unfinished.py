@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loopline.bench.budgets import options_in_words
 from loopline.bench.report.facts import Facts
 
 
@@ -16,9 +17,9 @@ def remaining_work(facts: Facts, directory: Path | None = None) -> str:
     words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
     # A bench stops before a run that would pass its budget: what is spent doesn't say whether it is
     # used up.
-    priced = facts.manifest.budget_micro_dollars is not None
+    more = options_in_words(facts.manifest)
     return (
         f"Not answered yet: {words}. Figures are over the questions that were asked; "
         f"`bench resume {directory or 'DIR'}` goes on"
-        f"{', with `--budget-usd MORE` where the budget is used up' if priced else ''}."
+        f"{f', with `{more}` where the budget is used up' if more else ''}."
     )

@@ -51,8 +51,8 @@ def register(app: typer.Typer) -> None:
         scope: Annotated[
             str,
             typer.Argument(
-                help="tenant:NAME, tag:NAME=VALUE or day, for each day (UTC), or thread:NAME, "
-                "once for all."
+                help="tenant:NAME, tag:NAME=VALUE or day, for each day (UTC); thread:NAME or "
+                "budget:NAME, once for all."
             ),
         ],
         usd: Annotated[

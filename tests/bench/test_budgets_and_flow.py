@@ -21,18 +21,20 @@ BUDGET = 300_000
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("hedge", [False, True])
 async def test_no_run_is_billed_more_than_its_budget_while_workers_die(
-    own_server: RedisProcess, tmp_path: Path
+    own_server: RedisProcess, tmp_path: Path, hedge: bool
 ) -> None:
     settings = quick_settings(own_server.url, max_attempts=100, lease_seconds=1.0)
     book = tmp_path / "book"
     async with asyncio.timeout(240):
         result = await load.play(
             settings, own_server, book, runs=6, branches=24, micro_dollars=BUDGET,
-            rng=random.Random(7), say=lambda text: None,
+            rng=random.Random(7), say=lambda text: None, hedge=hedge,
         )  # fmt: skip
     billed, calls = read_book(book)
     assert calls >= result.answers > 0
+    assert (result.hedged > 0) == hedge
     assert max(billed.values()) <= BUDGET
     assert not any(result.reserved.values())
     for run_id, cost in billed.items():

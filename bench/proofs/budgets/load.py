@@ -49,6 +49,8 @@ class Result:
     day: tuple[Limits, Limits] = (Limits(), Limits())
     """Spent and reserved of all runs' day."""
     answers: int = 0
+    hedged: int = 0
+    """Second requests in the ledger."""
     refused: int = 0
     """Runs that asked for more than they may spend."""
     attacks: Attacks = field(default_factory=Attacks)
@@ -58,12 +60,19 @@ class Crew:
     """Workers that are killed and paused again and again."""
 
     def __init__(
-        self, settings: BusSettings, book: Path, rng: random.Random, attacks: Attacks
+        self,
+        settings: BusSettings,
+        book: Path,
+        rng: random.Random,
+        attacks: Attacks,
+        *,
+        hedge: bool,
     ) -> None:
         self._settings = settings
         self._book = book
         self._rng = rng
         self._attacks = attacks
+        self._hedge = hedge
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(["loopline.bench.proofs.budgets.provider"])
 
@@ -93,7 +102,7 @@ class Crew:
     def _start(self) -> BaseProcess:
         seed = self._rng.randrange(2**31)
         process = self._context.Process(
-            target=serve, args=(self._settings, self._book, seed), daemon=True
+            target=serve, args=(self._settings, self._book, seed, self._hedge), daemon=True
         )
         process.start()
         return process
@@ -128,10 +137,11 @@ async def play(
     micro_dollars: int,
     rng: random.Random,
     say: Callable[[str], None],
+    hedge: bool = False,
 ) -> Result:
     """Play the runs, and read what is spent and reserved afterwards."""
     result, finished = Result(), asyncio.Event()
-    crew = Crew(settings, book, rng, result.attacks)
+    crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
 
     async def work() -> None:
         try:
@@ -189,6 +199,7 @@ async def _ask_all(
             values = await bus.redis.hmget(key, names)  # pyright: ignore
             spent, *reservations = (int(value or 0) for value in values)
             result.spent[run_id], result.reserved[run_id] = spent, sum(reservations)
+            result.hedged += sum(b'"hedge":"second"' in line for line in await bus.usage(run_id))
         result.day = await counts(bus, DAY)
 
 

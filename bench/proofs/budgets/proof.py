@@ -28,6 +28,8 @@ class BudgetsOptions(Options):
     """Calls of each run, all asked for at once."""
     usd: float = Field(default=1.0, ge=0.06, le=1_000)
     """Budget of each run in US dollars; a call costs up to $0.05."""
+    hedge: bool = False
+    """Send calls that are slow a second time, as `hedge_after` of a pool does."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
     """Seed of the costs, and of the moments of kills, pauses and restarts."""
 
@@ -49,7 +51,7 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
                 play(
                     settings, server, book, runs=options.runs, branches=options.branches,
                     micro_dollars=micro_dollars, rng=random.Random(options.seed),
-                    say=progress.say,
+                    say=progress.say, hedge=options.hedge,
                 )
             )  # fmt: skip
         return _outcome(options, micro_dollars, result, book)
@@ -74,6 +76,7 @@ def _outcome(options: BudgetsOptions, micro_dollars: int, result: Result, book: 
             measured("leaked_reservations", len(leaked), better="lower", bar=0),
             measured("calls billed", calls),
             measured("calls answered", result.answers),
+            measured("calls sent a second time", result.hedged),
             measured("runs that a budget ended", result.refused),
             measured("dearest run in dollars", max(billed.values(), default=0) / 1e6),
             measured("billed in dollars", sum(billed.values()) / 1e6),

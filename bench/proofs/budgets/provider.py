@@ -43,6 +43,8 @@ SETTINGS = ModelSettings.model_validate(
 """A call costs $0.05 at most, and $0.0125 on average."""
 SECONDS = 0.02
 """The longest that a call takes."""
+SLOW = SECONDS / 2
+"""Where calls are hedged, they are sent a second time after so long."""
 REFUSED = 0.03
 """Share of calls that the provider refuses, and does not bill."""
 PLACES = 128
@@ -116,18 +118,19 @@ def read_book(book: Path) -> tuple[Counter[str], int]:
     return billed, len(lines)
 
 
-def serve(settings: BusSettings, book: Path, seed: int) -> None:
+def serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
     """A gpu worker, until it is killed."""
     import signal
 
     tie_to_parent(signal.SIGKILL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    asyncio.run(_serve(settings, book, seed))
+    asyncio.run(_serve(settings, book, seed, hedge))
 
 
-async def _serve(settings: BusSettings, book: Path, seed: int) -> None:
+async def _serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
     engine = BilledEngine(book, random.Random(seed))
-    pool = Pool(POOL, SETTINGS, engine, f"gpu-{os.getpid()}")
+    model = SETTINGS.model_copy(update={"hedge_after": SLOW}) if hedge else SETTINGS
+    pool = Pool(POOL, model, engine, f"gpu-{os.getpid()}")
     async with Bus(settings, registry(), join_seconds=60) as bus:
         await Consumer(
             bus, [inference_stream(POOL)], pool.handle, concurrency=PLACES, worker=pool.worker

@@ -1,0 +1,128 @@
+"""What one benchmark may spend, in dollars, tokens and seconds of its runs: held on the bus ahead of
+each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
+
+All its runs have a tag that names a budget of its own, `budget:NAME`. The bus forgets what was
+spent after a week without a run, and another deployment never knew it: what the ledger and the
+results of the output directory have beyond its count is taken off the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from loopline.agents.records import UsageEntry
+from loopline.agents.usage import deduplicate_usage
+from loopline.bench.errors import UsageError
+from loopline.bench.output import Manifest
+from loopline.bench.results import Result
+from loopline.bus import Limits
+from loopline.bus.budgets import counts, set_limits
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_client import RunClient
+from loopline.workers.admission import BUDGET_TAG
+
+MOST_USD, MOST_TOKENS, MOST_SECONDS = 1e6, 10**12, 1e9
+
+
+@dataclass(frozen=True)
+class BenchBudget:
+    """As a command line has it; None is no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+    @property
+    def changes(self) -> dict[str, int]:
+        """Fields of the manifest that it sets. Raises UsageError."""
+        values: dict[str, int] = {}
+        for option, value, most, field, unit in (
+            ("--budget-usd", self.usd, MOST_USD, "budget_micro_dollars", 1e6),
+            ("--budget-tokens", self.tokens, MOST_TOKENS, "budget_tokens", 1),
+            ("--budget-seconds", self.seconds, MOST_SECONDS, "budget_milliseconds", 1e3),
+        ):
+            if value is None:
+                continue
+            if not 0 < value <= most:
+                raise UsageError(f"{option} must be more than 0, and {most:g} at most; got {value}")
+            values[field] = max(1, round(value * unit))
+        return values
+
+
+NO_BUDGET = BenchBudget()
+
+
+def limits_of(manifest: Manifest) -> Limits:
+    """0 is no limit."""
+    return Limits(
+        manifest.budget_tokens or 0,
+        manifest.budget_micro_dollars or 0,
+        manifest.budget_milliseconds or 0,
+    )
+
+
+def options_in_words(manifest: Manifest) -> str:
+    """The options that allow more, as a resumed benchmark takes them: all that have a limit."""
+    names = ("--budget-tokens", "--budget-usd", "--budget-seconds")
+    given = zip(names, limits_of(manifest).values, strict=True)
+    return " ".join(f"{name} MORE" for name, limit in given if limit)
+
+
+def budget_tags(manifest: Manifest) -> dict[str, str]:
+    """What its runs are tagged with; nothing without a limit."""
+    return {BUDGET_TAG: _name(manifest)} if any(limits_of(manifest).values) else {}
+
+
+def scope_of(manifest: Manifest) -> str:
+    return f"budget:{_name(manifest)}"
+
+
+def _name(manifest: Manifest) -> str:
+    """The same when it is resumed, whatever it may spend then."""
+    return f"bench-{manifest.benchmark}-{manifest.created:.6f}"[:120]
+
+
+async def hold(
+    client: RunClient, manifest: Manifest, entries: Iterable[UsageEntry], results: Iterable[Result]
+) -> None:
+    """Limit what its runs may spend from now on, by what the directory says that they have spent.
+    Raises UsageError where the client can't."""
+    limits = limits_of(manifest)
+    if not any(limits.values):
+        return
+    bus = _client(client).bus
+    counted, _ = await counts(bus, scope_of(manifest))
+    spent = spent_of(entries, results)
+    allowed = [
+        max(1, limit - max(0, booked - count)) if limit else 0
+        for limit, booked, count in zip(limits.values, spent.values, counted.values, strict=True)
+    ]
+    await set_limits(bus, scope_of(manifest), Limits(*allowed))
+
+
+async def lift(client: RunClient, manifest: Manifest) -> None:
+    """Take the limits off the bus: none of its runs is in flight."""
+    if any(limits_of(manifest).values):
+        await set_limits(_client(client).bus, scope_of(manifest), Limits())
+
+
+def spent_of(entries: Iterable[UsageEntry], results: Iterable[Result]) -> Limits:
+    """At most, where nobody knows what a call used; seconds of runs that have a result."""
+    tokens = micro_dollars = 0
+    for entry in deduplicate_usage(entries):
+        usage, unknown = entry.usage, entry.unknown
+        if usage is not None:
+            tokens += usage.prompt + usage.completion
+            micro_dollars += entry.cost_micro_dollars or 0
+        elif unknown is not None:
+            tokens += unknown.prompt + unknown.completion
+            micro_dollars += unknown.micro_dollars
+    seconds = sum(result.seconds.wall for result in results)
+    return Limits(tokens, micro_dollars, round(1000 * seconds))
+
+
+def _client(client: RunClient) -> Client:
+    if not isinstance(client, Client):
+        raise UsageError("a budget is held on the bus, which this client has none of")
+    return client
