@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from loopline.agents.records import UsageEntry
 from loopline.agents.usage import deduplicate_usage
@@ -18,9 +19,11 @@ from loopline.bench.output import Manifest
 from loopline.bench.results import Result
 from loopline.bus import Limits
 from loopline.bus.budgets import counts, set_limits
-from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_client import RunClient
 from loopline.workers.admission import BUDGET_TAG
+
+if TYPE_CHECKING:
+    from loopline.runtime.client.client import Client
 
 MOST_USD, MOST_TOKENS, MOST_SECONDS = 1e6, 10**12, 1e9
 
@@ -123,6 +126,8 @@ def spent_of(entries: Iterable[UsageEntry], results: Iterable[Result]) -> Limits
 
 
 def _client(client: RunClient) -> Client:
+    from loopline.runtime.client.client import Client
+
     if not isinstance(client, Client):
         raise UsageError("a budget is held on the bus, which this client has none of")
     return client

@@ -203,7 +203,7 @@ async def conduct(
 
 def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     """The manifest without what only a deployment knows. Raises UsageError."""
-    concurrency = _concurrency(request.concurrency)
+    concurrency, allowed = _concurrency(request.concurrency), request.budget.changes
     require_seed(request.request.seed)
     if not 0 < request.run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {request.run_seconds}")
@@ -222,7 +222,9 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
         options=request.options,
         reference=dataset.reference,
         concurrency=concurrency,
-        **request.budget.changes,
+        budget_micro_dollars=allowed.get("budget_micro_dollars"),
+        budget_tokens=allowed.get("budget_tokens"),
+        budget_milliseconds=allowed.get("budget_milliseconds"),
         compat=request.compat,
         profile=request.profile,
         run_seconds=request.run_seconds,

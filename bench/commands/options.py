@@ -25,6 +25,8 @@ _ALL_FILES = Option(default="below LOOPLINE_DATA")
 class BudgetOptions(Options):
     """What a benchmark may spend."""
 
+    panel: ClassVar[str] = "Run"
+
     budget_usd: Annotated[float | None, Option(default="no limit")] = Field(
         default=None, gt=0, le=1e6
     )
