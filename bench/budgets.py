@@ -68,8 +68,8 @@ def limits_of(manifest: Manifest) -> Limits:
 def options_in_words(manifest: Manifest) -> str:
     """The options that allow more, as a resumed benchmark takes them: all that have a limit."""
     names = ("--budget-tokens", "--budget-usd", "--budget-seconds")
-    given = zip(names, limits_of(manifest).values, strict=True)
-    return " ".join(f"{name} MORE" for name, limit in given if limit)
+    options = zip(names, limits_of(manifest).values, strict=True)
+    return " ".join(f"{name} MORE" for name, limit in options if limit)
 
 
 def budget_tags(manifest: Manifest) -> dict[str, str]:

@@ -108,7 +108,7 @@ class Runner:
         self._without_room: set[tuple[str, str]] = set()
         """Jobs that no budget has room for until others have ended."""
         self._room = asyncio.Event()
-        """Set, and made anew, when a run has ended."""
+        """Set, and replaced, when a run has ended."""
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.

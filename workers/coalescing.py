@@ -39,10 +39,10 @@ class Coalescer:
         deterministic = request.sampling.temperature == 0
         if request.stream or not (deterministic or self._settings.coalesce == "same_body"):
             return None
-        asked = request.model_dump(mode="json", include=_ASKED)
+        parts = request.model_dump(mode="json", include=_ASKED)
         if deterministic:
-            asked["sampling"]["seed"] = None
-        body = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+            parts["sampling"]["seed"] = None
+        body = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return flight_name((self._settings.endpoint or "").encode(), body)
 
     async def answer(

@@ -62,7 +62,7 @@ class PoolObserver(Protocol):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Query:
     """A request, and what it has paid for."""
 
     delivery: Delivery
@@ -137,7 +137,7 @@ class Pool:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
         paid = PaidCalls(delivery, payload.agent)
-        answer = await self._answer_by_any(_Asked(delivery, payload, deadline, queued, paid))
+        answer = await self._answer_by_any(_Query(delivery, payload, deadline, queued, paid))
         usage = paid.entries(
             answer.calls, answer.lane, answer.sendings, shared_with=answer.shared_with
         )
@@ -148,29 +148,29 @@ class Pool:
         other has."""
         return payload.policy in ("", self.name)
 
-    async def _answer_by_any(self, asked: _Asked) -> _Answer:
+    async def _answer_by_any(self, query: _Query) -> _Answer:
         """This pool's, or that of the first fallback which has one."""
-        if not self.fallbacks or not self._is_meant(asked.payload):
-            return await self._answer(asked)
+        if not self.fallbacks or not self._is_meant(query.payload):
+            return await self._answer(query)
         answer: _Answer | None = None
         for pool in (self, *self.fallbacks):
             async with pool.breaker.attempt() as attempt:
                 if attempt is None:
                     continue
-                answer = await pool._answer(asked)
+                answer = await pool._answer(query)
                 attempt.outcome = answer.error
-            if answer.error not in FAILURES or asked.payload.stream:
+            if answer.error not in FAILURES or query.payload.stream:
                 return answer
-        if answer is None:  # none of them may be asked: better this one than nobody
+        if answer is None:  # none of them may be query: better this one than nobody
             async with self.breaker.attempt(forced=True) as attempt:
-                answer = await self._answer(asked)
+                answer = await self._answer(query)
                 if attempt is not None:
                     attempt.outcome = answer.error
         return answer
 
-    async def _answer(self, asked: _Asked) -> _Answer:
+    async def _answer(self, query: _Query) -> _Answer:
         try:
-            return await self._answer_once(asked)
+            return await self._answer_once(query)
         except EngineBroken:
             raise
         except BudgetExceeded as error:
@@ -183,27 +183,27 @@ class Pool:
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             return _Answer(reply, store=not error.retryable, error=error.kind)
 
-    async def _answer_once(self, asked: _Asked) -> _Answer:
+    async def _answer_once(self, query: _Query) -> _Answer:
         """By a call of its own, or by that of an equal request which is under way."""
-        flight, own = None, _Answer(b"", store=False)
-        if self.coalescer is not None and self._is_meant(asked.payload):
-            request = await self._request(asked.delivery, asked.payload, asked.deadline)
+        flight, result = None, _Answer(b"", store=False)
+        if self.coalescer is not None and self._is_meant(query.payload):
+            request = await self._request(query.delivery, query.payload, query.deadline)
             flight = self.coalescer.flight_of(request)
         if self.coalescer is None or flight is None:
-            return await self._answer_alone(asked)
+            return await self._answer_alone(query)
 
         async def alone() -> Sequence[Call]:
-            nonlocal own
-            own = await self._answer_alone(asked)
-            return own.calls
+            nonlocal result
+            result = await self._answer_alone(query)
+            return result.calls
 
-        clock = asked.delivery.bus.clock
-        shared = await self.coalescer.answer(flight, alone, clock.left(asked.deadline))
+        clock = query.delivery.bus.clock
+        shared = await self.coalescer.answer(flight, alone, clock.left(query.deadline))
         if shared is None:
-            return own
-        key, at = asked.delivery.envelope.reply_key, clock.now()
+            return result
+        key, at = query.delivery.envelope.reply_key, clock.now()
         answer = tuple(
-            as_shared(call, key, index, queued=asked.queued, at=at)
+            as_shared(call, key, index, queued=query.queued, at=at)
             for index, call in enumerate(shared)
         )
         log.info("answered by an equal request", pool=self.name, call=shared[0].id)
@@ -212,11 +212,11 @@ class Pool:
         reply = calls.dump_json(answer)
         return _Answer(reply, store=True, calls=answer, shared_with=shared[0].id)
 
-    async def _answer_alone(self, asked: _Asked) -> _Answer:
-        draft = await self._draft(asked)
-        return draft.pool._answer_of(draft, asked)
+    async def _answer_alone(self, query: _Query) -> _Answer:
+        draft = await self._draft(query)
+        return draft.pool._answer_of(draft, query)
 
-    def _answer_of(self, draft: _Draft, asked: _Asked) -> _Answer:
+    def _answer_of(self, draft: _Draft, query: _Query) -> _Answer:
         answer = tuple(
             call_of(
                 self.name,
@@ -224,9 +224,9 @@ class Pool:
                 self.engine,
                 draft.request,
                 completion,
-                queued=asked.queued,
+                queued=query.queued,
                 worker=self.worker,
-                answered_at=asked.delivery.bus.clock.now(),
+                answered_at=query.delivery.bus.clock.now(),
             )
             for completion in draft.completions
         )
@@ -240,22 +240,22 @@ class Pool:
             sendings=[completion.sending for completion in draft.completions],
         )
 
-    async def _draft(self, asked: _Asked) -> _Draft:
+    async def _draft(self, query: _Query) -> _Draft:
         """By this pool, or by another that is asked as well if this one is slow."""
-        race, lane, stream = Race(), asked.lane(self), asked.payload.stream
-        after = self.slow.seconds(stream=stream) if self._is_meant(asked.payload) else None
-        first = self._lead(asked, lane, race, 0)
+        race, lane, stream = Race(), query.lane(self), query.payload.stream
+        after = self.slow.seconds(stream=stream) if self._is_meant(query.payload) else None
+        first = self._lead(query, lane, race, 0)
         if after is None:
             draft = await first
         else:
-            draft = await self._hedge(asked, lane, race, first, after)
+            draft = await self._hedge(query, lane, race, first, after)
         if lane.sent.is_set():
             self.slow.add(race.decided_at - lane.sent_at, stream=stream)
         return draft
 
     async def _hedge(
         self,
-        asked: _Asked,
+        query: _Query,
         lane: Lane,
         race: Race,
         first: Coroutine[Any, Any, _Draft],
@@ -264,14 +264,14 @@ class Pool:
         other = self.hedge_with
 
         async def second() -> _Draft:
-            beside = asked.lane(other, hedges=lane)
+            beside = query.lane(other, hedges=lane)
             if other is self:
-                return await other._lead(asked, beside, race, 1)
+                return await other._lead(query, beside, race, 1)
             async with other.breaker.attempt() as attempt:
                 if attempt is None:
                     raise EngineError(f"{other.name} is not asked now", kind="unavailable")
                 try:
-                    draft = await other._lead(asked, beside, race, 1)
+                    draft = await other._lead(query, beside, race, 1)
                 except EngineError as error:
                     attempt.outcome = error.kind
                     raise
@@ -298,10 +298,10 @@ class Pool:
                 if self.observer is not None:
                     self.observer.hedged(self.name, winner)
 
-    async def _lead(self, asked: _Asked, lane: Lane, race: Race, number: int) -> _Draft:
+    async def _lead(self, query: _Query, lane: Lane, race: Race, number: int) -> _Draft:
         """What this pool's engine makes of a request, the race's of that number."""
-        delivery, payload = asked.delivery, asked.payload
-        request = await self._request(delivery, payload, asked.deadline)
+        delivery, payload = query.delivery, query.payload
+        request = await self._request(delivery, payload, query.deadline)
         if not self.engine.capabilities.announces_calls:
             await lane.hold(request)
         claim = partial(race.claim, number)
@@ -311,7 +311,7 @@ class Pool:
         except EngineError as error:
             if error.kind != "unknown_adapter":
                 raise
-            again = await self._request(delivery, payload, asked.deadline)
+            again = await self._request(delivery, payload, query.deadline)
             if again.adapter == request.adapter:
                 raise
             # The trial of a version ended before the engine had the request: nothing was drawn.

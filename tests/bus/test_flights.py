@@ -1,4 +1,4 @@
-"""Of equal requests one is made; the others wait for what comes of it, whoever's they are."""
+"""Of equal requests one is made; the others wait for what comes of it, in any worker."""
 
 from __future__ import annotations
 

@@ -74,17 +74,17 @@ async def test_equal_requests_of_several_workers_are_one_call_that_one_run_pays_
         worker(bus, api.url) as first,
         worker(bus, api.url) as second,
     ):
-        asked = [await request(bus, seed=number) for number in range(6)]
+        requests = [await request(bus, seed=number) for number in range(6)]
         await asyncio.gather(
-            *((first, second)[n % 2].handle(delivery) for n, (_, delivery) in enumerate(asked))
+            *((first, second)[n % 2].handle(delivery) for n, (_, delivery) in enumerate(requests))
         )
         assert api.served.arrivals == 1
-    entries = {run_id: await entry_of(bus, run_id) for run_id, _ in asked}
+    entries = {run_id: await entry_of(bus, run_id) for run_id, _ in requests}
     (payer,) = [run_id for run_id, entry in entries.items() if not entry.shared_with]
     paid = entries.pop(payer)
     assert paid.usage is not None
     assert paid.cost_micro_dollars
-    assert len({(await call_of(bus, run_id)).text for run_id, _ in asked}) == 1
+    assert len({(await call_of(bus, run_id)).text for run_id, _ in requests}) == 1
     for run_id, entry in entries.items():
         assert entry.usage is not None
         assert (entry.shared_with, entry.cost_micro_dollars) == (paid.call_id, 0)
@@ -113,8 +113,8 @@ async def test_what_is_drawn_or_streamed_is_shared_only_where_that_was_chosen(
         ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
         worker(bus, api.url, coalesce=coalesce) as pool,
     ):
-        asked = [await request(bus, **changes) for _ in range(2)]
-        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        requests = [await request(bus, **changes) for _ in range(2)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
         assert api.served.arrivals == arrivals
 
 
@@ -124,8 +124,8 @@ async def test_drawn_answers_of_two_seeds_are_two(bus: Bus) -> None:
         ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
         worker(bus, api.url, coalesce="same_body") as pool,
     ):
-        asked = [await request(bus, sampling=hot, seed=seed) for seed in (1, 2)]
-        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        requests = [await request(bus, sampling=hot, seed=seed) for seed in (1, 2)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
         assert api.served.arrivals == 2
 
 
@@ -144,10 +144,10 @@ async def test_where_the_call_fails_each_asks_for_itself(bus: Bus) -> None:
         {"faults": {"sequence": ["server_error"]}, "latency_seconds": SLOW}
     )
     async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
-        asked = [await request(bus) for _ in range(3)]
-        await asyncio.gather(*(pool.handle(delivery) for _, delivery in asked))
+        requests = [await request(bus) for _ in range(3)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
         assert api.served.arrivals == 3
-    lines = [line for run_id, _ in asked for line in await bus.usage(run_id)]
+    lines = [line for run_id, _ in requests for line in await bus.usage(run_id)]
     entries = [UsageEntry.model_validate_json(line) for line in lines]
     assert [entry.shared_with for entry in entries] == ["", ""], "the failed one cost nothing"
 
