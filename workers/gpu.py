@@ -161,7 +161,7 @@ class Pool:
                 attempt.outcome = answer.error
             if answer.error not in FAILURES or query.payload.stream:
                 return answer
-        if answer is None:  # none of them may be query: better this one than nobody
+        if answer is None:  # none of them may be asked: better this one than nobody
             async with self.breaker.attempt(forced=True) as attempt:
                 answer = await self._answer(query)
                 if attempt is not None:
