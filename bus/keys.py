@@ -33,9 +33,9 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
 | `{p:s}:spent:<scope>:all` | hash: the same of a thread or a named budget | stream life |
 | `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
-| `{p:s}:fair` | hash: weights, limits and virtual times of tenants | stream life |
-| `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | stream life |
-| `{p:s}:queue:<tenant>` | list: its runs that wait | stream life |
+| `{p:s}:fair` | hash: weights, limits and virtual times of tenants | 90 days |
+| `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | 90 days |
+| `{p:s}:queue:<tenant>` | list: its runs that wait | 90 days |
 | `{p:s}:turn-waits` | sorted set: runs that wait for their turn, by admission | 90 days |
 | `{p:s}:parked` | sorted set: those of an earlier version, which wait in flight | stream life |
 | `{p:s}:tenants` | sorted set: tenants that have asked for a place, by the last time | stream life |

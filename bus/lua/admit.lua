@@ -42,7 +42,7 @@ if takes_turns then
   for n, name in ipairs({'w:', 'c:', 'p:'}) do
     if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
   end
-  redis.call('PEXPIRE', fair, STREAM_LIFE)
+  redis.call('PEXPIRE', fair, AWAY_LIFE)
   -- One that begins later has no place meanwhile.
   waits_for_turn = delay == 0 and not may_work(active, tenant, now)
 end

@@ -468,13 +468,15 @@ local function queue_tenant(tenant)
   redis.call('HSET', of_shard('fair'), 't:' .. tenant, string.format('%.9f', virtual))
   redis.call('ZADD', of_shard('turns'), 'NX',
     string.format('%.9f', virtual - PRIORITY * tonumber(fair[3] or 0)), tenant)
-  redis.call('PEXPIRE', of_shard('turns'), STREAM_LIFE)
+  -- As long as a run may wait for its turn.
+  redis.call('PEXPIRE', of_shard('turns'), AWAY_LIFE)
+  redis.call('PEXPIRE', of_shard('fair'), AWAY_LIFE)
 end
 
 local function queue_run(run, run_id, tenant, now)
   local queue = of_shard('queue') .. ':' .. tenant
   redis.call('RPUSH', queue, run_id)
-  redis.call('PEXPIRE', queue, STREAM_LIFE)
+  redis.call('PEXPIRE', queue, AWAY_LIFE)
   redis.call('ZADD', of_shard('turn-waits'), now, run_id)
   redis.call('PEXPIRE', of_shard('turn-waits'), AWAY_LIFE)
   queue_tenant(tenant)

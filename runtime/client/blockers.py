@@ -69,6 +69,8 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]
+    if await bus.redis.zscore(bus.keys.shard_of(run.id).turn_waits, run.id) is not None:
+        reasons.append("the run waits for its turn: as many are at work as may be")
     state = await bus.run_state(run.id)
     if state.failure:
         reasons.append(f"a step failed and is tried again: {state.failure}")
