@@ -94,5 +94,7 @@ def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> 
             "cost_micro_dollars": 0,
             "latency": Latency(queue=queued),
             "answered_at": at,
+            # It was drawn once: learned from twice it would count twice.
+            "trainable": False,
         }
     )

@@ -267,3 +267,25 @@ async def test_seconds_of_a_budget_are_not_spent_by_waiting_for_a_turn(
         await bus.cancel(runs[1])  # it never began
         spent, _ = await counts(bus, "day")
         assert spent.milliseconds == 0
+
+
+async def test_a_run_that_an_earlier_version_let_in_takes_its_turn(settings: BusSettings) -> None:
+    """There it waits among the runs in flight, with its deadline."""
+    async with bounded(settings, 1) as bus:
+        first, second = await admit(bus, Tenant("a")), await admit(bus, Tenant("a"))
+        shard, deadline = bus.keys.shard(0), bus.clock.now_ms() + 60_000
+        waits = shard.turn_waits
+        await bus.redis.zrem(waits, second)
+        await bus.redis.zadd(waits.replace("turn-waits", "parked"), {second: 1})
+        await bus.redis.pexpire(waits.replace("turn-waits", "parked"), 60_000)
+        await bus.redis.zadd(shard.active, {second: deadline})
+        await bus.redis.hset(shard.run(second), "deadline", str(deadline))  # pyright: ignore
+        await bus.redis.hdel(shard.run(second), "left", "retention")  # pyright: ignore
+        third = await admit(bus, Tenant("a"))
+        assert await at_work(bus) == 1
+        await bus.cancel(first)
+        assert await at_work(bus) == 2
+        assert (await bus.run_state(second)).deadline == deadline / 1000
+        await bus.cancel(second)
+        assert await at_work(bus) == 3
+        assert (await bus.run_state(third)).active
