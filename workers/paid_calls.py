@@ -68,8 +68,7 @@ class Lane:
         """Write a call down. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `Retry` while
         other calls hold what is left: then it must not be sent."""
         self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
-        if self._hedges is not None:
-            self._hedges.hedge = "first"
+        self._begin()
         if not self.sent.is_set():
             self.sent_at = asyncio.get_running_loop().time()
             self.sent.set()
@@ -89,6 +88,12 @@ class Lane:
                 micro_dollars=max_micro_dollars(prompt, completion, self.settings.price),
             )
         )
+        self._begin()
+
+    def _begin(self) -> None:
+        """It may be asked now, so the one that it is asked beside of is a hedged one."""
+        if self._hedges is not None:
+            self._hedges.hedge = "first"
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
         """Nobody can use what was paid for, or nothing was."""
