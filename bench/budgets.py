@@ -1,5 +1,5 @@
-"""What one benchmark may spend, in dollars, tokens and seconds of its runs: held on the bus ahead of
-each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
+"""What one benchmark may spend, in dollars, tokens and seconds of its runs: held on the bus ahead
+of each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
 
 All its runs have a tag that names a budget of its own, `budget:NAME`. The bus forgets what was
 spent after a week without a run, and another deployment never knew it: what the ledger and the

@@ -1,8 +1,8 @@
 """Circuit breakers of endpoints, shared by all workers: one state on the bus (`breaker.lua`).
 
-What one worker finds out holds for all: so many failed requests in a row, of all of them together, and
-nobody asks the endpoint for a while. Then a single worker tries it, as long as it says that it is
-at it; if it dies, another one does.
+What one worker finds out holds for all: so many failed requests in a row, of all of them together,
+and nobody asks the endpoint for a while. Then a single worker tries it, as long as it says that it
+is at it; if it dies, another one does.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class Circuit:
             int(forced),
         ]
         async with asyncio.timeout(MOST_SECONDS):
-            word, failures, left = await scripts.call(
-                self._bus.redis, "breaker", [self._key], args
-            )
+            word, failures, left = await scripts.call(self._bus.redis, "breaker", [self._key], args)
         return Verdict(cast("Word", word.decode()), int(failures), int(left) / 1000)
 
 

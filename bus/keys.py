@@ -38,7 +38,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:queue:<tenant>` | list: its runs that wait | 90 days |
 | `{p:s}:turn-waits` | sorted set: runs that wait for their turn, by admission | 90 days |
 | `{p:s}:parked` | sorted set: those of an earlier version, which wait in flight | stream life |
-| `{p:s}:tenants` | sorted set: tenants that have asked for a place, by the last time | stream life |
+| `{p:s}:tenants` | sorted set: tenants that have asked for places, by the last time | a week |
 | `{p:s}:working:<tenant>` | sorted set: its runs at work, by deadline | stream life |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |

@@ -11,9 +11,8 @@ Places are bounded, too: of runs in flight (`bus.max_runs`) and of those that wa
 (`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is let in while it
 holds less than nine times its weight times what is free: dynamic thresholds, as switches share the
 memory of their ports (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). One
-tenant that takes all it can leaves a tenth free; two of equal weight that do come to hold 9/19 each.
-Nobody who runs is put out, so what one tenant took before any other asked is free again as its runs
-end.
+tenant that takes all it can leaves a tenth free; two of equal weight come to hold 9/19 each. Nobody
+who runs is put out, so what one tenant took before any other asked is free again as its runs end.
 """
 
 from __future__ import annotations

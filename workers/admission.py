@@ -66,7 +66,9 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
         elif name in (*THREAD_TAGS, BUDGET_TAG):
             kind = BUDGET_TAG if name == BUDGET_TAG else "thread"
             # Callers share neither sessions nor budgets.
-            scopes.append(Scope(f"{kind}:{run.account}/{value}" if run.account else f"{kind}:{value}"))
+            scopes.append(
+                Scope(f"{kind}:{run.account}/{value}" if run.account else f"{kind}:{value}")
+            )
         elif name != TRACEPARENT_TAG:
             scopes.append(Scope(f"tag:{name}={value}"))
     return tuple(scopes)

@@ -181,9 +181,7 @@ class EndpointBreaker:
         elif attempt.probes:
             await self._on_bus(lambda circuit: circuit.release(attempt.token))
 
-    async def _on_bus(
-        self, operation: Callable[[Circuit], Awaitable[Verdict]]
-    ) -> Verdict | None:
+    async def _on_bus(self, operation: Callable[[Circuit], Awaitable[Verdict]]) -> Verdict | None:
         """None where this process is on its own."""
         if self.circuit is None:
             return None

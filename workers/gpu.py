@@ -19,6 +19,7 @@ import structlog
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, Retry, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
+from loopline.workers import hedging
 from loopline.workers.breaker import FAILURES, Breaker, EndpointBreaker
 from loopline.workers.coalescing import Coalescer, as_shared
 from loopline.workers.completions import call_of, sampling_of
@@ -35,7 +36,6 @@ from loopline.workers.engines.protocol import (
     Sending,
 )
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers import hedging
 from loopline.workers.hedging import Beaten, Race, SlowAfter
 from loopline.workers.messages import CompletionPayload, calls
 from loopline.workers.paid_calls import Lane, PaidCalls

@@ -102,9 +102,7 @@ async def run(
             tasks.append(asyncio.create_task(second()))
         pending = set(tasks)
         while pending:
-            done, _ = await asyncio.wait(
-                {*pending, deciding}, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait({*pending, deciding}, return_when=asyncio.FIRST_COMPLETED)
             if race.winner is not None:
                 await end(task for number, task in enumerate(tasks) if number != race.winner)
                 return await tasks[race.winner]

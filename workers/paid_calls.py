@@ -106,9 +106,7 @@ class Lane:
             entries = [] if call is None else [self._paid.unknown_entry(call, event.why)]
         else:
             cost = cost_micro_dollars(event.usage, self.settings.price)
-            entries = [
-                self._paid.entry(self, call, time.time(), usage=event.usage, cost=cost)
-            ]
+            entries = [self._paid.entry(self, call, time.time(), usage=event.usage, cost=cost)]
         (self._paid.unsent if call is None else call.discarded_usage).extend(entries)
 
     def call(self, number: int) -> _Call | None:

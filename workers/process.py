@@ -38,7 +38,7 @@ from loopline.bus.consumer import Handler
 from loopline.bus.tasks import end
 from loopline.workers.endpoints import share_endpoint
 from loopline.workers.engines import build_engine
-from loopline.workers.engines.protocol import Engine, EngineBroken, EngineError
+from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.gc_tuning import collect_rarely, spare_what_started
 from loopline.workers.gpu import Pool

@@ -114,8 +114,8 @@ USAGE_SCHEMA = pa.schema(
     metadata={"records_version": str(RECORDS_VERSION)},
 )
 """Of a call whose usage nobody knows, tokens, source and cost are null, `unknown` says why, and the
-`most_` columns what it can have been at most. A known call of the same `run_id` and `sent_as` counts
-in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
+`most_` columns what it can have been at most. A known call of the same `run_id` and `sent_as`
+counts in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
 
 
 REWARD_SCHEMA = pa.schema(

@@ -27,8 +27,8 @@ def ledger_note(facts: Facts) -> str:
     if lost["unknown"]:
         sentences.append(
             f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they "
-            "were sent, and then the worker or the connection died, or another request was answered "
-            "first. They cost "
+            "were sent, and then the worker or the connection died, or another request was "
+            "answered first. They cost "
             f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
             "them out."
         )

@@ -64,9 +64,16 @@ class Rights:
 RIGHTS: dict[UserKind, Rights] = {
     "role": Rights(
         (
-            *_COMMON, "S:*", "<P:policies", "<P:policy-changes", "P:content:*", "P:rate:*",
-            "P:breaker:*", "P:flight:*", "P:landing:*",
-        )  # fmt: skip
+            *_COMMON,
+            "S:*",
+            "<P:policies",
+            "<P:policy-changes",
+            "P:content:*",
+            "P:rate:*",
+            "P:breaker:*",
+            "P:flight:*",
+            "P:landing:*",
+        )
     ),
     "gpu": Rights(
         (

@@ -267,6 +267,7 @@ async def test_seconds_of_a_budget_are_not_spent_by_waiting_for_a_turn(
         await bus.cancel(runs[1])  # it never began
         spent, _ = await counts(bus, "day")
         assert spent.milliseconds == 0
+        await set_limits(bus, "day", Limits())
 
 
 async def test_a_run_that_an_earlier_version_let_in_takes_its_turn(settings: BusSettings) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from loopline.agents.records import Call, SamplingParams, UsageEntry
-from loopline.bus import Bus, Delivery, RequestError
+from loopline.bus import Bus, Delivery, Inbox, RequestError
 from loopline.bus.flights import Flights
 from loopline.workers.coalescing import Coalescer
 from loopline.workers.engines.openai.engine import OpenAIEngine
@@ -19,9 +19,9 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import CompletionPayload, calls
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
-from tests.bus.payloads import admit
+from tests.bus.payloads import admit, note
 from tests.bus.serving import until
-from tests.workers.test_gpu import answer, request_of
+from tests.workers.test_gpu import request_of
 
 SLOW = 0.5
 """Seconds in which all others ask."""
@@ -47,18 +47,29 @@ async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
         await engine.close()
 
 
-async def request(bus: Bus, **changes: object) -> tuple[str, Delivery]:
-    run_id = await admit(bus, "other", seconds=600, micro_dollars=10_000)
+async def request(bus: Bus, *, seconds: float = 600, **changes: object) -> tuple[str, Delivery]:
+    run_id = await admit(bus, "other", seconds=seconds, micro_dollars=10_000)
     delivery = await request_of(bus, run_id, time.time() + 600)
     payload = delivery.payload
     assert isinstance(payload, CompletionPayload)
     delivery.payload = payload.model_copy(update=changes)
+    delivery.envelope = delivery.envelope.model_copy(update={"reply_key": key_of(run_id)})
     return run_id, delivery
+
+
+def key_of(run_id: str) -> str:
+    """Of its request."""
+    return f"{run_id}/0.0/0"
 
 
 async def entry_of(bus: Bus, run_id: str) -> UsageEntry:
     (line,) = await bus.usage(run_id)
     return UsageEntry.model_validate_json(line)
+
+
+async def answer(bus: Bus, run_id: str) -> bytes:
+    async with Inbox(bus) as inbox:
+        return await inbox.request("infer", note(run_id, key=key_of(run_id)))
 
 
 async def call_of(bus: Bus, run_id: str) -> Call:
@@ -173,8 +184,8 @@ async def test_who_waits_ends_at_its_own_deadline(bus: Bus) -> None:
         _, first = await request(bus)
         leading = asyncio.create_task(pool.handle(first))
         await api.served.wait_for_arrivals(1)
-        run_id = await admit(bus, "other", seconds=1.0)
-        await pool.handle(await request_of(bus, run_id, time.time() + 600))
+        run_id, late = await request(bus, seconds=1.0)
+        await pool.handle(late)
         with pytest.raises(RequestError) as caught:
             await answer(bus, run_id)
         assert caught.value.kind == "deadline"

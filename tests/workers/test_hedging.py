@@ -188,9 +188,7 @@ def test_a_percentile_waits_until_enough_is_measured() -> None:
     times=st.lists(st.floats(0, 1e3), min_size=LEAST, max_size=2 * MEASURED),
     share=st.integers(10, 99),
 )
-def test_a_percentile_is_exceeded_by_no_more_than_its_share(
-    times: list[float], share: int
-) -> None:
+def test_a_percentile_is_exceeded_by_no_more_than_its_share(times: list[float], share: int) -> None:
     slow = SlowAfter(f"p{share}")
     for seconds in times:
         slow.add(seconds, stream=False)
