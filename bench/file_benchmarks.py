@@ -22,7 +22,7 @@ from typing import Any, cast
 from loopline.agents.records import JsonObject
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Item, Request, sample
-from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.trainers.data.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.origins import FileStamp, Origin
 from loopline.bench.output import Manifest

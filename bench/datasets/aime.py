@@ -26,7 +26,7 @@ from loopline.agents.answers import last_boxed
 from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import MathQuestion
-from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.trainers.data.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import (

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from loopline.agents.environments.code import CodeProblem, ProgramTest
 from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
-from loopline.bench.datasets.parquet_rows import read_shards
+from loopline.trainers.data.parquet_rows import read_shards
 from loopline.bench.errors import UsageError
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_list
 

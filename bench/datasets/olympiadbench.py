@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import AnswerKind, MathQuestion
-from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.trainers.data.parquet_rows import read_rows
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 SOURCE = (

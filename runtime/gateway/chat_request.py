@@ -244,7 +244,7 @@ class ChatRequest(BaseModel):
     @property
     def offered_tools(self) -> tuple[ToolSpec, ...]:
         """Of the tools those that the model is told of."""
-        tools = tuple(_tool_spec(tool.function) for tool in self.tools or ())
+        tools = tuple(tool_spec(tool.function) for tool in self.tools or ())
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())
         return tools
@@ -314,7 +314,7 @@ def _tool_choice(choice: str | NamedTool | AllowedToolsChoice | None) -> ToolCho
             return ToolChoice()
 
 
-def _tool_spec(function: Function) -> ToolSpec:
+def tool_spec(function: Function) -> ToolSpec:
     return ToolSpec(
         name=function.name,
         description=function.description or "",
