@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -34,6 +35,7 @@ from loopline.runtime.gateway.http import (
     run_headers,
     while_connected,
 )
+from loopline.runtime.gateway.http_spans import note_joined, trace_tags
 from loopline.runtime.gateway.models import WORKFLOW
 from loopline.runtime.gateway.responses_body import (
     ResponseView,
@@ -59,7 +61,6 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
-    trace_tags,
 )
 
 CANCELLED = "its caller cancelled the response"
@@ -111,9 +112,10 @@ class ResponsesApi:
                 session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
-                trace_tags=trace_tags(request.headers),
+                trace_tags=partial(trace_tags, request),
             )
         )
+        note_joined(request, admitted.run.id)
         view = self._view(admitted, params.record)
         if params.background:
             admitted = replace(admitted, outlives_client=True)
@@ -151,6 +153,7 @@ class ResponsesApi:
                 session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
+                trace_tags=partial(trace_tags, request),
             )
         )
         trajectory = await while_connected(request, self._service.wait(admitted))

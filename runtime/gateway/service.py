@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
@@ -14,14 +14,12 @@ import structlog
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import (
-    TRACEPARENT_HEADER,
     TRACEPARENT_TAG,
     BudgetExceeded,
     BusUnavailable,
     DeploymentChanged,
     MessageTooLarge,
     Overloaded,
-    TraceContext,
 )
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.client import Client, Expected
@@ -62,13 +60,6 @@ RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
 
 
-def trace_tags(headers: Mapping[str, str]) -> dict[str, str]:
-    """The tag of a run whose client sends a valid W3C `traceparent`: then it is a part of the
-    client's trace. Any other header is no error, as the standard has it."""
-    context = TraceContext.parse(headers.get(TRACEPARENT_HEADER, ""))
-    return {} if context is None else {TRACEPARENT_TAG: str(context)}
-
-
 @dataclass(frozen=True)
 class Question:
     """What a caller asks, whatever API it came by."""
@@ -84,8 +75,8 @@ class Question:
     idempotency_key: str | None = None
     body_digest: str = ""
     """Of the request, to hold a second use of the key against."""
-    trace_tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    """See `trace_tags`."""
+    trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
+    """Tags of the run with that id, by which it is a part of a trace."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,7 @@ class Service:
                 **question.tags,
                 **reserved,
                 **question.caller.tags,
-                **question.trace_tags,
+                **question.trace_tags(run_id),
             },
             run_id=run_id,
             account=question.caller.id,

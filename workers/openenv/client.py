@@ -18,6 +18,7 @@ and a server without room is asked again for a while.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import threading
 from collections import OrderedDict
@@ -89,10 +90,11 @@ class Server:
     def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
         """The results of the reset and of the actions after it; those behind the end of the episode
         have none. Raises `OpenEnvError`."""
+        # Without the lock, so that an event loop that asks again waits for nobody.
+        results = self._remembered(reset, actions)
+        if results is not None:
+            return results
         with self._lock:
-            remembered = self._remembered(reset, actions)
-            if remembered is not None:
-                return remembered
             results = self._wait_for(self._play(reset, actions))
             for count, result in enumerate(results):
                 self._results[_key(reset, actions[:count])] = result
@@ -187,6 +189,7 @@ class Server:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             name = f"openenv {self.url}"
+            atexit.register(self.close)
             threading.Thread(target=self._loop.run_forever, name=name, daemon=True).start()
         waiting: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return waiting.result()

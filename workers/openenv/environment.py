@@ -77,29 +77,29 @@ class OpenEnvPuzzle(Conversation):
         return json.dumps({"seed": self.seed, "reset": self.reset}, sort_keys=True)
 
     @abstractmethod
-    def played(self, actions: Sequence[ActionRecord]) -> list[Result]:
+    def results_of(self, actions: Sequence[ActionRecord]) -> list[Result]:
         """The reset's result, and that of every action that could be read."""
         ...
 
     @abstractmethod
-    def shown(self, observation: JsonObject) -> str:
+    def text_of(self, observation: JsonObject) -> str:
         """An observation as the agent sees it."""
         ...
 
     def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str:
-        results = self.played(actions)
-        beginning = self.shown(results[0].observation)
+        results = self.results_of(actions)
+        beginning = self.text_of(results[0].observation)
         if self.beginning and content_hash(beginning)[:16] != self.beginning:
             raise OpenEnvError(
                 f"the server shows another beginning for seed {self.seed} than when the puzzle was "
                 "drawn: its reset must follow from the seed, and its version stay the same"
             )
-        read = [action for action in actions if self.action_of(action.text) is not None]
+        readable = [action for action in actions if self.action_of(action.text) is not None]
         steps = [
             f"Action {number}: {json.dumps(self.action_of(action.text), ensure_ascii=False)}\n"
             f"{self._came_of(result)}"
             for number, (action, result) in enumerate(
-                zip(read, results[1:], strict=False), start=1
+                zip(readable, results[1:], strict=False), start=1
             )
         ]
         return "\n\n".join([beginning, *steps[-SHOWN_STEPS:], self._form()])
@@ -107,7 +107,7 @@ class OpenEnvPuzzle(Conversation):
     def _came_of(self, result: Result) -> str:
         if result.refused:
             return f"It was refused: {result.refused}"
-        return f"Reward {result.reward:g}.\n{self.shown(result.observation)}"
+        return f"Reward {result.reward:g}.\n{self.text_of(result.observation)}"
 
     def _form(self) -> str:
         if field := _text_field(self.action_schema):
@@ -123,7 +123,7 @@ class OpenEnvPuzzle(Conversation):
         action = self.action_of(text)
         if action is None:
             return Judged(refusal="no_action", text="there is no action in the text")
-        result = self.played([*actions, ActionRecord(agent, text)])[-1]
+        result = self.results_of([*actions, ActionRecord(agent, text)])[-1]
         if result.refused:
             return Judged(refusal="refused_action", text=result.refused)
         return Judged(
@@ -135,13 +135,13 @@ class OpenEnvPuzzle(Conversation):
     def reason(self, actions: Sequence[ActionRecord]) -> str:
         if not actions:
             return "nothing was done"
-        total = sum(result.reward for result in self.played(actions)[1:])
+        total = sum(result.reward for result in self.results_of(actions)[1:])
         if total >= self.solved_from:
             return ""
         return f"the rewards add up to {total:g}, and {self.solved_from:g} solve it"
 
     def over(self, actions: Sequence[ActionRecord]) -> bool:
-        return self.played(actions)[-1].done or not self.reason(actions)
+        return self.results_of(actions)[-1].done or not self.reason(actions)
 
 
 def openenv_environment(
@@ -150,11 +150,11 @@ def openenv_environment(
     url: str = "",
     *,
     prompt: str = PROMPT,
-    shown: Callable[[JsonObject], str] | None = None,
+    show: Callable[[JsonObject], str] | None = None,
     **more: Any,
 ) -> Environment[OpenEnvLevel, OpenEnvPuzzle, ConversationEpisode]:
     """The environment of an OpenEnv server at `url`; without one at OPENENV_URL. `prompt` is what
-    the agent is told; `shown` makes a text of an observation, without what differs between two
+    the agent is told; `show` makes a text of an observation, without what differs between two
     resets with one seed; `more`: further fields of `Environment`. The server is asked when it is
     first needed."""
 
@@ -167,34 +167,34 @@ def openenv_environment(
             )
         return Server(where)
 
-    show = shown or shown_observation
+    as_text = show or observation_text
 
     class Puzzle(OpenEnvPuzzle):
-        def played(self, actions: Sequence[ActionRecord]) -> list[Result]:
+        def results_of(self, actions: Sequence[ActionRecord]) -> list[Result]:
             texts = (self.action_of(action.text) for action in actions)
-            read = [action for action in texts if action is not None]
-            return server().play({**self.reset, "seed": self.seed}, read)
+            readable = [action for action in texts if action is not None]
+            return server().play({**self.reset, "seed": self.seed}, readable)
 
-        def shown(self, observation: JsonObject) -> str:
-            return show(observation)[:SHOWN_CHARS]
+        def text_of(self, observation: JsonObject) -> str:
+            return as_text(observation)[:SHOWN_CHARS]
 
     def stream(split: Split, seed: int, level: OpenEnvLevel) -> Iterator[OpenEnvPuzzle]:
         def draw(rng: random.Random) -> OpenEnvPuzzle | None:
-            drawn = Puzzle(
+            puzzle = Puzzle(
                 seed=rng.randrange(2**31),
                 reset=level.reset,
                 solved_from=level.solved_from,
                 setting=level.setting,
             )
-            return drawn if drawn.split is split else None
+            return puzzle if puzzle.split is split else None
 
-        for drawn in draw_puzzles(name, split, seed, draw, _TRIES):
+        for puzzle in draw_puzzles(name, split, seed, draw, _TRIES):
             try:
-                beginning = drawn.shown(drawn.played(())[0].observation)
+                beginning = puzzle.text_of(puzzle.results_of(())[0].observation)
                 schema = server().action_schema()
             except OpenEnvError as error:
                 raise ValueError(str(error)) from error
-            yield drawn.model_copy(
+            yield puzzle.model_copy(
                 update={"beginning": content_hash(beginning)[:16], "action_schema": schema}
             )
 
@@ -214,7 +214,7 @@ def openenv_environment(
     )
 
 
-def shown_observation(observation: JsonObject) -> str:
+def observation_text(observation: JsonObject) -> str:
     """The one text of an observation that has nothing else, or all of it as JSON."""
     filled = {name: value for name, value in observation.items() if value not in (None, "", [], {})}
     if len(filled) == 1 and isinstance(text := next(iter(filled.values())), str):
@@ -235,7 +235,7 @@ def read_action(text: str, schema: JsonObject) -> JsonObject | None:
 
 
 def _last_object(text: str) -> JsonObject | None:
-    found: JsonObject | None = None
+    last: JsonObject | None = None
     start = text.find("{")
     while start >= 0:
         try:
@@ -243,9 +243,9 @@ def _last_object(text: str) -> JsonObject | None:
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            found = cast(JsonObject, value)
+            last = cast(JsonObject, value)
         start = text.find("{", end)
-    return found
+    return last
 
 
 def _fields(schema: JsonObject) -> JsonObject:
@@ -267,8 +267,8 @@ def _text_field(schema: JsonObject) -> str:
 
 def _plain_schema(schema: JsonObject) -> JsonObject:
     """Without what says nothing to a reader."""
-    kept = {name: value for name, value in schema.items() if name in ("required", "$defs")}
-    return {"type": "object", "properties": _fields(schema), **kept}
+    further = {name: value for name, value in schema.items() if name in ("required", "$defs")}
+    return {"type": "object", "properties": _fields(schema), **further}
 
 
 SERVER = openenv_environment("openenv", "OpenEnv")
