@@ -45,6 +45,7 @@ from loopline.runtime.gateway.http import (
 from loopline.runtime.gateway.http_spans import HttpSpans, note_joined, trace_tags
 from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
+from loopline.runtime.gateway.responses_socket import ResponsesSocket
 from loopline.runtime.gateway.runs_api import RunsApi
 from loopline.runtime.gateway.service import (
     RESERVED_TAGS,
@@ -79,7 +80,8 @@ def gateway_app(
             Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
             Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
         ]
-    routes += ResponsesApi(service, http).routes()
+    responses = ResponsesApi(service, http)
+    routes += [*responses.routes(), *ResponsesSocket(service, http, responses).routes()]
     routes += RunsApi(service, http).routes()
     routes += WaitingApi(service, http).routes()
     routes.append(dashboard(service.client, service.settings, state))

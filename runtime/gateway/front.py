@@ -73,7 +73,10 @@ class GatewayServer:
             uvicorn.Config(
                 gateway_app(service, state, self._outbox, worker),
                 http=bounded_protocol(settings.gateway.header_seconds),
-                ws="none",
+                ws="websockets-sansio",
+                ws_max_size=settings.gateway.max_body_bytes,
+                # Anyone's few bytes could unfold into the whole limit.
+                ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
                 log_config=None,

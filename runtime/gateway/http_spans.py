@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loopline.bus import TRACEPARENT_HEADER, TRACEPARENT_TAG, Bus, TraceContext, trace_id_of
@@ -108,12 +108,12 @@ class HttpSpans:
         )
 
 
-def span_of(request: Request) -> RequestSpan | None:
+def span_of(request: HTTPConnection) -> RequestSpan | None:
     """Of a request, where this gateway traces."""
     return request.scope.get(_KEY)
 
 
-def trace_tags(request: Request, run_id: str) -> dict[str, str]:
+def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
     """The tag of a run by which it is a part of a trace: of this request's span, else of the
     client's, where it sends a valid W3C `traceparent`. Any other header is no error, as the
     standard has it."""
@@ -123,7 +123,7 @@ def trace_tags(request: Request, run_id: str) -> dict[str, str]:
     return {} if context is None else {TRACEPARENT_TAG: str(context)}
 
 
-def note_joined(request: Request, run_id: str) -> None:
+def note_joined(request: HTTPConnection, run_id: str) -> None:
     """A request came to a run that is there already."""
     if (span := span_of(request)) is not None and not span.run_id:
         span.run_id = run_id

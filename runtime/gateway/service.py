@@ -222,7 +222,7 @@ class Service:
         try:
             trajectory = await self.client.wait(admitted.run.id, admitted.expected)
         except asyncio.CancelledError:
-            await self._abandon(admitted)
+            await self.abandon(admitted)
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
@@ -280,9 +280,10 @@ class Service:
             raise lost(str(error)) from error
         finally:
             if not ended:
-                await self._abandon(admitted)
+                await self.abandon(admitted)
 
-    async def _abandon(self, admitted: Admitted) -> None:
+    async def abandon(self, admitted: Admitted) -> None:
+        """Its client has gone: cancel it, unless it is kept."""
         if not admitted.outlives_client:
             # A task of its own: who waits here is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
