@@ -20,8 +20,10 @@ from loopline.bus import (
     DeploymentChanged,
     MessageTooLarge,
     Overloaded,
+    pool_of,
 )
 from loopline.bus.connection import OUTAGE
+from loopline.bus.policies import split_pin
 from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_records import run_of
@@ -36,6 +38,7 @@ from loopline.runtime.gateway.chat_stream import (
     StreamShape,
     place_of,
 )
+from loopline.runtime.gateway.content_parts import text_alone
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
@@ -48,7 +51,7 @@ from loopline.runtime.gateway.errors import (
     unusable,
 )
 from loopline.runtime.gateway.idempotency import run_of_key
-from loopline.runtime.gateway.models import ModelCatalogue
+from loopline.runtime.gateway.models import ModelCatalogue, Target
 from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
 from loopline.workers.admission import TENANT_TAG
 
@@ -155,6 +158,8 @@ class Service:
         target = await self.models.resolve(question.model)
         if not question.caller.allows(question.model):
             raise not_allowed(question.model)
+        if any(message.parts for message in question.messages):
+            self._require_images(question, target)
         messages, options = question.messages, question.options
         if target.workflow == "chat" and question.session is not None:
             continuation = await self.sessions.go_on(question.session, messages)
@@ -181,6 +186,20 @@ class Service:
             run_id=run_id,
             account=question.caller.id,
         )
+
+    def _require_images(self, question: Question, target: Target) -> None:
+        """Raises `ApiError` where a message has an image, and not every endpoint that may answer
+        takes one."""
+        param = "input" if RESPONSE_TAG in question.tags else "messages"
+        if target.workflow != "chat":
+            raise text_alone(f"the team {question.model[:256]!r}", param)
+        models = self.settings.models
+        first = pool_of(split_pin(target.policies["chat"])[0])
+        pools = [first, *(models[first].fallbacks if first in models else ())]
+        for pool in pools:
+            if pool not in models or not models[pool].images:
+                which = f"the model {question.model[:256]!r}"
+                raise text_alone(which if pool == first else f"{which}, by its fallback,", param)
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":

@@ -28,6 +28,7 @@ from loopline.trainers.distill.examples import TOO_LONG, conversation_row
 from loopline.trainers.errors import UnreadableData
 from loopline.workers.engines.torch.loading import LoadedModel
 
+NO_TEXT = "message that is not text alone"
 NO_TURN = "dialogue in which the assistant says nothing"
 FORMS = "`messages`, or `prompt` and `completion`, or `question` and `answer`"
 _LIMITS = Limits(file_bytes=8 * 2**30, line_bytes=16 * 2**20)
@@ -108,7 +109,9 @@ def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
             message = fit(ChatMessage, _plain(cast(dict[str, Any], entry)))
             messages.append(message_of(message, f"{field}[{at}]"))
         except ApiError as error:
-            raise Unreadable("a message that no model here reads", str(error)) from error
+            raise Unreadable(NO_TEXT, str(error)) from error
+        if messages[-1].parts:
+            raise Unreadable(NO_TEXT, f"{field}[{at}] holds an image")
     return tuple(messages)
 
 
