@@ -158,14 +158,13 @@ def openenv_environment(
     resets with one seed; `more`: further fields of `Environment`. The server is asked when it is
     first needed."""
 
-    @cache
     def server() -> Server:
         where = url or os.environ.get(URL_VARIABLE, "")
         if not where:
             raise OpenEnvError(
                 f"{name}: where is the server? Set {URL_VARIABLE}=http://HOST:PORT, for workers too"
             )
-        return Server(where)
+        return _server_at(where)
 
     as_text = show or observation_text
 
@@ -212,6 +211,11 @@ def openenv_environment(
         outside=True,
         **more,
     )
+
+
+@cache
+def _server_at(url: str) -> Server:
+    return Server(url)
 
 
 def observation_text(observation: JsonObject) -> str:

@@ -1,5 +1,5 @@
 """A server that speaks OpenEnv's protocol as the package's own does, by its published messages, and
-plays a game: guess the number that the seed stands for."""
+plays a game: guess the number that the seed stands for. Or one in which any text is an action."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+TEXTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"message": {"type": "string"}},
+    "required": ["message"],
+}
+
+
 def secret_of(seed: int) -> int:
     return random.Random(seed).randint(1, 9)
 
@@ -36,6 +43,8 @@ class NumberServer:
     url: str = ""
     room: int = 8
     """Sessions at once."""
+    texts: bool = False
+    """Any text is an action, and its length a reward."""
     repeats: bool = True
     """One seed leads to one beginning."""
     open: int = 0
@@ -51,7 +60,7 @@ class NumberServer:
             self.loop.call_soon_threadsafe(transport.abort)
 
     async def schema(self, request: web.Request) -> web.Response:
-        return web.json_response({"action": SCHEMA, "observation": {}, "state": {}})
+        return web.json_response({"action": TEXTS if self.texts else SCHEMA, "observation": {}, "state": {}})
 
     async def session(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
@@ -97,6 +106,10 @@ class Game:
             if not self.server.repeats:
                 hint += f" ({self.server.resets})"
             return observation({"hint": hint}, None, done=False)
+        if self.server.texts:
+            self.tries += 1
+            size = len(body["data"]["message"]) % 7
+            return observation({"hint": f"{size} of 7"}, size / 7, done=self.tries >= 2)
         guess = body["data"].get("guess")
         if not isinstance(guess, int):
             problem = {"loc": ["guess"], "msg": "Input should be a valid integer"}
