@@ -12,11 +12,13 @@ from tests.conftest import quick_settings
 from tests.workers.openenv.number_server import number_server
 
 from .looped import deployed, loop_settings, run_loop
-from .tiny_grpo import write_base
+from loopline.bench.proofs.grpo_faults.model import write_base
 
 POLICIES = {PLAYER: "pair/player"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_loop_trains_on_what_the_server_pays(
     _shared_servers: dict[str, RedisProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
