@@ -268,9 +268,7 @@ class ResponsesApi:
         earlier: tuple[Message, ...] = ()
         call: Call | None = None
         if params.previous_response_id is not None:
-            view, answer, call = await self._earlier(
-                params.previous_response_id, caller, unstored
-            )
+            view, answer, call = await self._earlier(params.previous_response_id, caller, unstored)
             earlier = (*_without_instructions(view), answer)
             begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
             if not begins_alike or view.model != params.model.partition("@")[0]:

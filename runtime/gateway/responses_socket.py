@@ -74,9 +74,7 @@ class ResponsesSocket:
 
 
 class _Connection:
-    def __init__(
-        self, socket: WebSocket, service: Service, http: Http, api: ResponsesApi
-    ) -> None:
+    def __init__(self, socket: WebSocket, service: Service, http: Http, api: ResponsesApi) -> None:
         self._socket = socket
         self._service = service
         self._http = http

@@ -30,6 +30,7 @@ from loopline.runtime.gateway.errors import (
 )
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import Http, json_response, number_in
+from loopline.runtime.gateway.http_spans import trace_tags
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
     Feedback,
@@ -37,7 +38,6 @@ from loopline.runtime.gateway.runs_request import (
     ListedRun,
     run_body,
 )
-from loopline.runtime.gateway.http_spans import trace_tags
 from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
 from loopline.runtime.observe.run_index import Place, RunQuery, find_runs

@@ -60,7 +60,12 @@ def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
         ([*HISTORY, {"role": "tool", "content": "?", "tool_call_id": "x"}], "messages[3]"),
         ([{"role": "user", "content": [{"type": "input_audio"}]}], "text and images"),
         (
-            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x"}}]}],
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "https://x"}}],
+                }
+            ],
             "workflows take text alone",
         ),
         (HISTORY[:1], "system messages alone"),

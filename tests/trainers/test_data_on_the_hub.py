@@ -10,18 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.questions import from_file
 from loopline.trainers.distill.options import DistillOptions
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.grpo.loop.asked import questions_of
 from loopline.trainers.grpo.loop.options import LoopOptions
 from loopline.trainers.prompts.options import PromptsOptions
-from loopline.trainers.data.data_files import local_file
 from loopline.trainers.router.command import router
 from loopline.trainers.router.options import RouterOptions
 from tests.trainers.local_hub import Hub, local_hub
 
-QUESTIONS = [{"question": f"What is {n} + {n}?", "answer": f"Twice. #### {2 * n}"} for n in range(40)]
+QUESTIONS = [
+    {"question": f"What is {n} + {n}?", "answer": f"Twice. #### {2 * n}"} for n in range(40)
+]
 
 
 def lines(rows: list[dict[str, str]]) -> bytes:

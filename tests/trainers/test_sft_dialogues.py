@@ -97,8 +97,14 @@ def test_only_what_the_assistant_says_is_learned_in_the_words_of_the_template(
     reading = read_rows(written(tmp_path / "a.jsonl", *rows), model)
     [recorded] = reading.records
     ids = [*recorded.row.ids]
-    learned = [number for number, is_learned in zip(ids, recorded.row.learned, strict=True) if is_learned]
-    assert [part.strip() for part in model.codec.decode(learned).split("<|im_end|>")] == ["2", "4", ""]
+    learned = [
+        number for number, is_learned in zip(ids, recorded.row.learned, strict=True) if is_learned
+    ]
+    assert [part.strip() for part in model.codec.decode(learned).split("<|im_end|>")] == [
+        "2",
+        "4",
+        "",
+    ]
     assert "Be short." in model.codec.decode(ids)
     assert [entry.where for entry in reading.skipped] == ["a.jsonl:2", "a.jsonl:3"]
 

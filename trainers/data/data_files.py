@@ -35,9 +35,7 @@ def local_file(target: str, endings: Sequence[str] = ROWS) -> Path:
     return fetch(target, endings) if is_on_hub(target) else Path(target)
 
 
-def read_records(
-    path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL
-) -> Reading[T]:
+def read_records(path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL) -> Reading[T]:
     """Each row made a record by `build(number, value)`, which may raise `Unreadable`. Lines count
     from 1, rows of Parquet from 0. Raises `UnreadableData` for a Parquet file that is none."""
     if path.suffix != PARQUET:

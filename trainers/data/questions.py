@@ -242,7 +242,9 @@ def _split_questions(
 
 def _read(path: Path) -> Iterator[tuple[int, Question]]:
     if path.suffix == PARQUET:
-        reading = read_records(path, lambda number, row: (number, _question(row, f"{path}[{number}]")))
+        reading = read_records(
+            path, lambda number, row: (number, _question(row, f"{path}[{number}]"))
+        )
         for entry in reading.skipped:
             raise UnreadableData(f"{path.parent / entry.where}: {entry.reason} ({entry.detail})")
         yield from reading.records

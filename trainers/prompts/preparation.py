@@ -26,6 +26,7 @@ from loopline.agents.workflows import (
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.bus import pool_of
 from loopline.runtime.config.settings import Settings
+from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.questions import (
     Questions,
     from_file,
@@ -33,7 +34,6 @@ from loopline.trainers.data.questions import (
     generate_questions,
     puzzles,
 )
-from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import Candidate, current_candidate, read_variants

@@ -108,9 +108,7 @@ class Server:
             if self._loop is not None:
                 self._wait_for(self._disconnect())
 
-    def _remembered(
-        self, reset: JsonObject, actions: Sequence[JsonObject]
-    ) -> list[Result] | None:
+    def _remembered(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result] | None:
         """None where a result is missing."""
         results: list[Result] = []
         for count in range(len(actions) + 1):
@@ -226,7 +224,9 @@ class _Connection:
             self._place = ()
             result = await self._ask("reset", reset)
             if result.refused:
-                raise OpenEnvError(f"the server refuses the reset {keys[0][:300]}: {result.refused}")
+                raise OpenEnvError(
+                    f"the server refuses the reset {keys[0][:300]}: {result.refused}"
+                )
             self._place, self._results = keys[:1], [result]
         for key, action in zip(
             keys[len(self._place) :], actions[len(self._place) - 1 :], strict=True
@@ -244,7 +244,9 @@ class _Connection:
         async with asyncio.timeout(STEP_SECONDS):
             answer = await self._socket.receive()
         if answer.type is not aiohttp.WSMsgType.TEXT:
-            raise aiohttp.ClientConnectionError(f"the session ended ({answer.extra or answer.type})")
+            raise aiohttp.ClientConnectionError(
+                f"the session ended ({answer.extra or answer.type})"
+            )
         try:
             message: Any = json.loads(answer.data)
             what, body = message["type"], message["data"]

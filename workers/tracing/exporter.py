@@ -260,7 +260,9 @@ async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[
             headers[name] = value
     async with Collector(tracing.endpoint, headers, tracing.timeout_seconds) as collector:
         exporter = TraceExporter(bus, collector, conventions, tracing)
-        readers = [make(shard) for shard in shards for make in (exporter.reader, exporter.span_reader)]
+        readers = [
+            make(shard) for shard in shards for make in (exporter.reader, exporter.span_reader)
+        ]
         yield TraceReaders(readers, exporter)
 
 

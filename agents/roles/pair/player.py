@@ -78,9 +78,7 @@ class PlayerRole:
         async def tried(calls: Sequence[Call]) -> list[ScoredCandidate[Trial]]:
             runs = await self._run(context, host, agent, episode, calls, entries)
             return [
-                await _beside(
-                    environment, self._try_candidate, context, agent, episode, call, ran
-                )
+                await _beside(environment, self._try_candidate, context, agent, episode, call, ran)
                 for call, ran in zip(calls, runs, strict=True)
             ]
 

@@ -128,9 +128,7 @@ async def test_a_response_takes_images_gives_them_back_and_goes_on_from_them(
         [item] = [entry.model_dump() for entry in items.data]
         assert [part["type"] for part in item["content"]] == ["input_text", "input_image"]
         assert item["content"][1]["image_url"] == PIXEL
-        await client.responses.create(
-            model="eyes", input="Sure?", previous_response_id=response.id
-        )
+        await client.responses.create(model="eyes", input="Sure?", previous_response_id=response.id)
         sent = endpoint.bodies[-1]["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user"]
         assert sent[0]["content"][1]["image_url"]["url"] == PIXEL

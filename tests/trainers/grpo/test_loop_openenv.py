@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.testing import RedisProcess
 from loopline.workers.openenv.environment import PLAYER, URL_VARIABLE
 from tests.conftest import quick_settings
 from tests.workers.openenv.number_server import number_server
 
 from .looped import deployed, loop_settings, run_loop
-from loopline.bench.proofs.grpo_faults.model import write_base
 
 POLICIES = {PLAYER: "pair/player"}
 

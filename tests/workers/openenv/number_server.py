@@ -60,7 +60,9 @@ class NumberServer:
             self.loop.call_soon_threadsafe(transport.abort)
 
     async def schema(self, request: web.Request) -> web.Response:
-        return web.json_response({"action": TEXTS if self.texts else SCHEMA, "observation": {}, "state": {}})
+        return web.json_response(
+            {"action": TEXTS if self.texts else SCHEMA, "observation": {}, "state": {}}
+        )
 
     async def session(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()

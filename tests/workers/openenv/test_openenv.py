@@ -174,7 +174,11 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ("Hello there.", ONE_TEXT, {"message": "Hello there."}),
         ('{"message": "Hello"}', ONE_TEXT, {"message": "Hello"}),
         ('{"code": 1}', ONE_TEXT, {"message": '{"code": 1}'}),
-        ('First {"row": 1, "column": 2}, no: {"row": 3, "column": 4}!', TWO, {"row": 3, "column": 4}),
+        (
+            'First {"row": 1, "column": 2}, no: {"row": 3, "column": 4}!',
+            TWO,
+            {"row": 3, "column": 4},
+        ),
         ("{not json} and nothing", TWO, None),
         ("", ONE_TEXT, None),
         ('{"type": "list_tools"}', {}, {"type": "list_tools"}),

@@ -188,7 +188,9 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 def most_prompt_tokens(request: GenerateRequest, content: bytes, of_image: int) -> int:
     """Bound of the tokens of a request that is sent as `content`: whatever the tokenizer is, no
     token stands for less than a byte; an image has at most `of_image`, however many bytes it has."""
-    images = [part for message in request.messages for part in message.parts if part.type == "image"]
+    images = [
+        part for message in request.messages for part in message.parts if part.type == "image"
+    ]
     return len(content) - sum(len(image.url) for image in images) + of_image * len(images)
 
 

@@ -64,7 +64,9 @@ async def test_a_tool_is_called_and_its_answer_goes_on_in_the_same_connection(
 ) -> None:
     async with client.responses.connect() as connection:
         await connection.response.create(
-            model="llm", input="What is the weather?", tools=[WEATHER]  # pyright: ignore
+            model="llm",
+            input="What is the weather?",
+            tools=[WEATHER],  # pyright: ignore
         )
         first = (await events_of(connection))[-1]
         assert first.type == "response.completed"
@@ -73,9 +75,7 @@ async def test_a_tool_is_called_and_its_answer_goes_on_in_the_same_connection(
             model="llm",
             previous_response_id=first.response.id,
             tools=[WEATHER],  # pyright: ignore
-            input=[
-                {"type": "function_call_output", "call_id": call.call_id, "output": "18 °C"}
-            ],
+            input=[{"type": "function_call_output", "call_id": call.call_id, "output": "18 °C"}],
         )
         assert text_of(await events_of(connection)) == "It has 18 °C there."
 
