@@ -1,5 +1,5 @@
-"""A span of each HTTP request that lets a run in, between the client's span and the run's; and of any
-other request whose client brought a trace that it records.
+"""A span of each HTTP request that lets a run in, between the client's span and the run's; and of
+any other request whose client brought a trace that it records.
 
 What came of a request is known when its answer is whole: of a stream, with its last byte.
 """

@@ -126,8 +126,8 @@ class ResponsesApi:
         key: str | None = None,
         unstored: frozenset[str] = frozenset(),
     ) -> Asked:
-        """Let a response in. `unstored`: ids of responses that the caller may go on from though they
-        are not stored. Raises `ApiError`."""
+        """Let a response in. `unstored`: ids of responses that the caller may go on from though
+        they are not stored. Raises `ApiError`."""
         try:
             params = ResponseRequest.model_validate(body)
         except ValidationError as error:
@@ -342,7 +342,7 @@ class ResponsesApi:
     async def _find(
         self, name: str, caller: ApiKey, unstored: frozenset[str] = frozenset()
     ) -> tuple[Admitted, ResponseView]:
-        """A stored response of this caller, or one of these. Raises `ApiError` 404 for any other."""
+        """A stored response of this caller, or one of these. Raises `ApiError` 404 for another."""
         missing = ApiError(
             404, f"Response with id '{name[:256]}' not found.", code="response_not_found"
         )

@@ -1,7 +1,7 @@
 """`/v1/responses` over a WebSocket, as OpenAI's API has it: a connection that asks for one response
 after the other.
 
-    {"type": "response.create", …}     the body of a POST, without `stream`; `stream_id` names a lane
+    {"type": "response.create", …}     the body of a POST without `stream`; `stream_id`: a lane
     {"type": "response.created", …}    the events of the stream, in order, with their lane's name
 
 Requests of one lane are answered in the order in which they came, those of several side by side. A

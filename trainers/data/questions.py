@@ -196,8 +196,8 @@ def puzzles(
 
 
 def from_file(path: Path, held_out: int) -> Questions:
-    """JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an answer with `####` what
-    stands behind it counts. A quarter of the questions, by their hash, is held out.
+    """JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an answer with
+    `####` what stands behind it counts. A quarter of the questions, by their hash, is held out.
 
     Raises `UnreadableData` naming the line.
     """

@@ -38,8 +38,8 @@ def sft(options: SftOptions) -> None:
     """Train a micro model from scratch, or a model on sessions or dialogues.
 
     From scratch it learns from generated dialogues, is measured, and its card is written; with
-    --from-store a model learns from recorded sessions, with --data from a file of dialogues. Run it again to go on after a crash or
-    Ctrl-C; what is finished is not done again.
+    --from-store a model learns from recorded sessions, with --data from a file of dialogues. Run it
+    again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
     if options.from_store is not None:
         sessions.train_on_sessions(options, options.from_store)

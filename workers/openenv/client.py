@@ -163,10 +163,12 @@ class Server:
         end = asyncio.get_running_loop().time() + WAIT_SECONDS
         while True:
             try:
-                async with aiohttp.ClientSession() as session:
-                    async with session.get(f"{self.url}/schema") as answer:
-                        answer.raise_for_status()
-                        schema = (await answer.json()).get("action")
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.get(f"{self.url}/schema") as answer,
+                ):
+                    answer.raise_for_status()
+                    schema = (await answer.json()).get("action")
             except (aiohttp.ClientConnectionError, OSError, TimeoutError) as error:
                 if asyncio.get_running_loop().time() > end:
                     raise OpenEnvError(

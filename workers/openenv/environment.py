@@ -62,7 +62,7 @@ class OpenEnvLevel(TurnLevel):
 class OpenEnvPuzzle(Conversation):
     """An episode of a server, by its seed."""
 
-    setting: TurnSetting = OpenEnvSetting()
+    setting: OpenEnvSetting = OpenEnvSetting()
     seed: int = Field(ge=0)
     reset: JsonObject = Field(default_factory=dict)
     solved_from: float = 1.0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.proofs.grpo_faults.model import write_base
+from loopline.bus import BusSettings
 from loopline.testing import RedisProcess
 from loopline.workers.openenv.environment import PLAYER, URL_VARIABLE
 from tests.conftest import quick_settings
@@ -17,13 +18,17 @@ from .looped import deployed, loop_settings, run_loop
 POLICIES = {PLAYER: "pair/player"}
 
 
+@pytest.fixture
+def bus(_shared_servers: dict[str, RedisProcess]) -> BusSettings:
+    return quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=5.0)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_loop_trains_on_what_the_server_pays(
-    _shared_servers: dict[str, RedisProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bus: BusSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("peft", reason="needs make install")
-    bus = quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=5.0)
     base = write_base(tmp_path / "base")
     with number_server() as server:
         server.texts = True

@@ -37,8 +37,8 @@ class LoopOptions(GrpoOptions, RolloutOptions):
         Option(metavar="FILE"),
         OnlyWith("--workflow NAME, another one than pair", lambda o: o.workflow != PAIR),
     ] = None
-    """JSON lines or Parquet with `question` and `answer`, here or hf://OWNER/NAME/FILE, that another
-    workflow is asked, in place of --env."""
+    """JSON lines or Parquet with `question` and `answer`, here or hf://OWNER/NAME/FILE, that
+    another workflow is asked, in place of --env."""
     policy: Annotated[
         dict[str, str],
         Option(metavar="AGENT=POLICY", example="umi_planner=slm/planner", panel="Policies"),

@@ -187,7 +187,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 def most_prompt_tokens(request: GenerateRequest, content: bytes, of_image: int) -> int:
     """Bound of the tokens of a request that is sent as `content`: whatever the tokenizer is, no
-    token stands for less than a byte; an image has at most `of_image`, however many bytes it has."""
+    token stands for less than a byte; an image has at most `of_image`, whatever its bytes."""
     images = [
         part for message in request.messages for part in message.parts if part.type == "image"
     ]

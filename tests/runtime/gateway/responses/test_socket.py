@@ -98,18 +98,20 @@ async def test_what_is_not_stored_is_gone_on_from_on_its_own_connection_alone(
 
 
 async def test_lanes_are_answered_side_by_side(client: AsyncOpenAI) -> None:
-    async with client.responses.connect() as connection:
-        async with AsyncResponsesWebSocketSession(connection, limits=LIMITS) as session:
-            slow, quick = session.lane("slow"), session.lane("quick.1")
-            await slow.send({"type": "response.create", "model": "slow", "input": "Count to nine."})
-            await quick.send({"type": "response.create", "model": "llm", "input": "Count to nine."})
-            async with asyncio.timeout(60):
-                assert (await quick.get_final_response()).output_text == NINE
-                await quick.send(
-                    {"type": "response.create", "model": "llm", "input": "My name is Ada."}
-                )
-                assert (await quick.get_final_response()).output_text == "Hello Ada."
-                assert (await slow.get_final_response()).output_text.startswith(NINE)
+    async with (
+        client.responses.connect() as connection,
+        AsyncResponsesWebSocketSession(connection, limits=LIMITS) as session,
+    ):
+        slow, quick = session.lane("slow"), session.lane("quick.1")
+        await slow.send({"type": "response.create", "model": "slow", "input": "Count to nine."})
+        await quick.send({"type": "response.create", "model": "llm", "input": "Count to nine."})
+        async with asyncio.timeout(60):
+            assert (await quick.get_final_response()).output_text == NINE
+            await quick.send(
+                {"type": "response.create", "model": "llm", "input": "My name is Ada."}
+            )
+            assert (await quick.get_final_response()).output_text == "Hello Ada."
+            assert (await slow.get_final_response()).output_text.startswith(NINE)
 
 
 async def test_requests_of_one_lane_wait_for_each_other(client: AsyncOpenAI) -> None:
