@@ -27,15 +27,15 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from loopline.agents.message_parts import Parts
 from loopline.agents.thinking import split_thoughts
 
 RECORDS_VERSION = 1
 
 MAX_PROMPT_CHARS = 200_000
-"""Of a question at admission; ten times the longest prompt of the benches' data sets."""
+"""A longer question is refused at admission; ten times the longest one in the data sets here."""
 
 RUN_ID = r"^[0-9a-f-]{36}$"
-"""A run's id, as a pattern."""
 
 JsonObject = dict[str, JsonValue]
 
@@ -73,9 +73,10 @@ class Message(StoredRecord):
     name: str | None = None
     """Of the participant who says it, among several of one role."""
     raw_text: str | None = None
-    """An assistant turn exactly as a local model wrote it (tool-call markup included). Engines
-    that render a chat template use it in place of `content`, so that earlier ids are extended
-    and never tokenized a second time."""
+    """An assistant turn exactly as a local model wrote it, markup of calls included. Engines with a
+    chat template use it in place of `content`: earlier ids are extended, not tokenized again."""
+    parts: Parts = ()
+    """All of it in order, where a user's message holds images; `content` is its text then."""
 
 
 class Task(StoredRecord):

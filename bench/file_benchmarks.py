@@ -22,12 +22,12 @@ from typing import Any, cast
 from loopline.agents.records import JsonObject
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Item, Request, sample
-from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.origins import FileStamp, Origin
 from loopline.bench.output import Manifest
 from loopline.bench.text_answers import EXACT_RULE, SCORE_RULE, Score, scored_benchmark
 from loopline.trainers.data.json_files import SUFFIXES, Reading, Unreadable, read_lines
+from loopline.trainers.data.parquet_rows import read_rows
 
 SPLIT = "test"
 MAX_ID_CHARS = 200

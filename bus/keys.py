@@ -21,6 +21,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:ledger` | stream, several groups: usage entries | stream life |
 | `{p:s}:rewards` | stream, several groups: rewards after the fact | stream life |
 | `{p:s}:reward-ids:<target>` | hash: a target's rewards: id → digest; how many | a week |
+| `{p:s}:spans` | stream: spans for the tracer, the newest ones | stream life |
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
@@ -198,6 +199,10 @@ class Shard:
     @property
     def rewards(self) -> str:
         return self._key("rewards")
+
+    @property
+    def spans(self) -> str:
+        return self._key("spans")
 
     @property
     def dead(self) -> str:

@@ -334,6 +334,8 @@ class Pool:
     async def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
+        if not self.settings.images and any(message.parts for message in payload.messages):
+            raise EngineError(f"the pool {self.name!r} takes text alone", kind="bad_request")
         name, version = split_pin(self._policy_of(payload))
         try:
             adapter = self.policies.adapter(name, version, delivery.envelope.run_id)

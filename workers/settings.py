@@ -90,6 +90,8 @@ class ToolWorkerSettings(WorkerBase):
     kind: Literal["tool"] = "tool"
     sources: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
     """MCP servers and HTTP APIs by name."""
+    tracing: TracingSettings = TracingSettings()
+    """Where an endpoint is set, it leaves a span of each call for the recorder."""
 
 
 class JudgeWorkerSettings(WorkerBase):

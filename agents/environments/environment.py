@@ -165,6 +165,8 @@ class Environment(Generic[D, I, E]):
     published: PublishedPuzzles[I] | None = None
     lessons: AnyLessons | None = None
     """To teach it to models that begin with random weights."""
+    outside: bool = False
+    """Its episodes ask a server, and wait: workers play them alongside their event loop."""
     origin: str = ""
     """`package.module:OBJECT` where it was found by that; set by the registry."""
 

@@ -26,7 +26,6 @@ from loopline.agents.answers import last_boxed
 from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import MathQuestion
-from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import (
@@ -37,6 +36,7 @@ from loopline.trainers.data.json_files import (
     read_lines,
     read_list,
 )
+from loopline.trainers.data.parquet_rows import read_rows
 
 YEARS = (2024, 2025)
 SOURCES = {

@@ -23,9 +23,9 @@ from pydantic import BaseModel, Field
 from loopline.agents.environments.code import CodeProblem, ProgramTest
 from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
-from loopline.bench.datasets.parquet_rows import read_shards
 from loopline.bench.errors import UsageError
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_list
+from loopline.trainers.data.parquet_rows import read_shards
 
 SOURCE = "https://huggingface.co/datasets/deepmind/code_contests (folder data)"
 SPLITS = ("train", "valid", "test")

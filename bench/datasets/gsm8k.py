@@ -17,10 +17,10 @@ from typing import Any
 from loopline.agents.records import JsonObject
 from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.constants import best_constant
-from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import Limits, read_lines
+from loopline.trainers.data.parquet_rows import read_rows
 
 VARIABLE = "LOOPLINE_DATA"
 SPLITS = ("train", "test")

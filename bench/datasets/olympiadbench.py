@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import AnswerKind, MathQuestion
-from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
+from loopline.trainers.data.parquet_rows import read_rows
 
 SOURCE = (
     "https://huggingface.co/datasets/Hothan/OlympiadBench (OE_TO_maths_en_COMP.parquet) or "

@@ -62,7 +62,7 @@ from loopline.bus import (
 )
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.runtime.client.run_records import steps_of, trajectory_of
+from loopline.runtime.client.run_records import steps_of, trajectory_of, without_own_trace
 from loopline.runtime.client.spending import require_prices, tenant_of
 from loopline.runtime.client.waiting import WaitingCalls
 from loopline.runtime.errors import InputError, UserError
@@ -301,6 +301,7 @@ class Client(WaitingCalls):
         tags: Mapping[str, str] | None = None,
         prompt_files: Mapping[str, str] | None = None,
         question: str | None = None,
+        run_id: str | None = None,
         key_limits: Limits = NO_LIMITS,
     ) -> Run:
         """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
@@ -312,9 +313,9 @@ class Client(WaitingCalls):
         now = self.bus.clock.now()
         try:
             new_fork = forked(
-                parent,
+                without_own_trace(parent),
                 at_turn,
-                run_id=new_run_id(now),
+                run_id=run_id or new_run_id(now),
                 created=now,
                 seed=seed,
                 policies=dict(policies or {}),

@@ -163,7 +163,13 @@ def read_conversation(path: Path) -> list[Message]:
     turns: object = body["messages"] if isinstance(body, dict) and "messages" in body else body
     request = {"model": "-", "messages": turns}
     try:
-        return [*ChatRequest.model_validate(request, strict=True).conversation]
+        conversation = ChatRequest.model_validate(request, strict=True).conversation
+        if any(message.parts for message in conversation):
+            raise InputError(
+                f"--messages {path}: a message holds an image, and workflows take text alone",
+                hint="`/v1/chat/completions` of the gateway takes images.",
+            )
+        return [*conversation]
     except ValidationError as error:
         message = validation_error(error, request).message
         raise InputError(f"--messages {path}: {message}") from error

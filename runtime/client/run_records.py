@@ -9,7 +9,7 @@ from loopline.agents.errors import VersionMismatch
 from loopline.agents.records import Run, Step, Trajectory
 from loopline.agents.versions import read_run, read_steps
 from loopline.agents.workflows import add_rewards
-from loopline.bus import RunState
+from loopline.bus import TRACEPARENT_TAG, RunState, TraceContext, trace_id_of
 from loopline.runtime.errors import UserError
 
 T = TypeVar("T")
@@ -33,6 +33,17 @@ def steps_of(state: RunState) -> tuple[Step, ...]:
     """Raises `RunUnknown`."""
     run_of(state)
     return _read(state, lambda: read_steps(state.steps))
+
+
+def without_own_trace(trajectory: Trajectory) -> Trajectory:
+    """Without the tag that names a span of the run's own trace: a fork has its own. In the trace of
+    a client it stays."""
+    run = trajectory.run
+    context = TraceContext.parse(run.tags.get(TRACEPARENT_TAG, ""))
+    if context is None or context.trace_id != trace_id_of(run.id):
+        return trajectory
+    tags = {name: value for name, value in run.tags.items() if name != TRACEPARENT_TAG}
+    return trajectory.model_copy(update={"run": run.model_copy(update={"tags": tags})})
 
 
 def _read(state: RunState, read: Callable[[], T]) -> T:

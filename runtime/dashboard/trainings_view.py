@@ -7,27 +7,30 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from loopline.runtime.config.state import StateDirectory
-from loopline.runtime.dashboard.frame import Frame, number_of
+from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
 from loopline.runtime.errors import UserError
 from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.result_folders import scan
 from loopline.runtime.observe.run_history import find_run
 from loopline.runtime.observe.training_curves import (
+    CurveReader,
     Group,
     Member,
     Series,
     groups_of,
     last_change,
-    read_curves,
     rounds_of,
     smooth,
+    stamp_of,
 )
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
@@ -38,6 +41,10 @@ MAX_PLOTS = 40
 MAX_SAMPLED_GROUPS = 5
 SAMPLE_CHARS = 1_500
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
+GOING_ON_SECONDS = 900.0
+"""A training that has drawn nothing for so long is looked at less often."""
+OFTEN_SECONDS, SELDOM_SECONDS = 2, 30
+"""Between two looks at whether the curves have grown."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,11 @@ class Plot:
 
     name: str
     drawing: str
+
+    @property
+    def id(self) -> str:
+        """Of its element, without spaces."""
+        return "curve-" + "-".join(self.name.split())
 
 
 @dataclass(frozen=True)
@@ -83,21 +95,28 @@ class TrainingsView:
         self._store = state.store
         self._root = Path(frame.settings.gateway.results).resolve()
         self._turn = asyncio.Lock()
-        self._curves: dict[str, tuple[float, dict[str, Series]]] = {}
-        """By folder, as they were at that time: reading many points takes a while."""
+        self._listed: frozenset[str] = frozenset()
+        """Folders that the last list had: what refreshes itself looks through no folders."""
+        self._readers: dict[str, CurveReader] = {}
+        """By folder: reading many points takes a while, so only new ones are read."""
 
     def routes(self) -> list[Route]:
-        return [Route("/trainings", self._frame.page(self._page), methods=["GET"])]
+        page = self._frame.page
+        return [
+            Route("/trainings", page(self._page), methods=["GET"]),
+            Route("/trainings/curves", page(self._curves), methods=["GET"]),
+        ]
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
         fields = request.query_params
         weight = _weight(number_of(fields, "smoothing"))
         async with self._turn:
             trainings, truncated = await asyncio.to_thread(self._list)
-            selected = _chosen(fields.getlist("run"), trainings)
-            plots = await asyncio.to_thread(self._plots, selected, weight)
+            folders = [training.folder for training in trainings]
+            selected = _chosen(fields.getlist("run"), folders)
+            drawn = await asyncio.to_thread(self._draw, selected, weight)
         sampled = fields.get("of") or next(iter(selected), "")
-        if sampled and sampled not in {training.folder for training in trainings}:
+        if sampled and sampled not in folders:
             raise Refused(f"{sampled[:200]!r} is not the folder of a training")
         rounds = await asyncio.to_thread(rounds_of, self._root / sampled) if sampled else []
         number = _round(number_of(fields, "round"), rounds)
@@ -110,9 +129,8 @@ class TrainingsView:
             trainings=trainings,
             truncated=truncated,
             chosen=selected,
-            smoothing=weight,
             smoothings=SMOOTHINGS,
-            plots=plots,
+            **drawn,
             sampled=sampled,
             rounds=rounds,
             round=number,
@@ -120,12 +138,43 @@ class TrainingsView:
             day=_day,
         )
 
+    async def _curves(self, request: Request, viewer: Viewer) -> Response:
+        """The curves alone, or nothing where they are what the page has."""
+        fields = request.query_params
+        weight = _weight(number_of(fields, "smoothing"))
+        async with self._turn:
+            if not self._listed.issuperset(fields.getlist("run")):
+                await asyncio.to_thread(self._list)
+            selected = _chosen(fields.getlist("run"), sorted(self._listed))
+            if fields.get("stamp") == await asyncio.to_thread(self._stamp, selected):
+                return Response(status_code=204, headers=HEADERS)
+            drawn = await asyncio.to_thread(self._draw, selected, weight)
+        return self._frame.fragment("training_curves.html.j2", **drawn)
+
+    def _stamp(self, selected: Sequence[str]) -> str:
+        """Of what a page has: the curves, and how often it looks at them."""
+        folders = [self._root / folder for folder in selected]
+        return f"{stamp_of(folders)}-{_seconds(folders)}"
+
+    def _draw(self, selected: Sequence[str], weight: float) -> dict[str, Any]:
+        """What the curves' part of the page is made of."""
+        stamp = self._stamp(selected)
+        fields = [("run", folder) for folder in selected]
+        fields += [("smoothing", f"{weight:g}"), ("stamp", stamp)]
+        return {
+            "smoothing": weight,
+            "plots": self._plots(selected, weight),
+            "live": f"{PATH}/trainings/curves?{urlencode(fields)}",
+            "seconds": _seconds([self._root / folder for folder in selected]),
+        }
+
     def _list(self) -> tuple[list[Training], bool]:
         folders = scan(self._root)
         trainings = [
             Training(folder, last_change(self._root / folder)) for folder in folders.trainings
         ]
         trainings.sort(key=lambda training: (training.changed, training.folder), reverse=True)
+        self._listed = frozenset(training.folder for training in trainings[:MAX_TRAININGS])
         return trainings[:MAX_TRAININGS], folders.truncated or len(trainings) > MAX_TRAININGS
 
     def _plots(self, selected: Sequence[str], weight: float) -> list[Plot]:
@@ -144,14 +193,11 @@ class TrainingsView:
         return [plot for plot in drawings if plot.drawing]
 
     def _curves_of(self, folder: str) -> dict[str, Series]:
-        changed = last_change(self._root / folder)
-        before = self._curves.pop(folder, None)
-        if before is None or before[0] != changed:
-            before = (changed, read_curves(self._root / folder))
-        self._curves[folder] = before  # the last that was asked for
-        while len(self._curves) > MAX_CHOSEN:
-            del self._curves[next(iter(self._curves))]
-        return before[1]
+        reader = self._readers.pop(folder, None) or CurveReader(self._root / folder)
+        self._readers[folder] = reader  # the last that was asked for
+        while len(self._readers) > MAX_CHOSEN:
+            del self._readers[next(iter(self._readers))]
+        return reader.read()
 
     async def _samples(self, folder: str, number: int) -> list[SampledGroup]:
         """The groups whose rewards differ most: they show what is learned."""
@@ -204,15 +250,20 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
     return f"{folder} {part}".strip()
 
 
-def _chosen(folders_of_form: Sequence[str], trainings: Sequence[Training]) -> list[str]:
-    """The folders to draw; without a choice the newest. Raises `Refused`."""
-    folders = {training.folder for training in trainings}
+def _seconds(trainings: Sequence[Path]) -> int:
+    """How long a page waits until it looks at the curves of these again."""
+    newest = max((last_change(training) for training in trainings), default=0.0)
+    return OFTEN_SECONDS if time.time() - newest < GOING_ON_SECONDS else SELDOM_SECONDS
+
+
+def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """The folders to draw; without a choice the first. Raises `Refused`."""
     for folder in folders_of_form:
         if folder not in folders:
             raise Refused(f"{folder[:200]!r} is not the folder of a training")
     if len(folders_of_form) > MAX_CHOSEN:
         raise Refused(f"at most {MAX_CHOSEN} trainings are drawn over each other")
-    return list(dict.fromkeys(folders_of_form)) or [training.folder for training in trainings[:1]]
+    return list(dict.fromkeys(folders_of_form)) or list(folders[:1])
 
 
 def _weight(value: float | None) -> float:

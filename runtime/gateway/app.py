@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from loopline.agents.errors import AgentError
 from loopline.bus import BusError
@@ -40,8 +42,10 @@ from loopline.runtime.gateway.http import (
     run_headers,
     while_connected,
 )
+from loopline.runtime.gateway.http_spans import HttpSpans, note_joined, trace_tags
 from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
+from loopline.runtime.gateway.responses_socket import ResponsesSocket
 from loopline.runtime.gateway.runs_api import RunsApi
 from loopline.runtime.gateway.service import (
     RESERVED_TAGS,
@@ -49,9 +53,9 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
-    trace_tags,
 )
 from loopline.runtime.gateway.waiting_api import WaitingApi
+from loopline.workers.tracing.outbox import SpanOutbox
 
 METRICS = "metrics"
 """Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
@@ -60,8 +64,11 @@ HEADERS_SECONDS = 2.0
 that the stream begins, and a refusal is an event of it."""
 
 
-def gateway_app(service: Service, state: StateDirectory) -> Starlette:
-    """The application of one gateway."""
+def gateway_app(
+    service: Service, state: StateDirectory, outbox: SpanOutbox | None = None, worker: str = ""
+) -> ASGIApp:
+    """The application of one gateway; with an outbox it leaves the spans of its requests there, as
+    those of `worker`."""
     http = Http(service)
     gateway = Gateway(service, http)
     routes: list[BaseRoute] = []
@@ -73,14 +80,15 @@ def gateway_app(service: Service, state: StateDirectory) -> Starlette:
             Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
             Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
         ]
-    routes += ResponsesApi(service, http).routes()
+    responses = ResponsesApi(service, http)
+    routes += [*responses.routes(), *ResponsesSocket(service, http, responses).routes()]
     routes += RunsApi(service, http).routes()
     routes += WaitingApi(service, http).routes()
     routes.append(dashboard(service.client, service.settings, state))
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
-    return Starlette(
+    app = Starlette(
         routes=routes,
         exception_handlers={
             ApiError: _on_api_error,
@@ -92,6 +100,7 @@ def gateway_app(service: Service, state: StateDirectory) -> Starlette:
             Exception: _on_defect,
         },
     )
+    return app if outbox is None else HttpSpans(app, service.client.bus, outbox, worker)
 
 
 class Gateway:
@@ -127,9 +136,10 @@ class Gateway:
                 ),
                 idempotency_key=key,
                 body_digest="" if key is None else idempotency.digest_of(body),
-                trace_tags=trace_tags(request.headers),
+                trace_tags=partial(trace_tags, request),
             )
         )
+        note_joined(request, admitted.run.id)
         if chat.stream:
             options = chat.stream_options
             shape = StreamShape(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import (
     MAX_TOOLS,
     GenerationOptions,
@@ -17,6 +18,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.chat import ChatOptions
 from loopline.agents.tools.json_arguments import parse_arguments
+from loopline.runtime.gateway.content_parts import image_part, user_message
 from loopline.runtime.gateway.errors import field_error, invalid
 
 MAX_MESSAGES = 10_000
@@ -36,8 +38,18 @@ class RefusalPart(_Part):
     refusal: str
 
 
+class ImageUrl(_Part):
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(_Part):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
 class OtherPart(BaseModel):
-    """An image, a sound, a file: no model here takes one."""
+    """A sound, a file: no model here takes one."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -46,12 +58,12 @@ class OtherPart(BaseModel):
     @field_validator("type")
     @classmethod
     def _is_another(cls, kind: str) -> str:
-        if kind in ("text", "input_text", "output_text", "refusal"):
+        if kind in ("text", "input_text", "output_text", "refusal", "image_url"):
             raise ValueError(f"a part of type {kind!r} has other fields")
         return kind
 
 
-Content = str | list[TextPart | RefusalPart | OtherPart] | None
+Content = str | list[TextPart | RefusalPart | ImagePart | OtherPart] | None
 
 
 class FunctionCall(_Part):
@@ -244,7 +256,7 @@ class ChatRequest(BaseModel):
     @property
     def offered_tools(self) -> tuple[ToolSpec, ...]:
         """Of the tools those that the model is told of."""
-        tools = tuple(_tool_spec(tool.function) for tool in self.tools or ())
+        tools = tuple(tool_spec(tool.function) for tool in self.tools or ())
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())
         return tools
@@ -314,7 +326,7 @@ def _tool_choice(choice: str | NamedTool | AllowedToolsChoice | None) -> ToolCho
             return ToolChoice()
 
 
-def _tool_spec(function: Function) -> ToolSpec:
+def tool_spec(function: Function) -> ToolSpec:
     return ToolSpec(
         name=function.name,
         description=function.description or "",
@@ -324,32 +336,35 @@ def _tool_spec(function: Function) -> ToolSpec:
 
 def message_of(message: ChatMessage, where: str) -> Message:
     """One message as records have it. Raises `ApiError` for a part that no model here takes."""
-    return Message(
+    return user_message(
+        _parts(message.content or message.refusal, where),
+        where,
         role="system" if message.role == "developer" else message.role,
-        content=_text(message.content, where) or message.refusal or "",
         tool_calls=tuple(_tool_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
         name=message.name,
     )
 
 
-def _text(content: Content, where: str) -> str:
+def _parts(content: Content, where: str) -> list[ContentPart]:
     if content is None or isinstance(content, str):
-        return content or ""
-    texts: list[str] = []
+        return [ContentPart(type="text", text=content or "")]
+    parts: list[ContentPart] = []
     for index, part in enumerate(content):
         match part:
             case TextPart():
-                texts.append(part.text)
+                parts.append(ContentPart(type="text", text=part.text))
             case RefusalPart():
-                texts.append(part.refusal)
+                parts.append(ContentPart(type="text", text=part.refusal))
+            case ImagePart(image_url=image):
+                parts.append(image_part(image.url, image.detail, f"{where}[{index}].image_url.url"))
             case OtherPart():
                 raise invalid(
-                    f"content of type {part.type[:64]!r}: the models here take text alone",
+                    f"content of type {part.type[:64]!r}: the models here take text and images",
                     f"{where}[{index}]",
                     "unsupported_value",
                 )
-    return "\n".join(texts)
+    return parts
 
 
 def _tool_call(call: ToolCallPart) -> ToolCall:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loopline.agents.records import Message
+from loopline.runtime.gateway.content_parts import input_parts
 from loopline.runtime.gateway.errors import invalid
 from loopline.runtime.gateway.responses_request import Input, Label, StrictBody
 
@@ -52,16 +53,16 @@ def compacted(
     run_id: str, created: int, messages: Sequence[Message], summary: str, usage: Any
 ) -> dict[str, Any]:
     """The body of the answer; its `output` is the input that a conversation goes on with."""
-    user_texts = [message.content for message in messages if message.role == "user"]
+    said = [message for message in messages if message.role == "user"]
     output: list[dict[str, Any]] = [
         {
             "id": f"in_{run_id}_{number}",
             "type": "message",
             "role": "user",
             "status": "completed",
-            "content": [{"type": "input_text", "text": text}],
+            "content": input_parts(message),
         }
-        for number, text in enumerate(user_texts)
+        for number, message in enumerate(said)
     ]
     encoded = _MARK + base64.urlsafe_b64encode(summary.encode()).decode()
     output.append({"id": f"cmp_{run_id}", "type": "compaction", "encrypted_content": encoded})

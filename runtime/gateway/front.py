@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
@@ -21,6 +21,7 @@ from loopline.runtime.gateway.connections import bounded_protocol, connection_li
 from loopline.runtime.gateway.service import Service
 from loopline.runtime.gateway.webhooks import WebhookSender
 from loopline.runtime.supervise.listener import GATEWAY, Listener
+from loopline.workers.tracing.outbox import SpanOutbox, flushing
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
@@ -64,11 +65,18 @@ class GatewayServer:
         self._consumers = consumers
         self._listener = listener
         settings = service.settings
+        traces = settings.tracing.endpoint is not None
+        self._outbox = SpanOutbox(service.client.bus, settings.tracing) if traces else None
+        # A consumer is called as its worker is, and a random part.
+        worker = consumers[0].name.rpartition("-")[0] if consumers else ""
         self._http = _Server(
             uvicorn.Config(
-                gateway_app(service, state),
+                gateway_app(service, state, self._outbox, worker),
                 http=bounded_protocol(settings.gateway.header_seconds),
-                ws="none",
+                ws="websockets-sansio",
+                ws_max_size=settings.gateway.max_body_bytes,
+                # Anyone's few bytes could unfold into the whole limit.
+                ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
@@ -81,6 +89,10 @@ class GatewayServer:
         )
 
     async def run(self) -> None:
+        async with nullcontext() if self._outbox is None else flushing(self._outbox):
+            await self._run()
+
+    async def _run(self) -> None:
         await own_key(self._service.client.bus, self._state)
         serving = [
             asyncio.create_task(consumer.run(), name=", ".join(consumer.streams))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 
 from loopline.agents.tools.json_arguments import MAX_DEPTH, is_deeper_than
@@ -29,7 +29,7 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
     return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
 
 
-def header(request: Request, name: str) -> str | None:
+def header(request: HTTPConnection, name: str) -> str | None:
     """A header by its name in small letters. `Request.headers` reads all of them, each time."""
     wanted = name.encode()
     for key, value in request.scope["headers"]:
@@ -72,6 +72,20 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+def read_object(raw: bytes | bytearray) -> dict[str, Any]:
+    """A body as a JSON object. Raises `ApiError`."""
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
+    # Brackets are counted first: of most bodies that says enough.
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
+        raise invalid(f"the body nests more than {MAX_DEPTH} levels deep", code="invalid_json")
+    if not isinstance(value, dict):
+        raise invalid("the body is not a JSON object", code="invalid_json")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
 class Http:
     """Reads requests."""
 
@@ -79,7 +93,7 @@ class Http:
         self._service = service
         self._authentication = api_keys.Authentication(service.client.bus)
 
-    async def caller(self, request: Request) -> api_keys.ApiKey:
+    async def caller(self, request: HTTPConnection) -> api_keys.ApiKey:
         """Whose request it is. Raises `ApiError`."""
         try:
             return await self._authentication.caller(header(request, "authorization"))
@@ -105,13 +119,4 @@ class Http:
             raise ApiError(408, message, code="request_timeout") from error
         except ClientDisconnect as error:
             raise ApiError(400, "the client left before its body was whole") from error
-        try:
-            value = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
-        # Brackets are counted first: of most bodies that says enough.
-        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
-            raise invalid(f"the body nests more than {MAX_DEPTH} levels deep", code="invalid_json")
-        if not isinstance(value, dict):
-            raise invalid("the body is not a JSON object", code="invalid_json")
-        return value  # pyright: ignore[reportUnknownVariableType]
+        return read_object(raw)

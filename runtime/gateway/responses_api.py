@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -34,6 +35,7 @@ from loopline.runtime.gateway.http import (
     run_headers,
     while_connected,
 )
+from loopline.runtime.gateway.http_spans import note_joined, trace_tags
 from loopline.runtime.gateway.models import WORKFLOW
 from loopline.runtime.gateway.responses_body import (
     ResponseView,
@@ -59,13 +61,21 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
-    trace_tags,
 )
 
 CANCELLED = "its caller cancelled the response"
 MAX_REFERENCES = 64
 """Items of one input that are looked up: each is read from the bus with its run."""
 MAX_PAGE = 100
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A response that was let in."""
+
+    admitted: Admitted
+    view: ResponseView
+    params: ResponseRequest
 
 
 class ResponsesApi:
@@ -92,29 +102,9 @@ class ResponsesApi:
     async def create(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        try:
-            params = ResponseRequest.model_validate(body)
-        except ValidationError as error:
-            raise validation_error(error, body) from error
-        _check(params)
-        messages, previous = await self._conversation(params, caller)
-        options = params.options.model_copy(update={"previous": previous})
-        admitted = await self._service.admit(
-            Question(
-                caller=caller,
-                model=params.model,
-                messages=messages,
-                options=options,
-                generation=params.generation,
-                tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
-                stream=bool(params.stream),
-                session=self._session(request, caller),
-                idempotency_key=request.headers.get(idempotency.HEADER),
-                body_digest=idempotency.digest_of(body),
-                trace_tags=trace_tags(request.headers),
-            )
-        )
-        view = self._view(admitted, params.record)
+        key = request.headers.get(idempotency.HEADER)
+        asked = await self.admit(request, caller, body, key=key)
+        admitted, view, params = asked.admitted, asked.view, asked.params
         if params.background:
             admitted = replace(admitted, outlives_client=True)
         if params.stream:
@@ -126,6 +116,46 @@ class ResponsesApi:
             return Response(status_code=499)  # to nobody
         answer_of(trajectory, view.model)  # a run without an answer is an error of its own status
         return json_response(view.ended(trajectory), headers=run_headers(admitted))
+
+    async def admit(
+        self,
+        request: HTTPConnection,
+        caller: ApiKey,
+        body: dict[str, Any],
+        *,
+        key: str | None = None,
+        unstored: frozenset[str] = frozenset(),
+    ) -> Asked:
+        """Let a response in. `unstored`: ids of responses that the caller may go on from though
+        they are not stored. Raises `ApiError`."""
+        try:
+            params = ResponseRequest.model_validate(body)
+        except ValidationError as error:
+            raise validation_error(error, body) from error
+        _check(params)
+        messages, previous = await self._conversation(params, caller, unstored)
+        options = params.options.model_copy(update={"previous": previous})
+        admitted = await self._service.admit(
+            Question(
+                caller=caller,
+                model=params.model,
+                messages=messages,
+                options=options,
+                generation=params.generation,
+                tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
+                stream=bool(params.stream),
+                session=self._session(request, caller),
+                idempotency_key=key,
+                body_digest=idempotency.digest_of(body),
+                trace_tags=partial(trace_tags, request),
+            )
+        )
+        note_joined(request, admitted.run.id)
+        return Asked(admitted, self._view(admitted, params.record), params)
+
+    def events(self, admitted: Admitted, view: ResponseView) -> AsyncGenerator[Event]:
+        """Of a response, from its beginning. Raises `ApiError`."""
+        return self._service.render(admitted, ResponseStream(view))
 
     async def compact(self, request: Request) -> Response:
         """A conversation with a model's summary in place of what was not said by its user. It is a
@@ -151,6 +181,7 @@ class ResponsesApi:
                 session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
+                trace_tags=partial(trace_tags, request),
             )
         )
         trajectory = await while_connected(request, self._service.wait(admitted))
@@ -218,13 +249,16 @@ class ResponsesApi:
             }
         )
 
-    def _session(self, request: Request, caller: ApiKey) -> sessions.Session | None:
+    def _session(self, request: HTTPConnection, caller: ApiKey) -> sessions.Session | None:
         return sessions.session_of(
             request.path_params.get("session"), request.headers.get(sessions.HEADER), caller.id
         )
 
     async def _conversation(
-        self, params: ResponseRequest | CompactRequest, caller: ApiKey
+        self,
+        params: ResponseRequest | CompactRequest,
+        caller: ApiKey,
+        unstored: frozenset[str] = frozenset(),
     ) -> tuple[tuple[Message, ...], Call | None]:
         """The messages, and the call before them whose ids they go on from."""
         items = await self._with_references(items_of(params.input or []), caller)
@@ -234,7 +268,7 @@ class ResponsesApi:
         earlier: tuple[Message, ...] = ()
         call: Call | None = None
         if params.previous_response_id is not None:
-            view, answer, call = await self._earlier(params.previous_response_id, caller)
+            view, answer, call = await self._earlier(params.previous_response_id, caller, unstored)
             earlier = (*_without_instructions(view), answer)
             begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
             if not begins_alike or view.model != params.model.partition("@")[0]:
@@ -244,7 +278,7 @@ class ResponsesApi:
         return messages, call and sessions.ids_of(call)
 
     async def _earlier(
-        self, earlier_id: str, caller: ApiKey
+        self, earlier_id: str, caller: ApiKey, unstored: frozenset[str]
     ) -> tuple[ResponseView, Message, Call | None]:
         """A response that another goes on from: itself, its answer, the call that gave it."""
         param = "previous_response_id"
@@ -255,7 +289,7 @@ class ResponsesApi:
             param=param,
         )
         try:
-            admitted, view = await self._find(earlier_id, caller)
+            admitted, view = await self._find(earlier_id, caller, unstored)
         except ApiError as error:
             raise (missing if error.status == 404 else error) from error
         state = await self._state(admitted)
@@ -305,8 +339,10 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         return await self._find(request.path_params["id"], caller)
 
-    async def _find(self, name: str, caller: ApiKey) -> tuple[Admitted, ResponseView]:
-        """A stored response of this caller. Raises `ApiError` 404 for any other."""
+    async def _find(
+        self, name: str, caller: ApiKey, unstored: frozenset[str] = frozenset()
+    ) -> tuple[Admitted, ResponseView]:
+        """A stored response of this caller, or one of these. Raises `ApiError` 404 for another."""
         missing = ApiError(
             404, f"Response with id '{name[:256]}' not found.", code="response_not_found"
         )
@@ -318,7 +354,9 @@ class ResponsesApi:
             raise (missing if error.status == 404 else error) from error
         record = record_of(admitted.run)
         bus = self._service.client.bus
-        if record is None or not record.store or await bus.redis.exists(bus.keys.deleted(name[5:])):
+        if record is None or not (record.store or name in unstored):
+            raise missing
+        if await bus.redis.exists(bus.keys.deleted(name[5:])):
             raise missing
         return admitted, self._view(admitted, record)
 
@@ -348,8 +386,7 @@ class ResponsesApi:
         return bool(await bus.redis.exists(bus.keys.shard_of(view.run.id).log(view.run.id)))
 
     def _stream(self, admitted: Admitted, view: ResponseView, after: int) -> Response:
-        events = self._service.render(admitted, ResponseStream(view))
-        sent = _Frames(events, after)
+        sent = _Frames(self.events(admitted, view), after)
         return event_stream(sent.all(), sent.error, run_headers(admitted))
 
 

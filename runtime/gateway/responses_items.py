@@ -11,12 +11,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import Call, Message, ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
 from loopline.runtime.gateway.compaction import summary_text
+from loopline.runtime.gateway.content_parts import image_part, input_parts, user_message
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 
 ItemKind = Literal["reasoning", "content"]
@@ -83,6 +85,17 @@ class _TextPart(BaseModel):
 
     type: Literal["input_text", "output_text", "text"]
     text: str
+
+
+class _ImagePart(BaseModel):
+    """By its address: files are not stored here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Literal["auto", "low", "high"] | None = None
+    file_id: None = None
 
 
 class _RefusalPart(BaseModel):
@@ -153,8 +166,8 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
                     messages.append(Message(role="assistant", content=text))
             case MessageItem():
                 role = "user" if item.role == "user" else "system"
-                text = _text(item.content, f"{where}.content")
-                messages.append(Message(role=role, content=text))
+                parts = _parts(item.content, f"{where}.content")
+                messages.append(user_message(parts, f"{where}.content", role=role))
             case FunctionCallItem():
                 calls = (*(last.tool_calls if last else ()), _tool_call(item))
                 if last is not None:
@@ -207,23 +220,33 @@ def _tool_call(item: FunctionCallItem) -> ToolCall:
 
 
 def _text(content: str | list[Any], where: str) -> str:
+    """Raises `ApiError` for anything but text."""
+    parts = _parts(content, where)
+    return user_message(parts, where, role="assistant").content
+
+
+def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
     if isinstance(content, str):
-        return content
-    texts: list[str] = []
+        return [ContentPart(type="text", text=content)]
+    parts: list[ContentPart] = []
     for index, part in enumerate(content):
         place = f"{where}[{index}]"
         kind: Any = part.get("type") if isinstance(part, dict) else None  # pyright: ignore
         if kind == "refusal":
-            texts.append(_validated(_RefusalPart, part, place).refusal)
+            text = _validated(_RefusalPart, part, place).refusal
+            parts.append(ContentPart(type="text", text=text))
         elif kind in ("input_text", "output_text", "text"):
-            texts.append(_validated(_TextPart, part, place).text)
+            parts.append(ContentPart(type="text", text=_validated(_TextPart, part, place).text))
+        elif kind == "input_image":
+            image = _validated(_ImagePart, part, place)
+            parts.append(image_part(image.image_url, image.detail, f"{place}.image_url"))
         else:
             raise invalid(
-                f"content of type {str(kind)[:64]!r}: the models here take text alone",
+                f"content of type {str(kind)[:64]!r}: the models here take text and images",
                 place,
                 "unsupported_value",
             )
-    return "\n".join(texts)
+    return parts
 
 
 def _validated(model: type[Parsed], value: Any, where: str) -> Parsed:
@@ -348,12 +371,9 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
             )
             continue
         if message.content or not message.tool_calls:
-            part = (
-                text_part(message.content)
-                if message.role == "assistant"
-                else {"type": "input_text", "text": message.content}
-            )
-            add({"type": "message", "role": message.role, "content": [part]})
+            said = message.role == "assistant"
+            content = [text_part(message.content)] if said else input_parts(message)
+            add({"type": "message", "role": message.role, "content": content})
         for call in message.tool_calls:
             add({"type": "function_call", "call_id": call.id, **tool_call_body(call)["function"]})
     return items

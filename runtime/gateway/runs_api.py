@@ -30,6 +30,7 @@ from loopline.runtime.gateway.errors import (
 )
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import Http, json_response, number_in
+from loopline.runtime.gateway.http_spans import trace_tags
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
     Feedback,
@@ -37,7 +38,7 @@ from loopline.runtime.gateway.runs_request import (
     ListedRun,
     run_body,
 )
-from loopline.runtime.gateway.service import RESERVED_TAGS, Service, trace_tags
+from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
 from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
 
@@ -84,7 +85,7 @@ class RunsApi:
             run_id = await idempotency.run_of_key(self._bus, caller.id, key, digest, run_id)
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
-            await self._submit(caller, params, run_id, trace_tags(request.headers))
+            await self._submit(caller, params, run_id, trace_tags(request, run_id))
             state = await self._bus.run_state(run_id)
         return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
 
@@ -185,12 +186,14 @@ class RunsApi:
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
         self._check_policies(caller, params.policies)
+        run_id = new_run_id(self._bus.clock.now())
         run = await self._client.fork(
             trajectory_of(state),
             params.at_turn,
             seed=params.seed,
             policies=params.policies,
-            tags={**params.tags, **caller.tags, **trace_tags(request.headers)},
+            tags={**params.tags, **caller.tags, **trace_tags(request, run_id)},
+            run_id=run_id,
             key_limits=caller.limits,
         )
         forked = await self._bus.run_state(run.id)

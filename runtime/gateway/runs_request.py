@@ -21,6 +21,7 @@ from loopline.bus.keys import MAX_WAIT_SECONDS
 from loopline.runtime.client.waiting import waits_json
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
 from loopline.runtime.gateway.chat_response import usage_of
+from loopline.runtime.gateway.content_parts import text_alone
 
 MAX_TAGS = 16
 
@@ -92,10 +93,14 @@ class CreateRun(_Body):
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        return tuple(
+        """Raises `ApiError` for a part that no workflow takes."""
+        messages = tuple(
             message_of(message, f"messages[{index}].content")
             for index, message in enumerate(self.messages or ())
         )
+        if any(message.parts for message in messages):
+            raise text_alone("a run: POST /v1/responses takes images; this", "messages")
+        return messages
 
     def run_budget(self, seconds: float) -> Budget:
         """The run's own limits; `seconds` where it has none of its own."""

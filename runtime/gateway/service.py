@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
@@ -14,16 +14,16 @@ import structlog
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import (
-    TRACEPARENT_HEADER,
     TRACEPARENT_TAG,
     BudgetExceeded,
     BusUnavailable,
     DeploymentChanged,
     MessageTooLarge,
     Overloaded,
-    TraceContext,
+    pool_of,
 )
 from loopline.bus.connection import OUTAGE
+from loopline.bus.policies import split_pin
 from loopline.runtime.client.client import Client, Expected
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_records import run_of
@@ -38,6 +38,7 @@ from loopline.runtime.gateway.chat_stream import (
     StreamShape,
     place_of,
 )
+from loopline.runtime.gateway.content_parts import text_alone
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
@@ -50,7 +51,7 @@ from loopline.runtime.gateway.errors import (
     unusable,
 )
 from loopline.runtime.gateway.idempotency import run_of_key
-from loopline.runtime.gateway.models import ModelCatalogue
+from loopline.runtime.gateway.models import ModelCatalogue, Target
 from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
 from loopline.workers.admission import TENANT_TAG
 
@@ -60,13 +61,6 @@ RESPONSE_TAG = "openai_response"
 """Holds what a run that was asked for as a response keeps of its request."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
-
-
-def trace_tags(headers: Mapping[str, str]) -> dict[str, str]:
-    """The tag of a run whose client sends a valid W3C `traceparent`: then it is a part of the
-    client's trace. Any other header is no error, as the standard has it."""
-    context = TraceContext.parse(headers.get(TRACEPARENT_HEADER, ""))
-    return {} if context is None else {TRACEPARENT_TAG: str(context)}
 
 
 @dataclass(frozen=True)
@@ -84,8 +78,8 @@ class Question:
     idempotency_key: str | None = None
     body_digest: str = ""
     """Of the request, to hold a second use of the key against."""
-    trace_tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    """See `trace_tags`."""
+    trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
+    """Tags of the run with that id, by which it is a part of a trace."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +158,8 @@ class Service:
         target = await self.models.resolve(question.model)
         if not question.caller.allows(question.model):
             raise not_allowed(question.model)
+        if any(message.parts for message in question.messages):
+            self._require_images(question, target)
         messages, options = question.messages, question.options
         if target.workflow == "chat" and question.session is not None:
             continuation = await self.sessions.go_on(question.session, messages)
@@ -185,11 +181,25 @@ class Service:
                 **question.tags,
                 **reserved,
                 **question.caller.tags,
-                **question.trace_tags,
+                **question.trace_tags(run_id),
             },
             run_id=run_id,
             account=question.caller.id,
         )
+
+    def _require_images(self, question: Question, target: Target) -> None:
+        """Raises `ApiError` where a message has an image, and not every endpoint that may answer
+        takes one."""
+        param = "input" if RESPONSE_TAG in question.tags else "messages"
+        if target.workflow != "chat":
+            raise text_alone(f"the team {question.model[:256]!r}", param)
+        models = self.settings.models
+        first = pool_of(split_pin(target.policies["chat"])[0])
+        pools = [first, *(models[first].fallbacks if first in models else ())]
+        for pool in pools:
+            if pool not in models or not models[pool].images:
+                which = f"the model {question.model[:256]!r}"
+                raise text_alone(which if pool == first else f"{which}, by its fallback,", param)
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":
@@ -231,7 +241,7 @@ class Service:
         try:
             trajectory = await self.client.wait(admitted.run.id, admitted.expected)
         except asyncio.CancelledError:
-            await self._abandon(admitted)
+            await self.abandon(admitted)
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
@@ -289,9 +299,10 @@ class Service:
             raise lost(str(error)) from error
         finally:
             if not ended:
-                await self._abandon(admitted)
+                await self.abandon(admitted)
 
-    async def _abandon(self, admitted: Admitted) -> None:
+    async def abandon(self, admitted: Admitted) -> None:
+        """Its client has gone: cancel it, unless it is kept."""
         if not admitted.outlives_client:
             # A task of its own: who waits here is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))

@@ -128,6 +128,7 @@ def _prefix_digests(messages: Sequence[Message]) -> list[str]:
                     [(call.id, call.name, call.arguments) for call in message.tool_calls],
                     message.tool_call_id,
                     message.name,
+                    *(part.model_dump() for part in message.parts),
                 ],
                 option=orjson.OPT_SORT_KEYS,
             )

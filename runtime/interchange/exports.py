@@ -244,8 +244,12 @@ def _row(run: RecordedRun) -> dict[str, Any]:
 
 def _flat(message: dict[str, Any]) -> dict[str, Any]:
     """Calls of tools as JSON: their arguments have no common type."""
-    calls = message.get("tool_calls")
-    return {**message, "tool_calls": None if calls is None else json.dumps(calls)}
+    calls, content = message.get("tool_calls"), message["content"]
+    return {
+        **message,
+        "content": content if isinstance(content, str) else json.dumps(content),
+        "tool_calls": None if calls is None else json.dumps(calls),
+    }
 
 
 WRITERS: dict[str, Callable[[_Runs, Path], dict[Path, int]]] = {

@@ -125,6 +125,13 @@ def _reward(trajectory: Trajectory, feedback: Feedback) -> float | None:
 def _message(message: Message) -> dict[str, Any]:
     """As the Chat Completions API has it; what is not there is left out."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.parts:
+        fields["content"] = [
+            {"type": "text", "text": part.text}
+            if part.type == "text"
+            else {"type": "image_url", "image_url": {"url": part.url}}
+            for part in message.parts
+        ]
     if message.tool_calls:
         fields["tool_calls"] = [
             {

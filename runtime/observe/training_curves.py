@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,44 +62,91 @@ def last_change(training: Path) -> float:
     return max(times)
 
 
+def stamp_of(trainings: Sequence[Path]) -> str:
+    """Another one as soon as something is drawn in one of them."""
+    digest = hashlib.blake2b(digest_size=8)
+    for training in trainings:
+        for folder in _event_folders(training):
+            for path in _event_files(folder):
+                try:
+                    digest.update(f"{path}\0{path.stat().st_size}\0".encode())
+                except OSError:
+                    continue
+    return digest.hexdigest()
+
+
 def read_curves(training: Path) -> dict[str, Series]:
     """Part of the training (a policy, a stage; empty where it has none) → its curves.
 
     Raises `UserError` without the package tensorboard.
     """
-    return {
-        "" if folder.name == CURVES else folder.name: read_events(folder)
-        for folder in _event_folders(training)
-    }
+    return CurveReader(training).read()
 
 
-def read_events(folder: Path) -> Series:
+class CurveReader:
+    """Reads the curves of a training that goes on: of files that grow, only what is new in them."""
+
+    def __init__(self, training: Path) -> None:
+        self._training = training
+        self._folders: dict[Path, _EventFolder] = {}
+        self._lock = threading.Lock()
+        """A page that is left in the middle leaves its reading thread behind."""
+
+    def read(self) -> dict[str, Series]:
+        """As `read_curves`."""
+        with self._lock:
+            self._folders = {
+                path: self._folders.get(path) or _EventFolder(path)
+                for path in _event_folders(self._training)
+            }
+            return {
+                "" if path.name == CURVES else path.name: folder.read()
+                for path, folder in self._folders.items()
+            }
+
+
+class _EventFolder:
     """The scalars of one folder of event files. A file whose end is missing or damaged gives what
-    stands before it; what was drawn beyond a checkpoint that was gone back to is left out."""
-    try:
-        from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
-        from tensorboard.compat.proto import event_pb2
-    except ImportError as error:
-        raise UserError(
-            "the curves can't be read: the package tensorboard is not installed",
-            hint=install_hint("train"),
-        ) from error
-    records: Any = event_pb2  # made by protobuf, so that types know nothing of it
-    series: dict[str, dict[int, float]] = {}
-    points = 0
-    for path in _event_files(folder):
-        for body in RawEventFileLoader(str(path)).Load():
-            event = records.Event.FromString(body)
-            log = event.session_log
-            if event.HasField("session_log") and log.status == records.SessionLog.START:
-                for values in series.values():
-                    for step in [step for step in values if step >= event.step]:
-                        del values[step]
-            for value in event.summary.value:
-                if value.HasField("simple_value") and points < MAX_POINTS:
-                    series.setdefault(value.tag, {})[event.step] = value.simple_value
-                    points += 1
-    return {name: sorted(values.items()) for name, values in series.items()}
+    stands before it, and the rest once that is there; what was drawn beyond a checkpoint that was
+    gone back to is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loaders: dict[Path, Any] = {}
+        self._series: dict[str, dict[int, float]] = {}
+        self._points = 0
+
+    def read(self) -> Series:
+        """Raises `UserError` without the package tensorboard."""
+        try:
+            from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+            from tensorboard.compat.proto import event_pb2
+        except ImportError as error:
+            raise UserError(
+                "the curves can't be read: the package tensorboard is not installed",
+                hint=install_hint("train"),
+            ) from error
+        records: Any = event_pb2  # made by protobuf, so that types know nothing of it
+        files = _event_files(self._path)
+        if not self._loaders.keys() <= set(files):  # the training was begun anew
+            self._loaders, self._series, self._points = {}, {}, 0
+        for path in files:
+            if path not in self._loaders:
+                self._loaders[path] = RawEventFileLoader(str(path))
+            for body in self._loaders[path].Load():
+                self._take(records, records.Event.FromString(body))
+        return {name: sorted(values.items()) for name, values in self._series.items()}
+
+    def _take(self, records: Any, event: Any) -> None:
+        log = event.session_log
+        if event.HasField("session_log") and log.status == records.SessionLog.START:
+            for values in self._series.values():
+                for step in [step for step in values if step >= event.step]:
+                    del values[step]
+        for value in event.summary.value:
+            if value.HasField("simple_value") and self._points < MAX_POINTS:
+                self._series.setdefault(value.tag, {})[event.step] = value.simple_value
+                self._points += 1
 
 
 def smooth(values: Sequence[tuple[int, float]], weight: float) -> list[Point]:

@@ -88,7 +88,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:landing:*",
         )
     ),
-    "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
+    "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects", ">S:spans")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
     # It judges canaries, and lets their shadow runs in.
     "recorder": Rights(
@@ -97,6 +97,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "S:trajectories",
             "S:ledger",
             "S:rewards",
+            "S:spans",
             "<S:usage:*",
             "<P:content:*",
             "P:policies",

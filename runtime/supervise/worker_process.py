@@ -72,7 +72,12 @@ def worker_settings_of(
         )
     if kind == "tool":
         return ToolWorkerSettings(
-            bus=bus, name=name, concurrency=concurrency, metrics=metrics, sources=settings.tools
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            metrics=metrics,
+            sources=settings.tools,
+            tracing=settings.tracing,
         )
     if kind == "judge":
         return JudgeWorkerSettings(

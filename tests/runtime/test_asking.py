@@ -58,7 +58,16 @@ def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
         ([{"role": "poet", "content": "?"}], "'messages[0].role'"),
         ([{"role": "user"}], "'messages[0].content'"),
         ([*HISTORY, {"role": "tool", "content": "?", "tool_call_id": "x"}], "messages[3]"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "text alone"),
+        ([{"role": "user", "content": [{"type": "input_audio"}]}], "text and images"),
+        (
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "https://x"}}],
+                }
+            ],
+            "workflows take text alone",
+        ),
         (HISTORY[:1], "system messages alone"),
         (" " * (MAX_CONVERSATION_BYTES + 1), "more than 10,000,000 bytes"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ import pytest
 from loopline.runtime.errors import UserError
 from loopline.runtime.observe import result_folders
 from loopline.runtime.observe.result_folders import BenchmarkReader, scan
-from loopline.runtime.observe.training_curves import groups_of, read_curves, rounds_of, smooth
+from loopline.runtime.observe.training_curves import (
+    CurveReader,
+    groups_of,
+    read_curves,
+    rounds_of,
+    smooth,
+    stamp_of,
+)
 
 pytest.importorskip("tensorboard")
 
@@ -89,6 +97,28 @@ def test_curves_end_where_their_file_is_torn(tmp_path: Path) -> None:
     (path,) = (tmp_path / "curves").iterdir()
     path.write_bytes(path.read_bytes()[:-5])
     assert read_curves(tmp_path) == {"": {"loss": [(1, 1.0)]}}
+
+
+def test_curves_of_a_training_that_goes_on_are_read_on_from_where_they_ended(
+    tmp_path: Path,
+) -> None:
+    reader = CurveReader(tmp_path)
+    assert reader.read() == {}
+    folder = tmp_path / "curves"
+    draw(folder, {1: 1.0, 2: 2.0})
+    (path,) = folder.iterdir()
+    whole, stamp = path.read_bytes(), stamp_of([tmp_path])
+    path.write_bytes(whole[:-5])
+    assert reader.read() == {"": {"loss": [(1, 1.0)]}}
+    assert stamp_of([tmp_path]) != stamp
+    path.write_bytes(whole)
+    assert reader.read() == {"": {"loss": [(1, 1.0), (2, 2.0)]}}
+    assert stamp_of([tmp_path]) == stamp
+    draw(folder, {2: 20.0}, begin=2)
+    assert reader.read() == {"": {"loss": [(1, 1.0), (2, 20.0)]}}
+    shutil.rmtree(folder)
+    draw(folder, {1: 5.0}, begin=1)
+    assert reader.read() == {"": {"loss": [(1, 5.0)]}}, "a training that was begun anew"
 
 
 def test_smoothing_is_a_moving_average_that_is_corrected_for_its_start() -> None:

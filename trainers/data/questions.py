@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from loopline.agents.answers import parse_number, strip_latex
 from loopline.agents.environments import api_worlds, word_problems
@@ -24,6 +24,7 @@ from loopline.agents.errors import AgentError, InvalidOptions
 from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
 from loopline.agents.roles.pair.episode import episode_of
 from loopline.agents.roles.umi.transcript import calls_of
+from loopline.trainers.data.data_files import PARQUET, read_records
 from loopline.trainers.data.task_files import JUDGED, TaskFile
 from loopline.trainers.errors import TrainingError, UnreadableData
 
@@ -195,8 +196,8 @@ def puzzles(
 
 
 def from_file(path: Path, held_out: int) -> Questions:
-    """JSON lines with `question` and `answer`, as GSM8K has them: of an answer with `####` what
-    stands behind it counts. A quarter of the questions, by their hash, is held out.
+    """JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an answer with
+    `####` what stands behind it counts. A quarter of the questions, by their hash, is held out.
 
     Raises `UnreadableData` naming the line.
     """
@@ -240,6 +241,14 @@ def _split_questions(
 
 
 def _read(path: Path) -> Iterator[tuple[int, Question]]:
+    if path.suffix == PARQUET:
+        reading = read_records(
+            path, lambda number, row: (number, _question(row, f"{path}[{number}]"))
+        )
+        for entry in reading.skipped:
+            raise UnreadableData(f"{path.parent / entry.where}: {entry.reason} ({entry.detail})")
+        yield from reading.records
+        return
     try:
         with path.open("rb") as file:
             number = 0
@@ -248,16 +257,19 @@ def _read(path: Path) -> Iterator[tuple[int, Question]]:
                 if len(raw) > MAX_LINE:
                     raise UnreadableData(f"{path}:{number}: longer than {MAX_LINE:,} bytes")
                 if raw.strip():
-                    yield number, _question(raw, f"{path}:{number}")
+                    yield number, _question(_parsed(raw, f"{path}:{number}"), f"{path}:{number}")
     except OSError as error:
         raise UnreadableData(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _question(raw: bytes, where: str) -> Question:
+def _parsed(raw: bytes, where: str) -> Any:
     try:
-        record = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise UnreadableData(f"{where}: no JSON ({error})") from error
+
+
+def _question(record: Any, where: str) -> Question:
     match record:
         case {"question": str(text), "answer": str() | int() | float() as answer} if not isinstance(
             answer, bool

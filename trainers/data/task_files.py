@@ -20,7 +20,8 @@ from loopline.agents.records import Record, Run, Task
 from loopline.agents.workflows.pair import PairWorkflow, team_of
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
+from loopline.trainers.data.data_files import read_records
+from loopline.trainers.data.json_files import Limits, Unreadable, fit
 from loopline.trainers.errors import UnreadableData
 
 JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
@@ -64,7 +65,7 @@ def read_tasks(path: Path) -> TaskFile:
     """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
     `pair` would not let in, that is another team's than the first, that is there twice, or that is
     a puzzle of another split than the train one."""
-    reading = read_lines(path, _line, _LIMITS)
+    reading = read_records(path, _line, _LIMITS)
     if reading.skipped:
         first = reading.skipped[0]
         raise UnreadableData(

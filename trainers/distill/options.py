@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from loopline.runtime.config.options import OnlyWith, Option
+from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.sft.options import RowOptions
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ class DistillOptions(RowOptions):
     """Learn only answers that feedback calls right; else also those without feedback."""
     hold_out_kind: Annotated[tuple[str, ...] | None, Option(metavar="KIND", default="none")] = None
     """Kind of question, by the tag `kind`, that is not learned from; may be repeated."""
-    hold_out: Annotated[Path | None, Option(metavar="FILE", default="none")] = None
-    """File with a question on each line that is not learned from."""
+    hold_out: Annotated[DataFile | None, Option(metavar="FILE", default="none")] = None
+    """File of questions that are not learned from, here or hf://OWNER/NAME/FILE: one on each line,
+    or rows with `question` of .jsonl or .parquet."""
 
     def objective_settings(self) -> dict[str, object]:
         """See `RowOptions.objective_settings`."""
@@ -41,18 +43,11 @@ class DistillOptions(RowOptions):
 
     def held_out(self) -> HeldOut:
         """Raises `UnreadableData` for a file that can't be read."""
+        from loopline.trainers.data.data_files import local_file
         from loopline.trainers.distill.escalations import HeldOut
-        from loopline.trainers.errors import UnreadableData
+        from loopline.trainers.distill.held_out_file import ENDINGS, read_questions
 
         questions: list[str] = []
         if self.hold_out is not None:
-            try:
-                questions = self.hold_out.read_text().splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise UnreadableData(
-                    f"--hold-out {self.hold_out} cannot be read: {error}; give a UTF-8 text file "
-                    "with one question on each line"
-                ) from error
-        return HeldOut.of(
-            self.hold_out_kind or (), [question for question in questions if question]
-        )
+            questions = read_questions(local_file(self.hold_out, ENDINGS))
+        return HeldOut.of(self.hold_out_kind or (), questions)

@@ -10,6 +10,7 @@ from pydantic import Field
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Option
 from loopline.trainers.core.command_options import DeploymentOptions, FolderOptions, JsonOptions
+from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.data.questions import Dataset
 from loopline.trainers.prompts.settings import SearchOptions
 
@@ -37,11 +38,12 @@ class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOption
     """Option of the game's generator: boxes=2, …; may be repeated."""
     setting: JsonObject = Field(default_factory=dict)
     """How the game is played: turns=4, …; may be repeated."""
-    data: Path | None = None
-    """JSON lines with "question" and "answer" to search by; a quarter is held out."""
-    tasks: Annotated[Path | None, Option(metavar="FILE")] = None
+    data: Annotated[DataFile | None, Option(metavar="FILE")] = None
+    """JSON lines or Parquet with "question" and "answer" to search by, here or
+    hf://OWNER/NAME/FILE; a quarter is held out."""
+    tasks: Annotated[DataFile | None, Option(metavar="FILE")] = None
     """Tasks of code or mathematics to search by, for the workflow pair, as `bench tasks` writes
-    them; a quarter is held out."""
+    them, here or hf://OWNER/NAME/FILE; a quarter is held out."""
     options: Annotated[JsonObject, Option("option", example="max_calls=4")] = Field(
         default_factory=dict
     )

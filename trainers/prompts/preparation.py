@@ -26,6 +26,7 @@ from loopline.agents.workflows import (
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.bus import pool_of
 from loopline.runtime.config.settings import Settings
+from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.questions import (
     Questions,
     from_file,
@@ -174,7 +175,7 @@ def _tasks(request: PromptsOptions, deployment: Settings) -> TaskFile | None:
             f"--tasks: {request.workflow!r} plays no tasks of a team: give --workflow "
             f"{PairWorkflow.name}"
         )
-    task_file = read_tasks(request.tasks)
+    task_file = read_tasks(local_file(request.tasks))
     # Its runs would wait until their deadline.
     if task_file.about.environment in JUDGED and "judge" not in deployment.workers:
         raise TrainingError(
@@ -291,13 +292,14 @@ def _questions(
     settings: SearchSettings,
 ) -> Questions:
     needed = questions_needed(settings)
-    path, held_out = request.tasks or request.data, settings.held_out
+    target, held_out = request.tasks or request.data, settings.held_out
     if game is None and (request.size is not None or request.difficulty or request.setting):
         raise TrainingError(
             "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
             "them away"
         )
-    if path is not None:
+    if target is not None:
+        path = local_file(target)
         questions = from_tasks(path, tasks, held_out) if tasks else from_file(path, held_out)
         return _require_enough(questions, path, settings, needed)
     if game is not None:

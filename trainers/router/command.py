@@ -21,13 +21,15 @@ def router(options: RouterOptions) -> None:
 
     from loopline.trainers.core.disk_errors import guard_disk_writes
     from loopline.trainers.core.json_records import write_record
+    from loopline.trainers.data.data_files import local_file
     from loopline.trainers.router.labelled import read_labelled
     from loopline.trainers.router.recorded import read_recorded
     from loopline.trainers.router.training import describe, first_run_id, train_router
 
     if options.data is not None:
-        rows = read_labelled(options.data, options.small_prices, options.big_prices)
-        where = str(options.data)
+        path = local_file(options.data)
+        rows = read_labelled(path, options.small_prices, options.big_prices)
+        where = options.data
     else:
         assert options.from_store is not None
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)

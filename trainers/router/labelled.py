@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from loopline.agents.records import MAX_PROMPT_CHARS
 from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence
-from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
+from loopline.trainers.data.data_files import read_records
+from loopline.trainers.data.json_files import Limits, Unreadable, fit
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
@@ -100,7 +101,7 @@ def read_labelled(
     """Every line. Raises BadLabels that lists each bad line as file:line."""
     if not path.is_file():
         raise BadLabels(f"{path}: there is no such file")
-    reading = read_lines(path, lambda number, row: (number, _labelled(row, small, big)), _LIMITS)
+    reading = read_records(path, lambda number, row: (number, _labelled(row, small, big)), _LIMITS)
     problems = [
         f"{path.parent / entry.where}: {entry.reason}{f': {entry.detail}' if entry.detail else ''}"
         for entry in reading.skipped

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import Argument, Option
 from loopline.trainers.core.command_options import JsonOptions
+from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.router.prices import PriceOptions
 
 
@@ -19,8 +20,9 @@ class RouterOptions(PriceOptions, JsonOptions):
 
     output: Annotated[Path, Argument()]
     """Router file to write, as JSON."""
-    data: Annotated[Path | None, Option(metavar="FILE")] = None
-    """JSON lines with id, question, small {text, right} and big {text, right}."""
+    data: Annotated[DataFile | None, Option(metavar="FILE")] = None
+    """JSON lines with id, question, small {text, right} and big {text, right}; here or
+    hf://OWNER/NAME/FILE."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
     """Store of recorded runs, whose questions both models answered."""
     alpha: float = Field(default=0.1, gt=0, lt=1)

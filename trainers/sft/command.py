@@ -23,7 +23,7 @@ def preview(options: SftOptions) -> list[str]:
     """What `--dry-run` says of a training."""
     from loopline.trainers.sft.card import FACTS
 
-    if options.from_store is not None:
+    if options.from_store is not None or options.data is not None:
         return sessions.preview(options)
     recipe, output = options.recipe(), options.output
     begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
@@ -35,14 +35,17 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def sft(options: SftOptions) -> None:
-    """Train a micro model from scratch, or a model on sessions.
+    """Train a micro model from scratch, or a model on sessions or dialogues.
 
     From scratch it learns from generated dialogues, is measured, and its card is written; with
-    --from-store a model learns from recorded sessions. Run it again to go on after a crash or
-    Ctrl-C; what is finished is not done again.
+    --from-store a model learns from recorded sessions, with --data from a file of dialogues. Run it
+    again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
     if options.from_store is not None:
         sessions.train_on_sessions(options, options.from_store)
+        return
+    if options.data is not None:
+        sessions.train_on_dialogues(options, options.data)
         return
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.sft.evaluation import read_skills

@@ -16,6 +16,7 @@ from loopline.runtime.config.options import (
     validated,
 )
 from loopline.trainers.core.command_options import PublishingOptions, TrackingOptions
+from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.data.options import ThresholdOptions
 from loopline.trainers.glpft.settings import BATCH, GlpftSettings, Schedules
 from loopline.trainers.sft.recipes import Recipe, recipe
@@ -25,9 +26,16 @@ def _from_store(options: Any) -> bool:
     return options.from_store is not None
 
 
+def _of_rows(options: Any) -> bool:
+    return _from_store(options) or getattr(options, "data", None) is not None
+
+
 _RECIPE = Option(default="the recipe's")
-_OF_RECIPE = OnlyWith("a recipe, not with --from-store", lambda options: not _from_store(options))
+_OF_RECIPE = OnlyWith(
+    "a recipe, not with --from-store or --data", lambda options: not _of_rows(options)
+)
 _SESSIONS = OnlyWith("--from-store", _from_store)
+_ROWS = OnlyWith("--from-store or --data", _of_rows)
 
 
 class RowOptions(PublishingOptions, TrackingOptions):
@@ -47,25 +55,25 @@ class RowOptions(PublishingOptions, TrackingOptions):
     """Steps between checkpoints."""
     restart: bool = False
     """Discard previous progress in the folder and start over."""
-    weights: Annotated[Literal["full", "lora"], _SESSIONS] = "lora"
+    weights: Annotated[Literal["full", "lora"], _ROWS] = "lora"
     """Train all weights, or an adapter."""
-    rank: Annotated[int, _SESSIONS] = Field(default=16, ge=1)
+    rank: Annotated[int, _ROWS] = Field(default=16, ge=1)
     """LoRA rank; alpha is twice the rank."""
-    schedules: Annotated[Schedules, _SESSIONS] = "published"
+    schedules: Annotated[Schedules, _ROWS] = "published"
     """Learning rates and epochs: of a model that knows language, or of a micro model."""
-    rate: Annotated[float, _SESSIONS] = Field(default=1.0, gt=0)
+    rate: Annotated[float, _ROWS] = Field(default=1.0, gt=0)
     """Factor of all learning rates."""
-    tokens: Annotated[int | None, Option(default="what the epochs need"), _SESSIONS] = Field(
+    tokens: Annotated[int | None, Option(default="what the epochs need"), _ROWS] = Field(
         default=None, ge=1
     )
     """Tokens that go through the model, padding included."""
-    validation: Annotated[float, _SESSIONS] = Field(default=0.02, ge=0, lt=1)
+    validation: Annotated[float, _ROWS] = Field(default=0.02, ge=0, lt=1)
     """Share of the instructions that are kept out, to measure the loss on."""
-    publish: Annotated[bool, Option(panel="Deployment"), _SESSIONS] = False
+    publish: Annotated[bool, Option(panel="Deployment"), _ROWS] = False
     """Let a running deployment answer with what was trained."""
     policy: Annotated[
         str | None,
-        Option(default="the one that was recorded", panel="Deployment"),
+        Option(default="the one that was recorded, with --from-store", panel="Deployment"),
         OnlyWith("--publish", lambda options: options.publish),
     ] = None
     """Policy of the deployment that is published."""
@@ -110,8 +118,11 @@ class SftOptions(SessionOptions):
     panel: ClassVar[str] = DEFAULT_PANEL
 
     model: Annotated[str, Argument()]
-    """Recipe: micro-llm or micro-slm. With --from-store the model to begin with: a folder, a hub
-    id or a micro model."""
+    """Recipe: micro-llm or micro-slm. With --from-store or --data the model to begin with: a
+    folder, a hub id or a micro model."""
+    data: Annotated[DataFile | None, Option(metavar="FILE", panel="Dialogues")] = None
+    """Dialogues to learn from, as rows of .jsonl or .parquet with `messages`, with `prompt` and
+    `completion`, or with `question` and `answer`; here or hf://OWNER/NAME/FILE."""
     steps: Annotated[int | None, _RECIPE, _OF_RECIPE] = Field(default=None, ge=1)
     """Steps of the training."""
     seed: Annotated[int | None, Option(default="the recipe's, or 1")] = None
@@ -122,6 +133,12 @@ class SftOptions(SessionOptions):
     """Dialogues per step."""
     samples: Annotated[int, _OF_RECIPE] = Field(default=200, ge=0)
     """Problems per split to measure the finished model on; 0 measures nothing."""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if self.data is not None and self.from_store is not None:
+            raise ValueError("--data and --from-store name different rows: give one")
+        return self
 
     def recipe(self) -> Recipe:
         """With what these options change of it. Raises `UnknownModel`."""

@@ -1,5 +1,5 @@
 """`train sft MODEL --from-store`: a model learns from recorded sessions, its own or another model's
-with its tokenizer.
+with its tokenizer; `--data`: from the dialogues of a file.
 
 It is one stage of `train glpft`, with that command's folder, checkpoints and report.
 """
@@ -30,8 +30,9 @@ def preview(options: SftOptions) -> list[str]:
     from loopline.trainers.glpft.pipeline import SETTINGS
     from loopline.trainers.glpft.report import REPORT
 
+    source = options.data or f"the sessions in {options.from_store}"
     return [
-        f"trains {options.model} on the sessions in {options.from_store}",
+        f"trains {options.model} on {source}",
         state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
     ]
 
@@ -39,6 +40,16 @@ def preview(options: SftOptions) -> list[str]:
 def train_on_sessions(options: SftOptions, store: Path) -> None:
     """Read the sessions, train, and publish where that is asked for."""
     train_on_rows(options, lambda loaded: _read_sessions(options, store, loaded))
+
+
+def train_on_dialogues(options: SftOptions, data: str) -> None:
+    """Read the dialogues of a file, here or on the Hub, train, and publish where that is asked
+    for."""
+    from loopline.trainers.errors import TrainingError
+
+    if options.publish and options.policy is None:
+        raise TrainingError("--publish: a file of dialogues names no policy: give one by --policy")
+    train_on_rows(options, lambda loaded: _read_dialogues(data, loaded))
 
 
 def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> None:
@@ -98,6 +109,16 @@ def _read_sessions(options: SftOptions, store: Path, loaded: LoadedModel) -> Rec
     typer.echo(f"{format_count(len(reading.records), 'conversation')} to learn from", err=True)
     say_skipped(reading.skipped)
     return require_rows(reading, store)
+
+
+def _read_dialogues(data: str, loaded: LoadedModel) -> RecordedRows:
+    from loopline.trainers.data.data_files import local_file
+    from loopline.trainers.sft.dialogue_files import read_rows, require_rows
+
+    reading = read_rows(local_file(data), loaded)
+    typer.echo(f"{format_count(len(reading.records), 'dialogue')} to learn from", err=True)
+    say_skipped(reading.skipped)
+    return require_rows(reading, data)
 
 
 def say_skipped(skipped: Sequence[Skipped]) -> None:

@@ -239,6 +239,11 @@ class ModelSettings(SettingsModel):
     """The endpoint understands `response_format` of type `json_schema`."""
     top_k: bool = False
     """The endpoint understands `top_k` (vLLM, llama-server); OpenAI does not."""
+    images: bool = False
+    """openai: the endpoint's model takes images in messages of users."""
+    image_tokens: int = Field(default=2_048, ge=1, le=10_000_000)
+    """With images: tokens of a prompt that one image is at most, which budgets and rate limits hold
+    until the endpoint has counted them."""
     max_context: int | None = Field(default=None, ge=8)
     """Longest prompt plus output in tokens. For a model in this process at most (and by default)
     the model's own."""
@@ -350,6 +355,14 @@ class ModelSettings(SettingsModel):
             raise ValueError(f"coalesce is for engine = 'openai', not {self.engine!r}")
         if self.hedge_with and self.hedge_after is None:
             raise ValueError("hedge_with says where hedged requests go: set hedge_after, too")
+        return self
+
+    @model_validator(mode="after")
+    def _check_images(self) -> Self:
+        if self.images and self.engine != "openai":
+            raise ValueError(
+                f"images = true is for engine = 'openai', not {self.engine!r}: it takes text alone"
+            )
         return self
 
     @model_validator(mode="after")

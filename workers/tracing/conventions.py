@@ -257,6 +257,34 @@ class Conventions:
             "langfuse.observation.type": "span",
         }
 
+    def http_request(
+        self, method: str, route: str, path: str, status: int, run_id: str
+    ) -> tuple[str, Attributes]:
+        """Of a request to a gateway; `run_id` is empty where none came of it."""
+        attributes: Attributes = {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": status,
+            "url.path": path,
+            "openinference.span.kind": "CHAIN",
+            "langfuse.observation.type": "span",
+        }
+        if run_id:
+            attributes["loopline.run.id"] = run_id
+        if status >= 400:
+            attributes["error.type"] = str(status)
+        return f"{method} {route}", attributes
+
+    def tool_work(self, name: str, run_id: str, deliveries: int) -> tuple[str, Attributes]:
+        """Of the work of a tool worker for a call."""
+        return f"run {name}", {
+            "gen_ai.tool.name": name,
+            "loopline.run.id": run_id,
+            "loopline.deliveries": deliveries,
+            "openinference.span.kind": "CHAIN",
+            "langfuse.observation.type": "span",
+        }
+
     def tool(
         self, run: Run, name: str, arguments: JsonObject | None, output: JsonObject | None
     ) -> tuple[str, Attributes]:

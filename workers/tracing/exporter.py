@@ -26,6 +26,7 @@ from loopline.workers.installation import install_hint
 from loopline.workers.recorder import Entry, ended_run
 from loopline.workers.settings import RecorderSettings, TracingSettings
 from loopline.workers.tracing.conventions import Conventions
+from loopline.workers.tracing.outbox import span_of
 from loopline.workers.tracing.spans import (
     CollectorUnavailable,
     Span,
@@ -46,6 +47,8 @@ PROBE_SECONDS = 10.0
 """Between two attempts to reach a collector for which nothing waits any more."""
 BATCH = 50
 """Ended runs in one request: with their content they may be large."""
+SPAN_BATCH = 500
+"""Single spans in one request."""
 _LEDGER = TypeAdapter(list[UsageEntry])
 
 
@@ -101,9 +104,27 @@ class TraceExporter:
             logs_itself=(CollectorUnavailable,),
         )
 
+    def span_reader(self, shard: Shard) -> LogConsumer:
+        """Of spans that gateways and tool workers leave on the bus."""
+
+        async def export(entries: Sequence[Entry]) -> None:
+            await self._deliver(shard, self._spans(entries))
+
+        return LogConsumer(
+            self._bus,
+            shard.spans,
+            GROUP,
+            export,
+            batch=SPAN_BATCH,
+            logs_itself=(CollectorUnavailable,),
+        )
+
     async def _export(self, shard: Shard, entries: Sequence[Entry]) -> None:
         """Raises `CollectorUnavailable` while the batch is to be offered again."""
-        traces = await self._traces(shard, entries)
+        await self._deliver(shard, await self._traces(shard, entries))
+
+    async def _deliver(self, shard: Shard, traces: Sequence[Sequence[Span]]) -> None:
+        """As `_export`."""
         try:
             if self._gives_up and time.monotonic() < self._next_try:
                 self.dropped += sum(map(len, traces))
@@ -160,6 +181,16 @@ class TraceExporter:
             return False
         most = min(MAX_WAITING, self._bus.settings.max_unrecorded // 2)
         return await self._bus.redis.xlen(shard.trajectories) <= most
+
+    def _spans(self, entries: Sequence[Entry]) -> list[list[Span]]:
+        """Each by itself, so that one that is refused costs no other."""
+        spans: list[list[Span]] = []
+        for entry, fields in entries:
+            try:
+                spans.append([span_of(fields)])
+            except ValueError as error:
+                log.warning("span can't be read", entry=entry, why=str(error)[:300])
+        return spans
 
     async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
         """None of a run that can't be read: the recorder sets that one aside and says so."""
@@ -229,7 +260,10 @@ async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[
             headers[name] = value
     async with Collector(tracing.endpoint, headers, tracing.timeout_seconds) as collector:
         exporter = TraceExporter(bus, collector, conventions, tracing)
-        yield TraceReaders([exporter.reader(shard) for shard in shards], exporter)
+        readers = [
+            make(shard) for shard in shards for make in (exporter.reader, exporter.span_reader)
+        ]
+        yield TraceReaders(readers, exporter)
 
 
 async def _has_group(bus: Bus, shard: Shard) -> bool:

@@ -3,7 +3,9 @@ one executed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.game import (
@@ -28,6 +30,9 @@ from loopline.agents.roles.pair.episode import environment_of, episode_of
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.json_arguments import json_object
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Trial = tuple[Episode, Transition]
 """A copy of the episode on which a completion was applied, and what came of it."""
@@ -61,10 +66,11 @@ class PlayerRole:
         if not isinstance(payload, TurnPayload):
             raise UnexpectedPayload(f"role {self.name!r} takes turns, not {payload.type_name!r}")
         agent, options = payload.agent, options_of(context.run)
-        episode, environment = episode_of(context.run, context.journal), environment_of(context.run)
+        environment = environment_of(context.run)
+        episode = await _beside(environment, episode_of, context.run, context.journal)
         spec = environment.agent(agent)
         with environment_code(environment.key, f"as {agent} observed"):
-            text = episode.observe(agent)
+            text = await _beside(environment, episode.observe, agent)
             by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
         prompt = environment.prompt(spec, by_program=by_program)
         entries: list[JsonObject] = []
@@ -72,14 +78,15 @@ class PlayerRole:
         async def tried(calls: Sequence[Call]) -> list[ScoredCandidate[Trial]]:
             runs = await self._run(context, host, agent, episode, calls, entries)
             return [
-                self._try_candidate(context, agent, episode, call, ran)
+                await _beside(environment, self._try_candidate, context, agent, episode, call, ran)
                 for call, ran in zip(calls, runs, strict=True)
             ]
 
         choice = await choose_candidate(context, host, prompt, text, options, tried)
         after, applied = choice.found
         with environment_code(environment.key, f"as what {agent} did was verified"):
-            verdict, done = after.verify(), after.done
+            verdict = await _beside(environment, after.verify)
+            done = after.done
             following = None if done else after.agent
         data: JsonObject = {
             "turn": episode.turn,
@@ -155,6 +162,15 @@ class PlayerRole:
         with environment_code(environment, f"on an action of {agent}"):
             applied = replay_action(trial, ActionRecord(agent, call.said, ran))
         return ScoredCandidate(call, _action(applied), applied.rewards, (trial, applied))
+
+
+async def _beside(
+    environment: AnyEnvironment, played: Callable[P, T], *arguments: P.args, **named: P.kwargs
+) -> T:
+    """What a part of an episode gives; in a thread where it may wait for a server."""
+    if environment.outside:
+        return await asyncio.to_thread(played, *arguments, **named)
+    return played(*arguments, **named)
 
 
 def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:

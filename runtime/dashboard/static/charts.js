@@ -25,6 +25,13 @@ function nearestTo(x, marks) {
   return marks.reduce((best, mark) => (Math.abs(mark.x - x) < Math.abs(best.x - x) ? mark : best));
 }
 
+// What was read of a chart, by its id: where its curves are drawn anew, it is read there again.
+const read = new Map();
+
+function placeOf(text) {
+  return text.slice(text.lastIndexOf(" at "));
+}
+
 function watch(figure) {
   const drawing = figure.querySelector("svg");
   const curves = curvesOf(drawing);
@@ -49,7 +56,19 @@ function watch(figure) {
     line.setAttribute("x2", String(x));
     line.setAttribute("visibility", "visible");
     readout.textContent = curves.slice(0, 12).map((marks) => nearestTo(x, marks).text).join(" · ");
+    if (figure.id) read.set(figure.id, { place: placeOf(textAt(x)), isLast: current === places.length - 1 });
   }
+
+  function textAt(x) {
+    return curves.flat().find((mark) => mark.x === x).text;
+  }
+
+  // Whoever reads the end of a curve goes on with its end; any other place is the one with its name.
+  const before = read.get(figure.id);
+  const again = before?.isLast
+    ? places.length - 1
+    : places.findIndex((x) => placeOf(textAt(x)) === before?.place);
+  if (again >= 0) show(again);
 
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
@@ -69,3 +88,6 @@ function watch(figure) {
 }
 
 for (const figure of document.querySelectorAll("[data-chart]")) watch(figure);
+document.addEventListener("refreshed", (event) => {
+  for (const figure of event.target.querySelectorAll("[data-chart]")) watch(figure);
+});

@@ -41,6 +41,7 @@ function put(element, html) {
   current.lastHtml = html;
   for (const id of open) document.getElementById(id)?.setAttribute("open", "");
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  current.dispatchEvent(new CustomEvent("refreshed", { bubbles: true }));
   return current;
 }
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
 import re
 import shutil
+import time
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.runtime.conftest import until
 from tests.runtime.dashboard.conftest import Dashboard
+from tests.runtime.dashboard.written import draw
 
 
 def test_benchmarks_are_listed_with_their_course(page: Page, dashboard: Dashboard) -> None:
@@ -94,6 +98,54 @@ def test_trainings_are_drawn_over_each_other_smoothed_and_read_by_keys(
     assert readout.text_content() != before
     chart.locator("svg").hover(position={"x": 300, "y": 100})
     assert readout.text_content() != before
+
+
+def test_curves_grow_while_they_are_looked_at_and_stay_where_they_are_read(
+    page: Page, dashboard: Dashboard
+) -> None:
+    training = dashboard.results / "going-on"
+    draw(training / "curves", range(1, 3))
+    try:
+        page.goto(f"{dashboard.url}/trainings?run=going-on")
+        page.evaluate("document.body.dataset.same = 'yes'")
+        losses = page.get_by_role("figure", name="loss over steps")
+        rewards = page.get_by_role("figure", name="reward over steps")
+        losses.focus()
+        page.keyboard.press("Home")
+        rewards.focus()
+        page.keyboard.press("End")
+        expect(rewards.get_by_role("status")).to_contain_text("at step 2")
+        draw(training / "curves", range(3, 6))
+        expect(losses.locator("circle")).to_have_count(5, timeout=20_000)
+        expect(losses.get_by_role("status")).to_contain_text("at step 1")
+        expect(rewards.get_by_role("status")).to_contain_text("at step 5")
+        expect(rewards).to_be_focused()
+        assert page.evaluate("document.body.dataset.same") == "yes", "the page is the same one"
+    finally:
+        shutil.rmtree(training)
+
+
+def test_curves_that_have_not_grown_are_not_sent_again(dashboard: Dashboard) -> None:
+    training = dashboard.results / "at-rest"
+    draw(training / "curves", range(1, 3))
+    long_ago = time.time() - 3600
+    for path in (training / "curves").iterdir():
+        os.utime(path, (long_ago, long_ago))
+    try:
+        with dashboard.signed_in() as client:
+            text = client.get("/trainings?run=at-rest").text
+            match = re.search(r'data-refresh="/dashboard([^"]+)" data-seconds="(\d+)"', text)
+            assert match is not None
+            place, seconds = html.unescape(match[1]), int(match[2])
+            assert seconds == 30
+            assert client.get(place).status_code == 204
+            draw(training / "curves", range(3, 4))
+            answer = client.get(place)
+            assert 'data-seconds="2"' in answer.text
+            assert "at step 3" in answer.text
+            assert client.get("/trainings/curves?run=nowhere").status_code == 403
+    finally:
+        shutil.rmtree(training)
 
 
 def test_what_a_version_sampled_is_shown_best_and_worst(page: Page, dashboard: Dashboard) -> None:

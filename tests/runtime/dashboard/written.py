@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Coroutine, Sequence
+import uuid
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -46,21 +47,26 @@ def write_benchmarks(results: Path) -> None:
         write_reports(directory)
 
 
-def write_training(results: Path, name: str, group_of: str = "") -> None:
-    """Curves of 300 steps; with a round whose one group is of that run."""
+def draw(curves: Path, steps: Iterable[int], shift: float = 0.0) -> None:
+    """One more file of events, in which each step has a loss and a reward."""
     from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.summary_pb2 import (
         Summary,  # pyright: ignore[reportAttributeAccessIssue]
     )
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-    writer = EventFileWriter(str(results / name / "curves" / "shared"))
-    for step in range(1, 301):
-        noise = math.sin(step * 12.9898) * 0.2 + len(name) / 20
+    writer = EventFileWriter(str(curves), filename_suffix=f".{uuid.uuid4().hex}")
+    for step in steps:
+        noise = math.sin(step * 12.9898) * 0.2 + shift
         for tag, value in (("loss", 2 * math.exp(-step / 80) + noise), ("reward", step / 300)):
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
             writer.add_event(Event(wall_time=LONG_AGO + step, step=step, summary=summary))
     writer.close()
+
+
+def write_training(results: Path, name: str, group_of: str = "") -> None:
+    """Curves of 300 steps; with a round whose one group is of that run."""
+    draw(results / name / "curves" / "shared", range(1, 301), len(name) / 20)
     if group_of:
         group = {
             "id": "g", "key": "puzzle 1", "policy": "llm/pair", "version": 4, "fate": "trained",

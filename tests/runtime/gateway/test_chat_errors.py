@@ -13,6 +13,11 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 NO_CALL = [{"role": "tool", "content": "x", "tool_call_id": "call_1"}]
 
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "no model": ({"model": None}, "model", "invalid_value"),
     "no messages": ({"messages": []}, "messages", "invalid_value"),
@@ -28,8 +33,23 @@ WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
         "messages[0].content[0].text",
         "missing_required_parameter",
     ),
-    "an image": (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+    "an image for a model of text": (
+        {"messages": [{"role": "user", "content": [image("https://there.is/one.png")]}]},
+        "messages",
+        "unsupported_value",
+    ),
+    "an image of an assistant": (
+        {"messages": [{"role": "assistant", "content": [image("https://there.is/one.png")]}]},
+        "messages[0].content[0]",
+        "unsupported_value",
+    ),
+    "an image that is a file": (
+        {"messages": [{"role": "user", "content": [image("file:///etc/passwd")]}]},
+        "messages[0].content[0].image_url.url",
+        "invalid_value",
+    ),
+    "a sound": (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
         "messages[0].content[0]",
         "unsupported_value",
     ),

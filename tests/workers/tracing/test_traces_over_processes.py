@@ -69,7 +69,9 @@ async def _ask(settings: BusSettings, collector: TestCollector, folder: Path) ->
     workers = [
         RoleWorkerSettings(bus=settings, name="planner", roles=("planner", "expert", "solo")),
         GpuWorkerSettings(bus=settings, name="gpu", models=models),
-        ToolWorkerSettings(bus=settings, name="tool"),
+        ToolWorkerSettings(
+            bus=settings, name="tool", tracing=TracingSettings(endpoint=collector.url)
+        ),
         RecorderSettings(
             bus=settings,
             name="recorder",
@@ -104,6 +106,10 @@ async def _ask(settings: BusSettings, collector: TestCollector, folder: Path) ->
                 await client.wait(another.id)
         ids = trace_id_of(run.id), CLIENT.split("-")[1]
         await until(lambda: all(map(collector.of_trace, ids)), "both traces")
+        await until(
+            lambda: "run calculate" in {span.name for span in collector.of_trace(ids[1])},
+            "span of the tool worker",
+        )
     return Traced(
         trajectory,
         collector.of_trace(ids[0]),
@@ -212,6 +218,16 @@ def test_a_tools_span_has_its_arguments_and_its_result(traced: Traced) -> None:
     assert tool.attributes["gen_ai.tool.name"] == tool.attributes["tool.name"] == "calculate"
     assert tool.attributes["gen_ai.tool.call.arguments"] == '{"expression":"17 * 23"}'
     assert tool.attributes["output.value"] == '{"result":"391"}'
+
+
+def test_the_work_of_the_tool_worker_lies_within_the_call(traced: Traced) -> None:
+    [tool] = [span for span in traced.of_client if span.name == "execute_tool calculate"]
+    [work] = [span for span in traced.of_client if span.name == "run calculate"]
+    assert work.parent_id == tool.span_id
+    assert work.instance == "tool"
+    assert tool.instance == "planner"
+    assert tool.started - 5e7 <= work.started <= work.ended <= tool.ended + 5e7  # two clocks
+    assert work.attributes["loopline.deliveries"] == 1
 
 
 def test_a_run_whose_client_does_not_record_its_trace_is_not_exported(traced: Traced) -> None:

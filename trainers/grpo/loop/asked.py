@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loopline.agents.errors import AgentError, InvalidOptions
 from loopline.agents.records import JsonObject, Outcome, Trajectory
 from loopline.agents.workflows import workflows
+from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.questions import (
     Question,
     Questions,
@@ -38,14 +39,15 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
     alone. None where neither is needed. Raises `TrainingError`, `UnreadableData`."""
     held_out = options.held_out if options.look_every else 0
     if file is not None and options.tasks is not None:
+        path = local_file(options.tasks)
         if not held_out:
             everything = tuple(
                 Question(id=str(at), task=task) for at, task in enumerate(file.tasks)
             )
-            return Questions(options.tasks.name, "judge", everything, ())
-        return from_tasks(options.tasks, file, held_out)
+            return Questions(path.name, "judge", everything, ())
+        return from_tasks(path, file, held_out)
     if options.questions is not None:
-        return from_file(options.questions, held_out)
+        return from_file(local_file(options.questions), held_out)
     if not held_out:
         return None
     if options.workflow != PAIR:

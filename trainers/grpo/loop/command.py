@@ -96,6 +96,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.trainers.core.checkpoints import forget_work
     from loopline.trainers.core.network import base_folder, load_base
     from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.data.data_files import local_file
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.loop.asked import questions_of
@@ -106,7 +107,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.trainers.grpo.publishing import require_publishable
 
     output = options.output
-    file = None if options.tasks is None else read_tasks(options.tasks)
+    file = None if options.tasks is None else read_tasks(local_file(options.tasks))
     try:
         deployed = find(redis_url=options.redis_url, profile=options.profile).settings
     except UserError as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from loopline.agents.roles.pair.adaptive_sampling import Exit
 from loopline.runtime.config.options import OnlyWith, Option
+from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.grpo.loop.settings import PAIR, RolloutOptions
 from loopline.trainers.grpo.options import GrpoOptions
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -29,14 +29,16 @@ class LoopOptions(GrpoOptions, RolloutOptions):
 
     panel: ClassVar[str] = "Rollouts"
 
-    tasks: Annotated[Path | None, Option(metavar="FILE")] = None
-    """Tasks for a team of code or mathematics, as `bench tasks` writes them, in place of a game."""
+    tasks: Annotated[DataFile | None, Option(metavar="FILE")] = None
+    """Tasks for a team of code or mathematics, as `bench tasks` writes them, in place of a game;
+    here or hf://OWNER/NAME/FILE."""
     questions: Annotated[
-        Path | None,
+        DataFile | None,
         Option(metavar="FILE"),
         OnlyWith("--workflow NAME, another one than pair", lambda o: o.workflow != PAIR),
     ] = None
-    """JSON lines with `question` and `answer` that another workflow is asked, in place of --env."""
+    """JSON lines or Parquet with `question` and `answer`, here or hf://OWNER/NAME/FILE, that
+    another workflow is asked, in place of --env."""
     policy: Annotated[
         dict[str, str],
         Option(metavar="AGENT=POLICY", example="umi_planner=slm/planner", panel="Policies"),

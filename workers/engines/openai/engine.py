@@ -31,7 +31,11 @@ from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.turns import Turns
-from loopline.workers.engines.openai.wire import idempotency_key, request_body
+from loopline.workers.engines.openai.wire import (
+    idempotency_key,
+    most_prompt_tokens,
+    request_body,
+)
 from loopline.workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -229,7 +233,7 @@ class OpenAIEngine:
             number = next(numbers)
             content = orjson.dumps(body)
             sending, completions = self._sending(number, request, body, content), list[Completion]()
-            reserved = await self.turns.wait(len(content), sending.completion, ticket)
+            reserved = await self.turns.wait(sending.prompt, sending.completion, ticket)
             yield sending
             try:
                 useless = self._useless.unreadable(ticket.request_id)
@@ -284,8 +288,8 @@ class OpenAIEngine:
         limit = sampling.max_tokens
         if self._habits.limit_field not in body:  # the endpoint refused to be told one
             limit = self._settings.max_context or MOST_TOKENS
-        # Whatever the tokenizer is, no token stands for less than a byte.
-        return Sending(number=number, prompt=len(content), completion=sampling.n * limit)
+        prompt = most_prompt_tokens(request, content, self._settings.image_tokens)
+        return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""

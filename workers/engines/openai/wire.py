@@ -169,7 +169,29 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
                 "content": message.content,
             }
         case role:
-            return {"role": role, "content": message.content}
+            return {"role": role, "content": _parts(message) or message.content}
+
+
+def _parts(message: Message) -> list[dict[str, Any]]:
+    """Of a message with images; none where the text is all there is."""
+    return [
+        {"type": "text", "text": part.text}
+        if part.type == "text"
+        else {
+            "type": "image_url",
+            "image_url": {"url": part.url, **({"detail": part.detail} if part.detail else {})},
+        }
+        for part in message.parts
+    ]
+
+
+def most_prompt_tokens(request: GenerateRequest, content: bytes, of_image: int) -> int:
+    """Bound of the tokens of a request that is sent as `content`: whatever the tokenizer is, no
+    token stands for less than a byte; an image has at most `of_image`, whatever its bytes."""
+    images = [
+        part for message in request.messages for part in message.parts if part.type == "image"
+    ]
+    return len(content) - sum(len(image.url) for image in images) + of_image * len(images)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

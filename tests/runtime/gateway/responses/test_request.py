@@ -88,8 +88,18 @@ def test_arguments_that_are_no_json_are_kept_as_they_were() -> None:
         ([{"role": "robot", "content": "x"}], "input[0].role", "Invalid value"),
         (
             [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}],
+            "input[0].content[0].image_url",
+            "begins with https://",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}],
             "input[0].content[0]",
-            "input_image",
+            "input_file",
+        ),
+        (
+            [{"role": "system", "content": [{"type": "input_image", "image_url": "https://x"}]}],
+            "input[0].content[0]",
+            "images are a user's",
         ),
         (
             [{"role": "user", "content": [{"type": "input_text"}]}],

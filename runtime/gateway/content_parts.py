@@ -1,0 +1,73 @@
+"""Images in a user's message: read from either API, and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopline.agents.message_parts import ContentPart
+from loopline.agents.records import Message
+from loopline.runtime.gateway.errors import ApiError, invalid
+
+_SCHEMES = ("https://", "http://", "data:image/")
+_MAX_URL_CHARS = 8_192
+"""Of an image that is elsewhere; one that comes along is bounded by the body's limit."""
+
+
+def image_part(url: str, detail: str | None, where: str) -> ContentPart:
+    """Raises `ApiError` for what is no address of an image."""
+    if not url.startswith(_SCHEMES):
+        raise invalid(
+            "the address of an image begins with https://, http:// or data:image/",
+            where,
+            "invalid_value",
+        )
+    if url.startswith("data:") and ";base64," not in url[:128]:
+        raise invalid(
+            "an image that comes along is data:image/TYPE;base64,BYTES", where, "invalid_value"
+        )
+    if not url.startswith("data:") and len(url) > _MAX_URL_CHARS:
+        raise invalid(
+            f"the address of the image has more than {_MAX_URL_CHARS:,} characters",
+            where,
+            "invalid_value",
+        )
+    return ContentPart(type="image", url=url, detail=detail)
+
+
+def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Message:
+    """A message of these parts; one without an image is its text. Raises `ApiError` for an image in
+    a message that is not a user's."""
+    text = "\n".join(part.text for part in parts if part.type == "text")
+    images = [index for index, part in enumerate(parts) if part.type == "image"]
+    if not images:
+        return Message(content=text, **fields)
+    if fields["role"] != "user":
+        raise invalid(
+            f"a message of role {fields['role']!r} takes text alone: images are a user's",
+            f"{where}[{images[0]}]",
+            "unsupported_value",
+        )
+    return Message(content=text, parts=tuple(parts), **fields)
+
+
+def input_parts(message: Message) -> list[dict[str, Any]]:
+    """A message's content as the Responses API has it."""
+    if not message.parts:
+        return [{"type": "input_text", "text": message.content}]
+    return [
+        {"type": "input_text", "text": part.text}
+        if part.type == "text"
+        else {"type": "input_image", "image_url": part.url, "detail": part.detail or "auto"}
+        for part in message.parts
+    ]
+
+
+def text_alone(what: str, param: str) -> ApiError:
+    """The answer to an image for something that takes none."""
+    return invalid(
+        f"{what} takes text alone. A model of an endpoint takes images if its settings say so: "
+        "models.NAME.images = true",
+        param,
+        "unsupported_value",
+    )

@@ -1,0 +1,143 @@
+"""A span of each HTTP request that lets a run in, between the client's span and the run's; and of
+any other request whose client brought a trace that it records.
+
+What came of a request is known when its answer is whole: of a stream, with its last byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from loopline.bus import TRACEPARENT_HEADER, TRACEPARENT_TAG, Bus, TraceContext, trace_id_of
+from loopline.workers.tracing.conventions import Conventions
+from loopline.workers.tracing.outbox import SpanOutbox, new_span_id
+from loopline.workers.tracing.spans import Span
+
+_KEY = "loopline.span"
+_HEADER = TRACEPARENT_HEADER.encode()
+CLIENT_GONE = 499
+
+
+@dataclass
+class RequestSpan:
+    """The span of a request that is under way."""
+
+    outbox: SpanOutbox
+    id: str
+    client: TraceContext | None
+    """What the client brought."""
+    run_id: str = ""
+    """That was let in, or joined."""
+    is_parent: bool = False
+    """The run was let in by this request: its span lies below this one."""
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        """Of a run that this request lets in."""
+        self.run_id, self.is_parent = run_id, True
+        return {TRACEPARENT_TAG: str(self._context(run_id))}
+
+    def _context(self, run_id: str) -> TraceContext:
+        if self.client is not None:
+            return TraceContext(self.client.trace_id, self.id, self.client.sampled)
+        return TraceContext(trace_id_of(run_id), self.id, self.outbox.samples(run_id))
+
+    @property
+    def context(self) -> TraceContext | None:
+        """In the trace that it is a part of; None for one of a trace that nobody records."""
+        if self.client is None and not self.is_parent:
+            return None
+        context = self._context(self.run_id)
+        return context if context.sampled else None
+
+
+class HttpSpans:
+    """Stands around the application of a gateway that traces."""
+
+    def __init__(self, app: ASGIApp, bus: Bus, outbox: SpanOutbox, worker: str) -> None:
+        self._app = app
+        self._bus = bus
+        self._outbox = outbox
+        self._worker = worker
+        self._conventions = Conventions()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _is_api(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        brought = next((value for key, value in scope["headers"] if key == _HEADER), b"")
+        client = TraceContext.parse(brought.decode("latin-1"))
+        span = scope[_KEY] = RequestSpan(self._outbox, new_span_id(), client)
+        started, status = self._bus.clock.now(), CLIENT_GONE
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        finally:
+            self._leave(scope, span, started, status)
+
+    def _leave(self, scope: Scope, span: RequestSpan, started: float, status: int) -> None:
+        context = span.context
+        if context is None:
+            return
+        name, attributes = self._conventions.http_request(
+            scope["method"], _route(scope), scope["path"][:1_000], status, span.run_id
+        )
+        self._outbox.add(
+            span.run_id or context.trace_id,
+            Span(
+                name=name,
+                trace_id=context.trace_id,
+                span_id=span.id,
+                parent_id="" if span.client is None else span.client.span_id,
+                started=started,
+                ended=max(started, self._bus.clock.now()),
+                attributes=attributes,
+                kind="server",
+                worker=self._worker,
+                # As the conventions have it: what a client did wrong is no error of the server's.
+                error=f"status {status}" if status >= 500 else "",
+            ),
+        )
+
+
+def span_of(request: HTTPConnection) -> RequestSpan | None:
+    """Of a request, where this gateway traces."""
+    return request.scope.get(_KEY)
+
+
+def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
+    """The tag of a run by which it is a part of a trace: of this request's span, else of the
+    client's, where it sends a valid W3C `traceparent`. Any other header is no error, as the
+    standard has it."""
+    if (span := span_of(request)) is not None:
+        return span.tags(run_id)
+    context = TraceContext.parse(request.headers.get(TRACEPARENT_HEADER, ""))
+    return {} if context is None else {TRACEPARENT_TAG: str(context)}
+
+
+def note_joined(request: HTTPConnection, run_id: str) -> None:
+    """A request came to a run that is there already."""
+    if (span := span_of(request)) is not None and not span.run_id:
+        span.run_id = run_id
+
+
+def _is_api(path: str) -> bool:
+    return path.startswith(("/v1/", "/sessions/"))
+
+
+def _route(scope: Scope) -> str:
+    """The path with the names of its parameters in their place: few values, whatever is asked."""
+    if "endpoint" not in scope:
+        return "/"  # no route has it
+    route = scope["path"]
+    for name, value in scope.get("path_params", {}).items():
+        route = route.replace(f"/{value}", f"/{{{name}}}", 1)
+    return route

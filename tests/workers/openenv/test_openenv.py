@@ -1,0 +1,218 @@
+"""Environments of OpenEnv servers: played, scored, replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from loopline.agents.environments.environment import Environment
+from loopline.agents.environments.game import ActionRecord, replay_episode
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.errors import EnvironmentFault
+from loopline.agents.workflow_runner import run_locally
+from loopline.workers.openenv import client, openenv_environment
+from loopline.workers.openenv.client import OpenEnvError, Server
+from loopline.workers.openenv.environment import PLAYER, URL_VARIABLE, read_action
+from tests.agents.test_pair import ManyHost, pair_run
+from tests.workers.openenv.number_server import NumberServer, number_server, secret_of
+
+NumberEnvironment = Environment[Any, Any, Any]
+ONE_TEXT = {"properties": {"metadata": {}, "message": {"type": "string"}}}
+TWO = {"properties": {"row": {"type": "integer"}, "column": {"type": "integer"}}}
+
+
+@pytest.fixture
+def server() -> Iterator[NumberServer]:
+    with number_server() as server:
+        yield server
+
+
+@pytest.fixture
+def numbers(server: NumberServer) -> NumberEnvironment:
+    return openenv_environment("numbers", "Numbers", server.url)
+
+
+def first(environment: NumberEnvironment, **difficulty: Any) -> Any:
+    return next(environment.stream(Split.TRAIN, 1, environment.difficulty(**difficulty)))
+
+
+def guesses(secret: int) -> list[int]:
+    """A way that ends with the right one."""
+    return [secret % 9 + 1, secret]
+
+
+def test_an_episode_is_seen_played_and_solved_by_its_rewards(numbers: NumberEnvironment) -> None:
+    puzzle = first(numbers)
+    wrong, right = guesses(secret_of(puzzle.seed))
+    episode = numbers.reset(json.loads(puzzle.task.model_dump_json())["instance"])
+    seen = episode.observe(PLAYER)
+    assert seen.startswith("Guess a number from 1 to 9.")
+    assert '"guess": {"type": "integer"' in seen
+    assert "metadata" not in seen
+    rewards, observation, done = episode.apply(PLAYER, f'I say {{"guess": {wrong}}}.')
+    assert (rewards.total("dense"), done) == (0.0, False)
+    assert observation.action == {"action": {"guess": wrong}, "reward": 0.0}
+    assert f'Action 1: {{"guess": {wrong}}}\nReward 0.\nIt is ' in episode.observe(PLAYER)
+    assert episode.verify().reason == "the rewards add up to 0, and 1 solve it"
+    rewards, _, done = episode.apply(PLAYER, f'{{"guess": {right}}}')
+    assert (rewards.sums()["team"], done) == (1.0, True)
+    assert episode.verify().solved
+
+
+def test_a_text_without_an_action_and_an_action_that_the_server_refuses_earn_nothing(
+    numbers: NumberEnvironment,
+) -> None:
+    puzzle = first(numbers)
+    episode = numbers.open(puzzle)
+    nothing = episode.apply(PLAYER, "I do not know.")
+    assert [refusal.reason for refusal in nothing.observation.refusals] == ["no_action"]
+    refused = episode.apply(PLAYER, '{"guess": "seven"}')
+    assert [refusal.reason for refusal in refused.observation.refusals] == ["refused_action"]
+    assert "guess: Input should be a valid integer" in refused.observation.text
+    assert refused.rewards.total() == 0.0
+    assert "It was refused: Invalid message; guess:" in episode.observe(PLAYER)
+    episode.apply(PLAYER, json.dumps({"guess": secret_of(puzzle.seed)}))
+    assert episode.verify().solved
+
+
+def test_candidates_are_tried_from_one_state_and_a_run_is_played_again_elsewhere(
+    numbers: NumberEnvironment, server: NumberServer
+) -> None:
+    puzzle = first(numbers)
+    wrong, right = guesses(secret_of(puzzle.seed))
+    episode = numbers.open(puzzle)
+    episode.apply(PLAYER, json.dumps({"guess": wrong}))
+    scores = [
+        episode.copy().apply(PLAYER, json.dumps({"guess": guess})).rewards.sums()["local"]
+        for guess in range(1, 10)
+    ]
+    assert scores == [float(guess == right) for guess in range(1, 10)]
+    taken = [ActionRecord(PLAYER, json.dumps({"guess": guess})) for guess in (wrong, right)]
+    elsewhere = openenv_environment("numbers", "Numbers", server.url)
+    instance = json.loads(puzzle.task.model_dump_json())["instance"]
+    assert replay_episode(elsewhere, instance, taken).verify().solved
+
+
+def test_what_came_of_an_action_is_remembered_and_one_session_serves_an_episode(
+    numbers: NumberEnvironment, server: NumberServer
+) -> None:
+    puzzle = first(numbers)
+    episode = numbers.open(puzzle)
+    resets, sessions = server.resets, server.sessions
+    for guess in guesses(secret_of(puzzle.seed)):
+        episode.observe(PLAYER)
+        episode.apply(PLAYER, json.dumps({"guess": guess}))
+        episode.verify()
+    assert server.steps == 2
+    assert server.resets - resets <= 1
+    assert server.sessions - sessions <= 1
+
+
+def test_puzzles_are_drawn_by_seed_and_split(numbers: NumberEnvironment) -> None:
+    level = numbers.difficulty()
+    train = list(islice(numbers.stream(Split.TRAIN, 7, level), 4))
+    again = list(islice(numbers.stream(Split.TRAIN, 7, level), 4))
+    test = list(islice(numbers.stream(Split.TEST, 7, level), 4))
+    assert [puzzle.id for puzzle in train] == [puzzle.id for puzzle in again]
+    assert not {puzzle.id for puzzle in train} & {puzzle.id for puzzle in test}
+    assert numbers.parse(json.loads(train[0].model_dump_json())) == train[0]
+
+
+def test_a_server_that_begins_otherwise_with_the_same_seed_is_named(
+    numbers: NumberEnvironment, server: NumberServer
+) -> None:
+    puzzle = first(numbers)
+    server.repeats = False
+    elsewhere = openenv_environment("numbers", "Numbers", server.url)
+    instance = json.loads(puzzle.task.model_dump_json())["instance"]
+    with pytest.raises(OpenEnvError, match="its reset must follow from the seed"):
+        elsewhere.reset(instance).observe(PLAYER)
+
+
+def test_a_server_without_room_is_asked_again_until_there_is_some(
+    server: NumberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.room = 1
+    one, another = Server(server.url), Server(server.url)
+    one.play({"seed": 1}, ())
+    # The first gives its session back when nobody has used it for a while.
+    assert another.play({"seed": 2}, ())[0].observation["hint"].startswith("Guess")
+    monkeypatch.setattr(client, "WAIT_SECONDS", 0.5)
+    server.room = 0
+    another.close()
+    with pytest.raises(OpenEnvError, match=r"max_concurrent_envs"):
+        another.play({"seed": 3}, ())
+
+
+def test_a_session_that_is_lost_is_begun_anew(server: NumberServer) -> None:
+    secret = secret_of(5)
+    playing = Server(server.url)
+    playing.play({"seed": 5}, [{"guess": secret % 9 + 1}])
+    server.drop()
+    results = playing.play({"seed": 5}, [{"guess": secret % 9 + 1}, {"guess": secret}])
+    assert [result.reward for result in results] == [0.0, 0.0, 1.0]
+    playing.close()
+
+
+def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "WAIT_SECONDS", 0.2)
+    nowhere = openenv_environment("numbers", "Numbers", "http://127.0.0.1:9")
+    with pytest.raises(ValueError, match=r"the OpenEnv server at http://127\.0\.0\.1:9"):
+        first(nowhere)
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    with pytest.raises(ValueError, match=f"Set {URL_VARIABLE}="):
+        first(openenv_environment("numbers", "Numbers"))
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "action"),
+    [
+        ("Hello there.", ONE_TEXT, {"message": "Hello there."}),
+        ('{"message": "Hello"}', ONE_TEXT, {"message": "Hello"}),
+        ('{"code": 1}', ONE_TEXT, {"message": '{"code": 1}'}),
+        (
+            'First {"row": 1, "column": 2}, no: {"row": 3, "column": 4}!',
+            TWO,
+            {"row": 3, "column": 4},
+        ),
+        ("{not json} and nothing", TWO, None),
+        ("", ONE_TEXT, None),
+        ('{"type": "list_tools"}', {}, {"type": "list_tools"}),
+    ],
+)
+def test_a_text_is_read_as_an_action(
+    text: str, schema: dict[str, Any], action: dict[str, Any] | None
+) -> None:
+    assert read_action(text, schema) == action
+
+
+async def test_the_workflow_pair_plays_it_with_the_better_of_two_candidates(
+    numbers: NumberEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loopline.agents.environments import registry
+
+    monkeypatch.setattr(registry.environments, "get", {"numbers": numbers}.__getitem__)
+    puzzle = first(numbers)
+    wrong, right = (json.dumps({"guess": guess}) for guess in guesses(secret_of(puzzle.seed)))
+    run = pair_run(numbers.task(puzzle), candidates=2)
+    ended = await run_locally(run, {PLAYER: ManyHost([["no", wrong], [wrong, right]])})
+    assert ended.outcome == "solved"
+    assert ended.steps[-1].selected == 1
+
+
+async def test_a_server_that_goes_away_is_a_fault_of_the_environment(
+    numbers: NumberEnvironment, server: NumberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loopline.agents.environments import registry
+
+    puzzle = first(numbers)
+    monkeypatch.setattr(client, "WAIT_SECONDS", 0.2)
+    nowhere = openenv_environment("numbers", "Numbers", "http://127.0.0.1:9")
+    monkeypatch.setattr(registry.environments, "get", {"numbers": nowhere}.__getitem__)
+    run = pair_run(nowhere.task(puzzle))
+    with pytest.raises(EnvironmentFault, match="has not played for"):
+        await run_locally(run, {PLAYER: ManyHost([['{"guess": 1}']])})
