@@ -118,6 +118,8 @@ class SglangDouble(VllmDouble):
     async def _update_weights(self, request: Request) -> Response:
         body = orjson.loads(await request.body())
         path, version = body["model_path"], body["weight_version"]
+        if self.mischief.refuses_weights:
+            return JSONResponse({"success": False, "message": "Failed to load weights"}, 400)
         if path != self.model:
             try:
                 await self.engine.load_adapter(WHOLE, path, len(self.exchanges) + 1)

@@ -77,6 +77,8 @@ class Mischief:
     """Streams end without the mark of their end."""
     refuses_sleep: bool = False
     """Without `--enable-sleep-mode`, in no mode for developers."""
+    refuses_weights: bool = False
+    """A whole model is not taken."""
     hangs: bool = False
     """Completions and the list of models get no answer, as from a server whose GPU is stuck."""
     shift: float = 0.0

@@ -54,7 +54,7 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     pools = gateway_pools(settings) if kind == GATEWAY else configured.models if configured else ()
     models = [settings.models[pool] for pool in pools]
     keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
-    served = [model for model in models if model.engine in SERVED]
-    keys |= {model.api_key_env for model in served if model.api_key_env}
-    keys |= {name for model in served for name in model.serving.keep_environment}
+    pools_with_servers = [model for model in models if model.engine in SERVED]
+    keys |= {model.api_key_env for model in pools_with_servers if model.api_key_env}
+    keys |= {name for model in pools_with_servers for name in model.serving.keep_environment}
     return keys | set(HUB_TOKENS) if models else set()

@@ -31,10 +31,10 @@ class GpuSharing:
     def of(cls, policies: Iterable[str], models: Mapping[str, ModelSettings]) -> GpuSharing:
         """Of the pools that answer for these policies."""
         pools = [models[pool] for pool in dict.fromkeys(map(pool_of, policies)) if pool in models]
-        served = [model.serving for model in pools if model.engine in SERVED]
-        shares = [table.gpu_share for table in served if table.gpu_share is not None]
-        # In one order, whoever takes several: no two of them wait for each other.
-        turns = sorted({table.gpu_turns for table in served if table.gpu_turns is not None})
+        tables = [model.serving for model in pools if model.engine in SERVED]
+        shares = [table.gpu_share for table in tables if table.gpu_share is not None]
+        # Trainings that take several do so in one order: no two of them wait for each other.
+        turns = sorted({table.gpu_turns for table in tables if table.gpu_turns is not None})
         return cls(tuple(turns), 1.0 - sum(shares) if shares else None)
 
     def bound_memory(self, device: torch.device) -> None:

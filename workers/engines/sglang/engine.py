@@ -2,7 +2,7 @@
 
 As `loopline.workers.engines.vllm.engine` does it, with these differences. Seeds hold, and streams
 go on at another server, only where servers run with `--enable-deterministic-inference`; else a
-stream that breaks off begins anew. Log-probabilities are of the distribution before `top_p` and
+stream that breaks off begins again. Log-probabilities are of the distribution before `top_p` and
 `top_k`: calls with these have none. Whole models are exchanged where they lie.
 """
 

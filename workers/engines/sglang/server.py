@@ -109,7 +109,7 @@ class SglangServer(Server):
         return card
 
     async def _info(self, *routes: str) -> bytes:
-        """What the first of these routes says that the server has: releases name them anew. Raises
+        """What the first of these routes says that the server has (names differ by release). Raises
         httpx2.HTTPError."""
         answer = httpx2.Response(404)
         for route in routes:

@@ -193,11 +193,11 @@ class AnswerReader:
             raise garbage_error(server, "no output_token_logprobs (return_logprob)", KIND)
         total = meta.output_token_logprobs_length
         total = max(len(scored), meta.completion_tokens) if total is None else total
-        seen = self._seen[output.index]
+        before = self._seen[output.index]
         # Where its list begins: at the first token, or behind what it sent before.
-        start = seen - (total - len(scored))
+        start = before - (total - len(scored))
         if not 0 <= start <= len(scored):
-            raise garbage_error(server, f"{len(scored)} tokens of {total} after {seen}", KIND)
+            raise garbage_error(server, f"{len(scored)} tokens of {total} after {before}", KIND)
         self._seen[output.index] = total
         new = scored[start:]
         values = [value for value, _, _ in new if value is not None and math.isfinite(value)]

@@ -94,8 +94,8 @@ async def check_servers(
     if settings.serving.plain_check and _can_compare(folder):
         plain = await asyncio.to_thread(_plain_logprobs, folder, settings, prompt)
         # A server with a published model in the place of its own is none of another base.
-        own = [server for server in servers if server.has_base]
-        differences = [await _difference(server, prompt, plain, settings) for server in own]
+        based = [server for server in servers if server.has_base]
+        differences = [await _difference(server, prompt, plain, settings) for server in based]
         difference = max(differences, default=None)
     checked = Checked(
         modes.pop(), guidance, difference, first.processed_hint, first.counts_filters

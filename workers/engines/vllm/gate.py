@@ -1,4 +1,4 @@
-"""Who passes to the servers: requests together, or alone whoever changes what the servers are."""
+"""Who passes to the servers: requests together, or a change of the servers alone."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Weights:
                 f"the servers have the whole model {self.whole.name} in the place of the pool's "
                 "own, which answers nothing meanwhile",
                 kind="unknown_adapter",
-                # Whoever asked may have chosen the model before it was exchanged.
+                # The caller may have chosen the model before it was exchanged.
                 retryable=True,
             )
         with self._adapters.use(name) as version:
@@ -142,8 +142,8 @@ class Weights:
         elif not servers.exchanges and servers.process is None:
             raise unusable_error(path, NO_WHOLE_MODEL)
         else:
-            served = [*self._names(ServedAdapter), *self._names(ServedModel)]
-            others = [other for other in served if other != name]
+            names = [*self._names(ServedAdapter), *self._names(ServedModel)]
+            others = [other for other in names if other != name]
             what = "a whole model cannot take the place of the pool's own"
         if others:
             raise unusable_error(
