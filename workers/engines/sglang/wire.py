@@ -215,11 +215,15 @@ class AnswerReader:
         )
 
     def _finish(self, reason: dict[str, Any] | None) -> Literal["stop", "length"] | None:
-        match None if reason is None else reason.get("type"):
-            case None | "stop" | "length" as kind:
-                return kind
+        match None if reason is None else str(reason.get("type")):
+            case None:
+                return None
+            case "stop":
+                return "stop"
+            case "length":
+                return "length"
             case kind:
-                raise garbage_error(self._server, f"the finish_reason {str(kind)[:80]!r}", KIND)
+                raise garbage_error(self._server, f"the finish_reason {kind[:80]!r}", KIND)
 
 
 class OtherWeights(EngineError):
