@@ -61,7 +61,7 @@ async def test_its_options_are_those_of_the_pool_and_of_the_table(
     program.chmod(0o755)
     settings = managed(
         tiny_model, program, args={"tp_size": 2, "disable-cuda-graph": True}, max_rank=32,
-        deterministic=True, gpu_turns="gpu0", gpu_share=0.5,
+        deterministic=True, gpu_turns="of-this-test", gpu_share=0.5,
     )  # fmt: skip
     engine = SglangEngine(settings.model_copy(update={"dtype": "bfloat16", "max_context": 100}))
     with pytest.raises(EngineError) as caught:
