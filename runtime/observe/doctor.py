@@ -282,9 +282,7 @@ def _model_names(body: bytes) -> list[str]:
         return []
 
 
-def _served(
-    subject: str, pool: str, model: ModelSettings, *, online: bool
-) -> Iterator[Finding]:
+def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
     if not model.managed:
         # SGLang's own routes stand beside OpenAI's.
         end = "/v1" if model.engine == "sglang" else ""

@@ -140,6 +140,6 @@ def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
     there = capacity(gpu)
     if best.memory > there:
         yield (
-            f"that needs {best.memory / 1e9:.1f} GB, and {where} has {there / 1e9:.1f} GB: fewer rows "
-            "(max_concurrency), shorter contexts (max_context) or a smaller model"
+            f"that needs {best.memory / 1e9:.1f} GB, and {where} has {there / 1e9:.1f} GB: fewer "
+            "rows (max_concurrency), shorter contexts (max_context) or a smaller model"
         )

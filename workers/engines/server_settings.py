@@ -29,8 +29,8 @@ class ServingSettings(SettingsModel):
     """For a managed server: variables of its environment, such as CUDA_VISIBLE_DEVICES."""
     keep_environment: tuple[str, ...] = ()
     """For a managed server: names of variables that it gets from the worker's environment. Of
-    those it has no more than the machine's (PATH, HOME, locale, CUDA, NCCL, the hub's cache and, for
-    a model of the hub, its token): no key of anything else."""
+    those it has no more than the machine's (PATH, HOME, locale, CUDA, NCCL, the hub's cache and,
+    for a model of the hub, its token): no key of anything else."""
     max_adapters: int = Field(default=4, ge=0, le=512)
     """For a managed server: adapters that one batch may use. 0 serves none, which is a little
     faster."""

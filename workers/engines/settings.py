@@ -109,8 +109,8 @@ class ModelSettings(SettingsModel):
     """`torch`, `llama_cpp`, `vllm`, `sglang`, `openai`, `scripted`, or a name registered as a
     `loopline.engines` entry point."""
     model: str = Field(min_length=1)
-    """torch, vllm and sglang: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp: a
-    GGUF file, or `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
+    """torch, vllm and sglang: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp:
+    a GGUF file, or `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
     price: Price = Price()
     """What a million tokens cost, 0 if nothing. Where no price is given, the cost is unknown."""
 
@@ -168,10 +168,11 @@ class ModelSettings(SettingsModel):
 
     base_url: str | None = None
     """Endpoint of an OpenAI-compatible server, ending in `/v1`, perhaps with a query that each
-    request takes along (`?api-version=…`). None is OpenAI itself. vllm and sglang: a running server."""
+    request takes along (`?api-version=…`). None is OpenAI itself. vllm and sglang: a running
+    server."""
     managed: bool = False
-    """vllm and sglang: the gpu worker starts the server itself, on its machine, watches it, restarts
-    it and ends it; see `vllm.python` and `vllm.args`. True by default where there is no
+    """vllm and sglang: the gpu worker starts the server itself, on its machine, watches it,
+    restarts it and ends it; see `vllm.python` and `vllm.args`. True by default where there is no
     base_url."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
@@ -219,11 +220,11 @@ class ModelSettings(SettingsModel):
     `chat_template_kwargs` (vLLM, SGLang, llama-server)."""
 
     plain_logprobs: bool = False
-    """torch, vllm, sglang: the log-probabilities of a completion are read off one pass over its prompt and
-    output at its end, without a cache, as a trainer computes them. Rounding in a batch differs:
-    in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on. Those of a
-    distribution that a grammar, a temperature or a nucleus has shaped stay as they were drawn from,
-    but for `raw_logprobs`."""
+    """torch, vllm, sglang: the log-probabilities of a completion are read off one pass over its
+    prompt and output at its end, without a cache, as a trainer computes them. Rounding in a batch
+    differs: in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on.
+    Those of a distribution that a grammar, a temperature or a nucleus has shaped stay as they were
+    drawn from, but for `raw_logprobs`."""
 
     adapters: dict[AdapterName, str] = Field(default_factory=dict)
     """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the
@@ -278,11 +279,14 @@ class ModelSettings(SettingsModel):
         tables: dict[str, ServingSettings] = {"vllm": self.vllm, "sglang": self.sglang}
         for name, table in tables.items():
             if name != self.engine and table != type(table)():
-                raise ValueError(f"{name} is for engine = {name!r}, not {self.engine!r}: leave it out")
+                raise ValueError(
+                    f"{name} is for engine = {name!r}, not {self.engine!r}: leave it out"
+                )
         if self.engine not in SERVED:
             if self.managed:
                 raise ValueError(
-                    f"managed is for engine = 'vllm' and 'sglang', not {self.engine!r}: leave it out"
+                    f"managed is for engine = 'vllm' and 'sglang', not {self.engine!r}: "
+                    "leave it out"
                 )
         elif self.managed == (self.base_url is not None):
             raise ValueError(

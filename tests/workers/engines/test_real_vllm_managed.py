@@ -1,5 +1,5 @@
-"""A real vLLM server that the engine starts itself: whole models by a restart, and turns on a GPU as
-far as a server without one goes: it answers the routes, and sleeps not."""
+"""A real vLLM server that the engine starts itself: whole models by a restart, and turns on a GPU
+as far as a server without one goes: it answers the routes, and does not sleep."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from tests.workers.engines.test_managed_vllm import managed, server_of
 
 WORKERS = {
     "PATH": "/usr/bin", "HOME": "/home/me", "LANG": "C", "LC_ALL": "C", "CUDA_VISIBLE_DEVICES": "0",
-    "NCCL_DEBUG": "WARN", "HF_HOME": "/models", "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
+    "NCCL_DEBUG": "WARN", "HF_HOME": "/models", "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
 }  # fmt: skip
 SECRETS = {
     "OPENAI_API_KEY": "sk-1", "LOOPLINE_REDIS_URL": "redis://:secret@host", "FLEET_KEY": "k",
@@ -41,9 +42,7 @@ def test_what_is_asked_for_by_name_is_given() -> None:
 
 def test_a_variable_that_a_server_keeps_reaches_its_worker() -> None:
     override = 'models.slm.vllm={keep_environment=["FLEET_KEY"]}'
-    settings = config.load(
-        "delegate", environ={}, overrides=["models.slm.engine=vllm", override]
-    )
+    settings = config.load("delegate", environ={}, overrides=["models.slm.engine=vllm", override])
     assert worker_environment(settings, "gpu", SECRETS)["FLEET_KEY"] == "k"
     assert "FLEET_KEY" not in worker_environment(settings, "role", SECRETS)
 

@@ -1,4 +1,4 @@
-"""Several servers behind one pool: whichever of them hangs or is killed, requests are answered by the
+"""Several servers behind one pool: where one hangs or is killed, requests are answered by the
 others, and it gets its share again when it is back."""
 
 from __future__ import annotations

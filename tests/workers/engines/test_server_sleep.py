@@ -1,5 +1,5 @@
-"""Servers sleep while a training has its turn on their GPU: no request meets one that is asleep, and
-none is lost."""
+"""Servers sleep while a training has its turn on their GPU: no request meets one that is asleep,
+and none is lost."""
 
 from __future__ import annotations
 

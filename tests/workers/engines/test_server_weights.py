@@ -50,9 +50,7 @@ async def change_many(engine: Engine, models: list[Path], wanted: list[tuple[int
     for version, (folder, ids) in enumerate(zip(models * 2, wanted * 2, strict=True), start=1):
         await engine.load_adapter("slm", str(folder), version)
         by_version[version] = ids
-        asking = [
-            asyncio.create_task(ask(engine, adapter="slm", sampling=LONG)) for _ in range(4)
-        ]
+        asking = [asyncio.create_task(ask(engine, adapter="slm", sampling=LONG)) for _ in range(4)]
         await asyncio.sleep(0)
         late += await asyncio.gather(*asking)
     results = [*await asyncio.gather(*early), *late]

@@ -39,9 +39,9 @@ BASE_KEY = "loopline.base_sha256"
 """In the header of a GGUF adapter: of those that it was trained on."""
 
 NO_WHOLE_MODEL = (
-    "a whole model cannot take the place of another one in a vLLM server that runs already: publish "
-    "an adapter, let the gpu worker start the server (managed = true), or start the server with this "
-    "model"
+    "a whole model cannot take the place of another one in a vLLM server that runs already: "
+    "publish an adapter, let the gpu worker start the server (managed = true), or start the server "
+    "with this model"
 )
 
 _SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")

@@ -79,7 +79,7 @@ def generate_body(
     """One prompt, as often as completions are wanted: each has a seed of its own, which SGLang
     would not give them by itself."""
     sampling = request.sampling
-    params: JsonObject = {
+    params: dict[str, Any] = {
         "max_new_tokens": limit,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -97,7 +97,7 @@ def generate_body(
         params |= _grammar(structured)
     several = [params | {"sampling_seed": (seed + at) % _SEEDS} for at in range(sampling.n)]
     alone = sampling.n == 1
-    body: JsonObject = {
+    body: dict[str, Any] = {
         "input_ids": list(prompt) if alone else [list(prompt)] * sampling.n,
         "sampling_params": several[0] if alone else several,
         "rid": request_id if alone else rids(request_id, sampling.n),

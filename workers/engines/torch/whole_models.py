@@ -33,6 +33,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 Layer = Mapping[str, torch.nn.Parameter]
 """The parameters of one layer, by their name in it."""
 
+
 @dataclass(eq=False, frozen=True)
 class WholeModel:
     """The weights of one model, by the name of the layer."""

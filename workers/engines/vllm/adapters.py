@@ -33,6 +33,7 @@ from loopline.workers.engines.local.model_files import (
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
+
 @dataclass(frozen=True)
 class ServedAdapter:
     """As the servers have it."""
@@ -54,7 +55,11 @@ ServedWeights = ServedAdapter | ServedModel
 
 
 def read_weights(
-    policy: str, version: int, path: str, base_folder: Path, base_sha256: Callable[[], str | None],
+    policy: str,
+    version: int,
+    path: str,
+    base_folder: Path,
+    base_sha256: Callable[[], str | None],
     base: str,
 ) -> ServedWeights:
     """Look at an adapter in PEFT's format, or at a whole model; blocks, for a whole model for the
@@ -85,5 +90,3 @@ def _read_whole_model(
             raise other_model_error(path, "config.json", base)
         fingerprint = weights_sha256(folder)[:8]
     return ServedModel(f"{policy}@{version}.{fingerprint}", str(folder.resolve()))
-
-

@@ -97,9 +97,7 @@ async def check_servers(
         based = [server for server in servers if server.has_base]
         differences = [await _difference(server, prompt, plain, settings) for server in based]
         difference = max(differences, default=None)
-    checked = Checked(
-        modes.pop(), guidance, difference, first.processed_hint, first.counts_filters
-    )
+    checked = Checked(modes.pop(), guidance, difference, first.processed_hint, first.counts_filters)
     log.info("log-probabilities", pool_model=settings.model, verdict=checked.verdict)
     if not guidance and settings.constrain_tools:
         log.warning(

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httpx2
 import orjson
@@ -104,7 +104,7 @@ class Server:
 
     def __init__(self, settings: ModelSettings, url: str, key: str) -> None:
         """Raises EngineError for a proxy of the environment that cannot be used."""
-        self._address = self.routes.of(url)
+        self._address = cast(Routes, self.routes.of(url))
         self.name = f"{self.kind} at {self._address.name}"
         own_settings = settings.model_copy(update={"base_url": url})
         self._connection = Connection(own_settings, self._address, self.name, key)
@@ -288,9 +288,7 @@ class Server:
         """Let the server forget it; nothing to do where it has not got it. Raises EngineError."""
         async with self._loading.setdefault(name, asyncio.Lock()):
             self._adapters.discard(name)
-            answer = await self.ask(
-                self.adapter_url("unload_lora_adapter"), {"lora_name": name}
-            )
+            answer = await self.ask(self.adapter_url("unload_lora_adapter"), {"lora_name": name})
             del self._loading[name]
             if answer.status_code != 200 and not self._has_not(answer):
                 raise self._refusal("unload", name, answer)

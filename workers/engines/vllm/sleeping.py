@@ -38,7 +38,8 @@ class Sleeper:
 
     async def take(self) -> None:
         """Until the servers may have memory there: before one is started."""
-        while not self._turn.take():
+        # Another process gives it away: nothing tells of that.
+        while not self._turn.take():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS)
 
     def begin(self, fleet: Fleet, process: ManagedServer | None) -> None:

@@ -174,7 +174,9 @@ def read_scores(raw: bytes, ids: Sequence[int], server: str) -> list[float]:
 def garbage_error(server: str, what: str, kind: str = "vLLM") -> EngineError:
     """The server answered, and not as one of its kind does."""
     return EngineError(
-        f"{server} sent {what}; is it a {kind} server of this model?", kind="garbage", retryable=True
+        f"{server} sent {what}; is it a {kind} server of this model?",
+        kind="garbage",
+        retryable=True,
     )
 
 
