@@ -75,6 +75,12 @@ class Mischief:
     """`--logprobs-mode raw_logprobs`, vLLM's default."""
     loses_end: bool = False
     """Streams end without the mark of their end."""
+    refuses_sleep: bool = False
+    """Without `--enable-sleep-mode`, in no mode for developers."""
+    refuses_weights: bool = False
+    """A whole model is not taken."""
+    hangs: bool = False
+    """Completions and the list of models get no answer, as from a server whose GPU is stuck."""
     shift: float = 0.0
     """Added to each log-probability of a given text: the weights of another model."""
 
@@ -82,7 +88,9 @@ class Mischief:
 class VllmDouble:
     """`async with VllmDouble(model) as double`: a server at `double.url`."""
 
-    def __init__(self, model: str, *, max_context: int | None = None, port: int = 0) -> None:
+    def __init__(
+        self, model: str, *, max_context: int | None = None, port: int = 0, name: str = BASE
+    ) -> None:
         settings = ModelSettings(engine="torch", model=model, max_context=max_context)
         self.engine: LocalEngine[LoadedModel] = LocalEngine(settings, _IdsBackend)
         self.mischief = Mischief()
@@ -92,6 +100,13 @@ class VllmDouble:
         """Names of adapters in the order in which they were loaded."""
         self.asked: list[dict[str, Any]] = []
         """Bodies of completions."""
+        self.asleep = False
+        self.naps = 0
+        """How often it was put to sleep."""
+        self.disturbed = 0
+        """Completions that it was asked for in its sleep."""
+        self.name = name
+        """What it calls its model."""
         self.pace = 0.0
         """Seconds before each token of a stream, and before an answer that is not streamed."""
         self._port = port
@@ -120,22 +135,25 @@ class VllmDouble:
         """Be there (again), at the same address."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=1024)
         self._port = listening.getsockname()[1]
-        routes = Starlette(
-            routes=[
-                Route("/v1/completions", self._completions, methods=["POST"]),
-                Route("/v1/models", self._models),
-                Route("/v1/load_lora_adapter", self._load, methods=["POST"]),
-                Route("/v1/unload_lora_adapter", self._unload, methods=["POST"]),
-                Route("/health", self._health),
-            ]
-        )
         config = uvicorn.Config(
-            routes, log_level="critical", access_log=False, lifespan="off", ws="none",
-            timeout_graceful_shutdown=0,
+            Starlette(routes=self.routes()), log_level="critical", access_log=False,
+            lifespan="off", ws="none", timeout_graceful_shutdown=0,
         )  # fmt: skip
         self._listener = Listener(config)
         self._serving = asyncio.create_task(self._listener.serve(sockets=[listening]))
         await self._listener.ready.wait()
+
+    def routes(self) -> list[Route]:
+        """What it answers."""
+        return [
+            Route("/v1/completions", self._completions, methods=["POST"]),
+            Route("/v1/models", self._models),
+            Route("/v1/load_lora_adapter", self._load, methods=["POST"]),
+            Route("/v1/unload_lora_adapter", self._unload, methods=["POST"]),
+            Route("/sleep", self._sleep, methods=["POST"]),
+            Route("/wake_up", self._wake_up, methods=["POST"]),
+            Route("/health", self._health),
+        ]
 
     async def die(self) -> None:
         """As by `kill -9`: connections break, and what was loaded is gone."""
@@ -162,10 +180,22 @@ class VllmDouble:
     async def _health(self, request: Request) -> Response:
         return Response()
 
+    async def _sleep(self, request: Request) -> Response:
+        if self.mischief.refuses_sleep:
+            return _error(404, "Not Found")
+        self.asleep = True
+        self.naps += 1
+        return JSONResponse({"status": "sleeping", "level": 1})
+
+    async def _wake_up(self, request: Request) -> Response:
+        self.asleep = False
+        return JSONResponse({"status": "awake", "tags": None})
+
     async def _models(self, request: Request) -> Response:
+        await self._hang()
         context = self.engine.capabilities.max_context
-        base = {"id": BASE, "object": "model", "parent": None, "max_model_len": context}
-        loaded = [{"id": name, "object": "model", "parent": BASE} for name in self.adapters]
+        base = {"id": self.name, "object": "model", "parent": None, "max_model_len": context}
+        loaded = [{"id": name, "object": "model", "parent": self.name} for name in self.adapters]
         return JSONResponse({"object": "list", "data": [base, *loaded]})
 
     async def _load(self, request: Request) -> Response:
@@ -189,11 +219,22 @@ class VllmDouble:
         await self.engine.unload_adapter(name)
         return Response(f"Success: LoRA adapter '{name}' removed successfully.")
 
+    async def _hang(self) -> None:
+        while self.mischief.hangs and self._listener is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _is_disturbed(self) -> bool:
+        self.disturbed += self.asleep
+        return self.asleep
+
     async def _completions(self, request: Request) -> Response:
         body: dict[str, Any] = orjson.loads(await request.body())
         self.asked.append(body)
+        await self._hang()
+        if self._is_disturbed():
+            return _error(500, "the server sleeps")
         model = str(body["model"])
-        if model != BASE and model not in self.adapters:
+        if model != self.name and model not in self.adapters:
             return _error(404, f"The model `{model}` does not exist.")
         try:
             generate_request = self._request(body, model)
@@ -236,7 +277,7 @@ class VllmDouble:
             ),
             top_logprobs=body.get("logprobs") or 0,
             json_schema=structure.get("json"),
-            adapter=None if model == BASE else model,
+            adapter=None if model == self.name else model,
             stream=True,
         )  # fmt: skip
 
@@ -274,7 +315,7 @@ class VllmDouble:
         engine, mischief = self.engine, self.mischief
         thread: Any = engine._running  # pyright: ignore[reportPrivateUsage]
         adapters = engine._adapters  # pyright: ignore[reportPrivateUsage]
-        model = "other" if mischief.wrong_model else generate_request.adapter or BASE
+        model = "other" if mischief.wrong_model else generate_request.adapter or self.name
         with adapters.use(generate_request.adapter) as adapter:
             job = Job(
                 generate_request,
@@ -385,8 +426,8 @@ def write_program(folder: Path) -> Path:
     return program
 
 
-async def _serve(model: str, port: int) -> None:
-    async with VllmDouble(model, port=port):
+async def _serve(model: str, port: int, name: str) -> None:
+    async with VllmDouble(model, port=port, name=name):
         await asyncio.Event().wait()
 
 
@@ -396,8 +437,9 @@ def main() -> None:
     parser.add_argument("command", choices=["serve"])
     parser.add_argument("model")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--served-model-name", default=BASE)
     options, _ = parser.parse_known_args()
-    asyncio.run(_serve(options.model, options.port))
+    asyncio.run(_serve(options.model, options.port, options.served_model_name))
 
 
 if __name__ == "__main__":

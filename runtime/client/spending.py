@@ -13,7 +13,7 @@ from loopline.workers.admission import tenant_name
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
-ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
+ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm", "sglang")
 """Their pools may lack a price where others have one: nobody bills them."""
 MAX_TENANT = 64
 """Characters of a tenant's name."""

@@ -40,7 +40,9 @@ _SECTIONS = (
     "app",
 )  # fmt: skip
 _OF_ONE_MACHINE = {
-    "models": frozenset({"threads", "device", "max_concurrency", "max_tokens_in_flight", "vllm"}),
+    "models": frozenset(
+        {"threads", "device", "max_concurrency", "max_tokens_in_flight", "vllm", "sglang"}
+    ),
     "workers": frozenset({"count", "concurrency"}),
     "prompts": frozenset({"path"}),
 }
@@ -80,14 +82,15 @@ def _public(dump: Tree) -> Tree:
     """The shared sections of a dump, whole or of what is chosen alone."""
     values = {name: value for name, value in dump.items() if name in _SECTIONS}
     for model in values.get("models", {}).values():
-        if model["engine"] in ("torch", "llama_cpp", "vllm"):
+        if model["engine"] in ("torch", "llama_cpp", "vllm", "sglang"):
             model["model"] = _absolute_path(model["model"])
         if adapters := model.get("adapters"):
             model["adapters"] = {name: _absolute_path(path) for name, path in adapters.items()}
         if model.get("base_url"):
             model["base_url"] = _without_password(model["base_url"])
-        if servers := model.get("vllm", {}).get("servers"):
-            model["vllm"]["servers"] = [_without_password(url) for url in servers]
+        for name in ("vllm", "sglang"):
+            if servers := model.get(name, {}).get("servers"):
+                model[name]["servers"] = [_without_password(url) for url in servers]
     for tool in values.get("tools", {}).values():
         if tool.get("openapi"):
             tool["openapi"] = _absolute_path(tool["openapi"])

@@ -34,7 +34,7 @@ from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.engines.factory import engine_names
 from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import SERVED, ModelSettings
 from loopline.workers.installation import install_hint
 from loopline.workers.sandbox import SandboxUnavailable
 from loopline.workers.sandbox.bubblewrap import Bubblewrap
@@ -163,8 +163,8 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
             yield Finding("ok", subject, "scripted: no model")
         elif model.engine == "openai":
             yield _endpoint(subject, pool, model, online=online)
-        elif model.engine == "vllm":
-            yield from _vllm(subject, pool, model, online=online)
+        elif model.engine in SERVED:
+            yield from _served(subject, pool, model, online=online)
         elif model.engine == "torch":
             yield _weights(subject, pool, model)
         elif model.engine == "llama_cpp":
@@ -282,24 +282,31 @@ def _model_names(body: bytes) -> list[str]:
         return []
 
 
-def _vllm(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
+def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
     if not model.managed:
-        for url in (model.base_url, *model.vllm.servers):
+        # SGLang's own routes stand beside OpenAI's.
+        end = "/v1" if model.engine == "sglang" else ""
+        for url in filter(None, (model.base_url, *model.serving.servers)):
+            listed = url.rstrip("/").removesuffix(end) + end
             yield _endpoint(
-                subject, pool, model.model_copy(update={"base_url": url}), online=online
+                subject, pool, model.model_copy(update={"base_url": listed}), online=online
             )
         return
-    from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
+    from loopline.workers.engines.sglang.managed import ManagedSglang
+    from loopline.workers.engines.vllm.managed import ManagedServer
 
-    python = find_python(model)
+    server = ManagedSglang if model.engine == "sglang" else ManagedServer
+    python = server.python(model)
     if python.is_file():
-        yield Finding("ok", subject, f"{model.model} by a vLLM server of the gpu worker, {python}")
+        says = f"{model.model} by a server of the gpu worker: {server.kind}, {python}"
+        yield Finding("ok", subject, says)
     else:
+        remedy = "`make vllm`, or set" if model.engine == "vllm" else "install SGLang, and set"
         yield Finding(
             "missing",
             subject,
-            f"there is no vLLM at {python}",
-            f"`make vllm`, or set models.{pool}.vllm.python or {PYTHON_VARIABLE}.",
+            f"there is no {server.kind} at {python}",
+            f"{remedy} models.{pool}.{model.engine}.python or {server.variable}.",
         )
 
 
@@ -307,7 +314,7 @@ def _engines(settings: Settings) -> Iterator[Finding]:
     """Which engine serves each model best here, where its files are at hand."""
     gpu: str | None = None
     for pool, model in settings.models.items():
-        folder = _folder_of(model.model) if model.engine in ("torch", "vllm") else None
+        folder = _folder_of(model.model) if model.engine in ("torch", *SERVED) else None
         if folder is None or importlib.util.find_spec("torch") is None:
             continue
         gpu = _cuda() if gpu is None else gpu

@@ -10,6 +10,8 @@ for a step of a micro model with 64 rows; those on a GPU are computed, not measu
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -110,6 +112,14 @@ def gpu_bandwidth(name: str) -> float | None:
     return next((value for part, value in GPU_BANDWIDTH.items() if part in name), None)
 
 
+def capacity(gpu: str) -> float:
+    """Bytes of a card's memory, by its name as `… 80 GiB`; of this machine's without one."""
+    size = re.search(r"([\d.]+) GiB", gpu)
+    if size is not None:
+        return float(size[1]) * 2**30
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
 def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
     """A sentence, where the files say what is needed. `gpu` is the card's name or empty."""
     shape = shape_of(folder)
@@ -120,8 +130,16 @@ def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
     best = ranked[0]
     cause = "its captured graphs" if best.engine == "vllm" else "the least to do beside arithmetic"
     where = gpu or "this CPU"
+    # Its steps are vLLM's: captured graphs, a scheduler in another process.
+    alike = "; sglang as vllm" if gpu else ""
     yield (
         f"{shape.parameters / 1e6:,.0f} million parameters on {where}: {best.engine} serves it "
         f"best ({cause}); computed for {ROWS} rows of {CONTEXT} tokens: "
-        f"{'; '.join(map(str, ranked))}. The pool has {model.engine}"
+        f"{'; '.join(map(str, ranked))}{alike}. The pool has {model.engine}"
     )
+    there = capacity(gpu)
+    if best.memory > there:
+        yield (
+            f"that needs {best.memory / 1e9:.1f} GB, and {where} has {there / 1e9:.1f} GB: fewer "
+            "rows (max_concurrency), shorter contexts (max_context) or a smaller model"
+        )

@@ -12,6 +12,7 @@ from loopline.runtime.config.secrets import is_secret_name
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.supervise.listener import GATEWAY
+from loopline.workers.engines.settings import SERVED
 
 OPENAI_KEY = "OPENAI_API_KEY"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -53,5 +54,7 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     pools = gateway_pools(settings) if kind == GATEWAY else configured.models if configured else ()
     models = [settings.models[pool] for pool in pools]
     keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
-    keys |= {model.api_key_env for model in models if model.engine == "vllm" and model.api_key_env}
+    pools_with_servers = [model for model in models if model.engine in SERVED]
+    keys |= {model.api_key_env for model in pools_with_servers if model.api_key_env}
+    keys |= {name for model in pools_with_servers for name in model.serving.keep_environment}
     return keys | set(HUB_TOKENS) if models else set()

@@ -52,3 +52,13 @@ def test_a_folder_that_is_no_model_gets_no_advice(tmp_path: Path) -> None:
     for content in ("", "[]", '{"hidden_size": "many"}', '{"hidden_size": 8}'):
         (tmp_path / "config.json").write_text(content)
         assert list(advice(ModelSettings(engine="torch", model="m"), tmp_path, "")) == []
+
+
+def test_a_model_that_a_card_has_no_room_for_is_named(tmp_path: Path) -> None:
+    pool = ModelSettings(engine="torch", model="m")
+    big = {**QWEN3, "num_hidden_layers": 280}
+    (tmp_path / "config.json").write_text(json.dumps(big))
+    lines = list(advice(pool, tmp_path, "1 × NVIDIA L4, 22.5 GiB"))
+    assert "sglang as vllm" in lines[0]
+    assert "has 24.2 GB: fewer rows (max_concurrency)" in lines[1]
+    assert len(list(advice(pool, qwen3(tmp_path), "1 × NVIDIA H100 80GB HBM3, 80 GiB"))) == 1

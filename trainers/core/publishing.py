@@ -29,7 +29,7 @@ from loopline.workers.engines.local.adapter_base import (
     weights_sha256,
 )
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import SERVED, ModelSettings
 from loopline.workers.engines.text.template_options import TemplateValue
 
 if TYPE_CHECKING:
@@ -101,12 +101,13 @@ def require_base(
     if pool not in pools:
         raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
     pool_settings = pools[pool]
-    if pool_settings.engine == "vllm" and holds_whole_model(str(publication.folder)):
+    is_fixed = pool_settings.engine == "vllm" and not pool_settings.managed
+    if is_fixed and holds_whole_model(str(publication.folder)):
         raise TrainingError(
             f"{option}: the pool {pool} is served by vllm, and {publication.folder} is a whole "
             f"model: {NO_WHOLE_MODEL}"
         )
-    if pool_settings.engine not in ("torch", "vllm"):
+    if pool_settings.engine not in ("torch", *SERVED):
         raise TrainingError(
             f"{option}: the pool {pool} is served by {pool_settings.engine}, which reads neither "
             "PEFT "

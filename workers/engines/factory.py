@@ -19,6 +19,7 @@ BUILT_IN: dict[str, str] = {
     "torch": "loopline.workers.engines.torch.engine",
     "llama_cpp": "loopline.workers.engines.llama_cpp.engine",
     "vllm": "loopline.workers.engines.vllm.engine",
+    "sglang": "loopline.workers.engines.sglang.engine",
     "openai": "loopline.workers.engines.openai.engine",
     "scripted": "loopline.workers.engines.scripted.engine",
 }
@@ -35,7 +36,7 @@ def build_engine(settings: ModelSettings) -> Engine:
     try:
         make = _find(name)
     except ImportError as error:
-        extra = {"llama_cpp": "gguf", "vllm": "torch"}.get(name, name)
+        extra = {"llama_cpp": "gguf", "vllm": "torch", "sglang": "torch"}.get(name, name)
         raise EngineError(
             f"engine {name!r} needs a package that is not installed ({error}); "
             f"{install_hint(extra)}",

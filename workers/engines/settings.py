@@ -7,17 +7,17 @@ from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from loopline.agents.records import SamplingParams, Usage
 from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.server_settings import (
+    ServingSettings,
+    SettingsModel,
+    SglangSettings,
+    VllmSettings,
+)
 from loopline.workers.engines.text.template_options import TemplateOptions
-
-
-class SettingsModel(BaseModel):
-    """Base of the settings: immutable, refuses unknown keys, keeps docstrings as descriptions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Price(SettingsModel):
@@ -105,46 +105,19 @@ HedgeAfter = (
 """Seconds, or a percentile."""
 
 
-Argument = bool | int | float | str
-"""The value of an option of `vllm serve`."""
-
-
-class VllmSettings(SettingsModel):
-    """`[models.<pool>.vllm]`: the servers of a pool with `engine = "vllm"`."""
-
-    servers: tuple[str, ...] = ()
-    """Addresses of more servers of the same model, beside `base_url`: each request goes to the one
-    that has read its beginning before, unless others have much less to do."""
-    python: str | None = None
-    """For a managed server: the interpreter of the environment that vLLM is installed in. None is
-    that of the environment variable LOOPLINE_VLLM_PYTHON, or of `make vllm`."""
-    args: dict[str, Argument | list[Argument] | dict[str, Argument]] = Field(default_factory=dict)
-    """For a managed server: more options of `vllm serve`, without the dashes. `true` is an option
-    without a value, `false` leaves it out; a table is passed on as JSON."""
-    environment: dict[str, str] = Field(default_factory=dict)
-    """For a managed server: variables of its environment, such as CUDA_VISIBLE_DEVICES."""
-    max_adapters: int = Field(default=4, ge=0, le=512)
-    """For a managed server: adapters that one batch may use (`--max-loras`). 0 serves none, which
-    is a little faster."""
-    max_rank: int = Field(default=16, ge=1, le=512)
-    """For a managed server: the highest rank of an adapter (`--max-lora-rank`)."""
-    start_seconds: float = Field(default=900.0, gt=0)
-    """Longest time until a server answers: weights are read, graphs are captured."""
-    plain_check: bool = True
-    """At the start, log-probabilities of the servers are compared with those of a plain pass here,
-    where torch is installed and the model's weights are on this machine and have less than 4 GB.
-    Weights of another model are refused."""
+SERVED = ("vllm", "sglang")
+"""Engines that are servers of one's own: given by their address, or started by the gpu worker."""
 
 
 class ModelSettings(SettingsModel):
     """One `[models.<pool>]` table of the configuration."""
 
     engine: str
-    """`torch`, `llama_cpp`, `vllm`, `openai`, `scripted`, or a name registered as a
+    """`torch`, `llama_cpp`, `vllm`, `sglang`, `openai`, `scripted`, or a name registered as a
     `loopline.engines` entry point."""
     model: str = Field(min_length=1)
-    """torch and vllm: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp: a GGUF
-    file, or `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
+    """torch, vllm and sglang: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp:
+    a GGUF file, or `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
     price: Price = Price()
     """What a million tokens cost, 0 if nothing. Where no price is given, the cost is unknown."""
 
@@ -217,10 +190,12 @@ class ModelSettings(SettingsModel):
 
     base_url: str | None = None
     """Endpoint of an OpenAI-compatible server, ending in `/v1`, perhaps with a query that each
-    request takes along (`?api-version=…`). None is OpenAI itself. vllm: a running server."""
+    request takes along (`?api-version=…`). None is OpenAI itself. vllm and sglang: a running
+    server."""
     managed: bool = False
-    """vllm: the gpu worker starts the server itself, on its machine, watches it, restarts it and
-    ends it; see `vllm.python` and `vllm.args`. True by default where there is no base_url."""
+    """vllm and sglang: the gpu worker starts the server itself, on its machine, watches it,
+    restarts it and ends it; see `vllm.python` and `vllm.args`. True by default where there is no
+    base_url."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
     itself, and no key for an own `base_url`."""
@@ -272,11 +247,11 @@ class ModelSettings(SettingsModel):
     `chat_template_kwargs` (vLLM, SGLang, llama-server)."""
 
     plain_logprobs: bool = False
-    """torch, vllm: the log-probabilities of a completion are read off one pass over its prompt and
-    output at its end, without a cache, as a trainer computes them. Rounding in a batch differs:
-    in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on. Those of a
-    distribution that a grammar, a temperature or a nucleus has shaped stay as they were drawn from,
-    but for `raw_logprobs`."""
+    """torch, vllm, sglang: the log-probabilities of a completion are read off one pass over its
+    prompt and output at its end, without a cache, as a trainer computes them. Rounding in a batch
+    differs: in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on.
+    Those of a distribution that a grammar, a temperature or a nucleus has shaped stay as they were
+    drawn from, but for `raw_logprobs`."""
 
     adapters: dict[AdapterName, str] = Field(default_factory=dict)
     """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the
@@ -290,13 +265,15 @@ class ModelSettings(SettingsModel):
     """Options of the scripted engine."""
     vllm: VllmSettings = VllmSettings()
     """The servers of engine = "vllm"."""
+    sglang: SglangSettings = SglangSettings()
+    """The servers of engine = "sglang"."""
 
     @model_validator(mode="before")
     @classmethod
     def _manage_without_address(cls, data: Any) -> Any:
         if isinstance(data, dict):
             table = cast(dict[str, Any], data)
-            if table.get("engine") == "vllm" and not table.get("base_url"):
+            if table.get("engine") in SERVED and not table.get("base_url"):
                 return {"managed": True, **table}
         return data
 
@@ -311,7 +288,7 @@ class ModelSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _check_base_url(self) -> Self:
-        addresses = [url for url in (self.base_url, *self.vllm.servers) if url is not None]
+        addresses = [url for url in (self.base_url, *self.serving.servers) if url is not None]
         if not all(map(_is_address, addresses)):
             # Not quoted: a password may be part of it.
             raise ValueError(
@@ -319,20 +296,36 @@ class ModelSettings(SettingsModel):
             )
         return self
 
+    @property
+    def serving(self) -> ServingSettings:
+        """The table of the engine's own servers."""
+        return self.sglang if self.engine == "sglang" else self.vllm
+
     @model_validator(mode="after")
     def _check_servers(self) -> Self:
-        if self.engine != "vllm":
-            if self.managed or self.vllm != VllmSettings():
+        tables: dict[str, ServingSettings] = {"vllm": self.vllm, "sglang": self.sglang}
+        for name, table in tables.items():
+            if name != self.engine and table != type(table)():
                 raise ValueError(
-                    f"managed and vllm are for engine = 'vllm', not {self.engine!r}: leave them out"
+                    f"{name} is for engine = {name!r}, not {self.engine!r}: leave it out"
+                )
+        if self.engine not in SERVED:
+            if self.managed:
+                raise ValueError(
+                    f"managed is for engine = 'vllm' and 'sglang', not {self.engine!r}: "
+                    "leave it out"
                 )
         elif self.managed == (self.base_url is not None):
             raise ValueError(
-                "engine = 'vllm' takes either base_url, the address of a running server, or "
-                "managed = true, with which the gpu worker starts one"
+                f"engine = {self.engine!r} takes either base_url, the address of a running server, "
+                "or managed = true, with which the gpu worker starts one"
             )
-        elif self.managed and self.vllm.servers:
-            raise ValueError("vllm.servers are for servers that run already: leave out managed")
+        elif self.managed and self.serving.servers:
+            raise ValueError(
+                f"{self.engine}.servers are for servers that run already: leave out managed"
+            )
+        elif self.serving.gpu_share is not None and not self.managed:
+            raise ValueError(f"{self.engine}.gpu_share is for a managed server: leave it out")
         return self
 
     @model_validator(mode="after")
@@ -381,10 +374,10 @@ class ModelSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _check_plain_logprobs(self) -> Self:
-        if self.plain_logprobs and self.engine not in ("torch", "vllm"):
+        if self.plain_logprobs and self.engine not in ("torch", *SERVED):
             raise ValueError(
-                f"plain_logprobs is for engine = 'torch' and 'vllm', not {self.engine!r}: set it "
-                "to false"
+                f"plain_logprobs is for engine = 'torch', 'vllm' and 'sglang', not "
+                f"{self.engine!r}: set it to false"
             )
         return self
 

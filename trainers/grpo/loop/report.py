@@ -22,7 +22,7 @@ class Seconds(Record):
     the clock of the machine that it ended on."""
     wait: float = 0.0
     """In which nobody worked: all runs had ended and the trainer had not heard of it, or it was
-    connecting to the bus, or the bus was away."""
+    connecting to the bus, or the bus was away, or a server on the same GPU was not asleep yet."""
     train: float = 0.0
     """What else the trainer does: sealing groups, the step, its adapters, the checkpoint of the
     round before."""

@@ -46,6 +46,7 @@ from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.loop.asked import judged
 from loopline.trainers.grpo.loop.clock import Clock
+from loopline.trainers.grpo.loop.gpu_sharing import GpuSharing
 from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
 from loopline.trainers.grpo.loop.looks import Looks
 from loopline.trainers.grpo.loop.page import render
@@ -146,6 +147,8 @@ class Loop:
         self.kept = KeptRatios(book.output, self.keeping.ratios)
         self.learner = learner_of(settings, loaded, self.kept, self.line.processes)
         self.policies = self.learner.policies
+        self.gpu = GpuSharing.of(settings.policies.values(), deployed.models)
+        self.gpu.bound_memory(self.policies.network.device)
         self.work = book.output / CHECKPOINTS
         self.state = LoopState(step=0, settings=settings, history=())
         self.asked_to_stop: Callable[[], bool] = lambda: False
@@ -239,7 +242,8 @@ class Loop:
         version = self._first_version() + number - 1
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
-            with self.line.hand_over_step(number, batch):
+            turn = self.gpu.turn(self.policies.network.device, self.clock, self._raise_if_stopped)
+            with turn, self.line.hand_over_step(number, batch):
                 policy_steps = self.learner.step(batch, self.settings.rate_of(number))
                 self.kept.write(number)
                 # What all of them keep of a round is there when a checkpoint says that it is done.

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,7 +30,7 @@ from loopline.workers.engines.local.model_files import (
     unusable_error,
 )
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import SERVED, ModelSettings
 
 FACTS = "training.json"
 WEIGHTS_KEY = "loopline.weights_sha256"
@@ -38,10 +39,13 @@ BASE_KEY = "loopline.base_sha256"
 """In the header of a GGUF adapter: of those that it was trained on."""
 
 NO_WHOLE_MODEL = (
-    "a whole model cannot take the place of another one in a vLLM server that runs: publish an "
-    "adapter, or start the server with this model"
+    "a whole model cannot take the place of another one in a vLLM server that runs already: "
+    "publish an adapter, let the gpu worker start the server (managed = true), or start the server "
+    "with this model"
 )
 
+_SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
+"""Of a configuration: what may differ between two models that compute alike."""
 _SHOWN = 12
 """Digits of a hash that tell two models apart for a reader."""
 
@@ -141,11 +145,14 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
         elif folder.is_dir():
             weights = BaseWeights(folder)
             require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
-    elif settings.engine == "vllm":
+    elif settings.engine in SERVED:
         folder = local_folder(settings.model)
         if holds_whole_model(path):
-            raise unusable_error(path, NO_WHOLE_MODEL)
-        if any(folder.glob("*.safetensors")):
+            if settings.engine == "vllm" and not settings.managed:
+                raise unusable_error(path, NO_WHOLE_MODEL)
+            if folder.is_dir():
+                require_same_tokenizer(path, folder, settings.model)
+        elif any(folder.glob("*.safetensors")):
             weights = BaseWeights(folder)
             require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
     elif settings.engine == "llama_cpp":
@@ -157,6 +164,16 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
                 lambda: gguf_text(model, WEIGHTS_KEY, settings.model),
                 settings.model,
             )
+
+
+def model_configuration(folder: Path) -> dict[str, Any]:
+    """What `config.json` says of how a model computes. Raises what transformers raises."""
+    import transformers
+
+    config: Any = transformers.AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    return {key: value for key, value in config.to_dict().items() if key not in _SAYS_NOTHING}
 
 
 def holds_whole_model(path: str) -> bool:

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors.torch import load_file
 
-from loopline.workers.engines.local.adapter_base import other_model_error, require_same_tokenizer
+from loopline.workers.engines.local.adapter_base import (
+    model_configuration,
+    other_model_error,
+    require_same_tokenizer,
+)
 from loopline.workers.engines.local.model_files import (
     check_files,
     refuse_unreadable,
@@ -29,8 +32,6 @@ from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
 """The parameters of one layer, by their name in it."""
-_SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
-"""Of a configuration: what may differ between two models that compute alike."""
 
 
 @dataclass(eq=False, frozen=True)
@@ -53,19 +54,12 @@ def read_whole_model(path: str, base: LoadedModel, original: WholeModel) -> Whol
     require_same_tokenizer(path, base.weights.folder, base.base)
     # Not by transformers' own loading, which changes torch's default dtype for every thread.
     with refuse_unreadable(path):
-        if _configuration(folder) != _configuration(base.weights.folder):
+        if model_configuration(folder) != model_configuration(base.weights.folder):
             raise other_model_error(path, "config.json", base.base)
         tensors: dict[str, torch.Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
             tensors |= load_file(file)
         return _place_on_device(path, base, original.layers, tensors)
-
-
-def _configuration(folder: Path) -> dict[str, Any]:
-    config: Any = transformers.AutoConfig.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=False
-    )
-    return {key: value for key, value in config.to_dict().items() if key not in _SAYS_NOTHING}
 
 
 def _place_on_device(

@@ -1,9 +1,9 @@
-"""Adapters on their way into vLLM servers.
+"""Weights on their way into servers: adapters, and whole models in the place of the pool's own.
 
-A server knows an adapter as `name@version.fingerprint`: the name of the policy, its version, and
-the start of the SHA-256 of its files. So a version is never answered with the weights of another
-one, whichever deployment or worker has loaded it, and a server that several workers share loads it
-once. Prefixes that a server keeps belong to this name.
+A server knows them as `name@version.fingerprint`: the name of the policy, its version, and the
+start of the SHA-256 of its files. So a version is never answered with the weights of another one,
+whichever deployment or worker has loaded it, and a server that several workers share loads it once.
+Prefixes that a server keeps belong to this name.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from loopline.workers.engines.local.adapter_base import (
-    NO_WHOLE_MODEL,
     base_of_adapter,
     holds_whole_model,
+    model_configuration,
+    other_model_error,
     require_base,
+    require_same_tokenizer,
+    weights_sha256,
 )
 from loopline.workers.engines.local.model_files import (
+    check_files,
     check_safetensors,
     local_folder,
     refuse_unreadable,
@@ -38,21 +43,50 @@ class ServedAdapter:
     """The folder, as the servers see it, too."""
 
 
-def read_adapter(
-    policy: str, version: int, path: str, weights: Callable[[], str | None], base: str
-) -> ServedAdapter:
-    """Look at an adapter in PEFT's format; blocks. `weights` gives the hash of the base's weights,
-    None if nobody knows it. Raises EngineError `bad_request` for what no server can serve."""
+@dataclass(frozen=True)
+class ServedModel:
+    """A whole model, as the servers have it in the place of the pool's own."""
+
+    name: str
+    path: str
+
+
+ServedWeights = ServedAdapter | ServedModel
+
+
+def read_weights(
+    policy: str,
+    version: int,
+    path: str,
+    base_folder: Path,
+    base_sha256: Callable[[], str | None],
+    base: str,
+) -> ServedWeights:
+    """Look at an adapter in PEFT's format, or at a whole model; blocks, for a whole model for the
+    seconds that its files take to be read. `base_sha256` gives the hash of the base's weights, None
+    if nobody knows it. Raises EngineError `bad_request` for what no server can serve."""
     folder = local_folder(path, "adapter")
     if folder.is_dir() and holds_whole_model(str(folder)):
-        raise unusable_error(path, NO_WHOLE_MODEL)
+        return _read_whole_model(policy, version, path, folder, base_folder, base)
     with refuse_unreadable(str(folder), "adapter"):
         check_safetensors(folder, "adapter")
         config: object = json.loads((folder / _FILES[0]).read_text())
         if not isinstance(config, dict) or "target_modules" not in config:
             raise unusable_error(path, f"{_FILES[0]} names no target_modules", "adapter")
-        require_base(str(folder), base_of_adapter(str(folder)), weights, base)
+        require_base(str(folder), base_of_adapter(str(folder)), base_sha256, base)
         digest = hashlib.sha256()
         for name in _FILES:
             digest.update((folder / name).read_bytes())
     return ServedAdapter(f"{policy}@{version}.{digest.hexdigest()[:8]}", str(folder.resolve()))
+
+
+def _read_whole_model(
+    policy: str, version: int, path: str, folder: Path, base_folder: Path, base: str
+) -> ServedModel:
+    check_files(folder)
+    require_same_tokenizer(str(folder), base_folder, base)
+    with refuse_unreadable(path):
+        if model_configuration(folder) != model_configuration(base_folder):
+            raise other_model_error(path, "config.json", base)
+        fingerprint = weights_sha256(folder)[:8]
+    return ServedModel(f"{policy}@{version}.{fingerprint}", str(folder.resolve()))

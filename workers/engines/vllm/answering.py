@@ -25,6 +25,8 @@ class Answering:
     job: Job
     vocabulary: int
     processed: bool
+    counts_filters: bool = True
+    """Processed ones are of what top_p and top_k leave, too."""
     shown_ids: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Ids of each completion that somebody has seen."""
 
@@ -101,5 +103,9 @@ class Answering:
             return completion
         if self.processed:
             plain = completion.raw_logprobs if row.rescored else ()
+            sampling = row.sampling
+            filters = sampling.temperature > 0 and (sampling.top_p < 1 or sampling.top_k > 0)
+            if filters and not self.counts_filters:
+                return completion.model_copy(update={"raw_logprobs": plain, "logprobs": ()})
             return completion.model_copy(update={"raw_logprobs": plain})
         return completion.model_copy(update={"logprobs": ()})

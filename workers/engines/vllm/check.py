@@ -1,7 +1,8 @@
 """What the servers of a pool are good for, found out at the start.
 
 - Of which distribution their log-probabilities are: the one that they sample from
-  (`--logprobs-mode processed_logprobs`, which training wants), or the model's own (vLLM's default).
+  (`--logprobs-mode processed_logprobs`, which training wants; SGLang by itself), or the model's own
+  (vLLM's default).
 - How far they are from a plain pass over the same tokens here, where the weights are at hand. The
   weights of another model are refused.
 - Whether their structured outputs are llguidance's, which holds tool calls.
@@ -18,14 +19,13 @@ from pathlib import Path
 
 import structlog
 
-from loopline.agents.records import JsonObject, Message
+from loopline.agents.records import JsonObject, Message, SamplingParams
 from loopline.workers.engines.local.model_text import ModelText
-from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.constraint import PROBE
 from loopline.workers.engines.vllm.fleet import Fleet
 from loopline.workers.engines.vllm.server import Server
-from loopline.workers.engines.vllm.wire import read_part, read_scores, score_body
 
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
@@ -47,16 +47,25 @@ class Checked:
     guidance: bool = True
     difference: float | None = None
     """The largest, in nats, over the tokens of a short text; None where there was no plain pass."""
+    hint: str = Server.processed_hint
+    """How servers of this kind give processed ones."""
+    counts_filters: bool = True
 
     @property
     def verdict(self) -> str:
         """What the log-probabilities are good for."""
-        kind = (
-            "of the distribution that is sampled from"
-            if self.processed
-            else "the model's own: a call at another temperature than 1 is not trainable "
-            "(start the server with --logprobs-mode processed_logprobs)"
-        )
+        if not self.processed:
+            kind = (
+                "the model's own: a call at another temperature than 1 is not trainable "
+                f"({self.hint})"
+            )
+        elif self.counts_filters:
+            kind = "of the distribution that is sampled from"
+        else:
+            kind = (
+                "of the distribution that is sampled from, but for top_p and top_k: a call with "
+                "these is not trainable"
+            )
         if self.difference is None:
             return f"{kind}; not compared with a plain pass"
         far = f"{self.difference:.1e} from a plain pass at most"
@@ -72,26 +81,28 @@ async def check_servers(
     than the one in `folder`, or servers that do not agree with each other."""
     servers = [server for server in fleet.servers if server.is_up]
     prompt = _prompt(text)
+    first = servers[0]
     modes = {await _is_processed(server, prompt) for server in servers}
     if len(modes) > 1:
         raise EngineError(
-            "some of the pool's vLLM servers give processed log-probabilities, and others the "
-            "model's own: start all of them with the same --logprobs-mode",
+            f"some of the pool's {first.kind} servers give processed log-probabilities, and others "
+            f"the model's own: {first.processed_hint}, all of them",
             kind="bad_request",
         )
     guidance = all([await _has_guidance(server, prompt) for server in servers])
     difference = None
-    if settings.vllm.plain_check and _can_compare(folder):
+    if settings.serving.plain_check and _can_compare(folder):
         plain = await asyncio.to_thread(_plain_logprobs, folder, settings, prompt)
-        differences = [await _difference(server, prompt, plain, settings) for server in servers]
-        difference = max(differences)
-    checked = Checked(modes.pop(), guidance, difference)
+        # A server with a published model in the place of its own is none of another base.
+        based = [server for server in servers if server.has_base]
+        differences = [await _difference(server, prompt, plain, settings) for server in based]
+        difference = max(differences, default=None)
+    checked = Checked(modes.pop(), guidance, difference, first.processed_hint, first.counts_filters)
     log.info("log-probabilities", pool_model=settings.model, verdict=checked.verdict)
     if not guidance and settings.constrain_tools:
         log.warning(
             "tool calls are not held to their schemas: a server's structured outputs are not "
-            'llguidance\'s; start it with --structured-outputs-config \'{"backend": "guidance", '
-            '"disable_any_whitespace": true}\'',
+            f"llguidance's; start it with {first.guidance_hint}",
             model=settings.model,
         )
     return checked
@@ -102,16 +113,27 @@ def _prompt(text: ModelText) -> list[int]:
     return text.codec.encode(rendered)[-_MOST_TOKENS:]
 
 
+async def _ask(
+    server: Server, prompt: Sequence[int], temperature: float, structured: JsonObject | None = None
+) -> bytes:
+    """An answer of one token."""
+    request = GenerateRequest(
+        id="check",
+        messages=(Message(role="user", content="check"),),
+        sampling=SamplingParams(temperature=temperature, max_tokens=1),
+        top_logprobs=2,
+    )
+    body = server.completion_body(
+        request, server.model, prompt, limit=1, seed=1, structured=structured
+    )
+    return await server.complete(body, "check")
+
+
 async def _is_processed(server: Server, prompt: Sequence[int]) -> bool:
     """By the distance of the two likeliest tokens, which a temperature of a half doubles."""
-    body: JsonObject = {
-        "model": server.model, "prompt": list(prompt), "max_tokens": 1, "logprobs": 2, "seed": 1,
-        "return_token_ids": True, "return_tokens_as_token_ids": True,
-    }  # fmt: skip
     gaps: list[float] = []
     for temperature in (1.0, _PROBE_TEMPERATURE):
-        raw = await server.complete({**body, "temperature": temperature}, "check")
-        part = read_part(raw, server.name)
+        part = server.reader()(await _ask(server, prompt, temperature))
         places = [place for piece in part.pieces for place in piece.likeliest if len(place) > 1]
         server.expect(condition=bool(places), what="no top_logprobs")
         gaps.append(places[0][0][1] - places[0][1][1])
@@ -121,12 +143,8 @@ async def _is_processed(server: Server, prompt: Sequence[int]) -> bool:
 
 async def _has_guidance(server: Server, prompt: Sequence[int]) -> bool:
     """By a grammar that it alone reads. A server that is new chooses its backend by it."""
-    body: JsonObject = {
-        "model": server.model, "prompt": list(prompt), "max_tokens": 1,
-        "structured_outputs": {"grammar": PROBE},
-    }  # fmt: skip
     try:
-        await server.complete(body, "check")
+        server.reader()(await _ask(server, prompt, 1.0, {"grammar": PROBE}))
     except EngineError as error:
         log.debug("no llguidance", server=server.name, why=str(error))
         return False
@@ -160,8 +178,7 @@ def _plain_logprobs(folder: Path, settings: ModelSettings, ids: Sequence[int]) -
 async def _difference(
     server: Server, prompt: Sequence[int], plain: Sequence[float], settings: ModelSettings
 ) -> float:
-    raw = await server.complete(score_body(server.model, prompt), "check")
-    scores = read_scores(raw, prompt, server.name)
+    scores = await server.score(server.model, prompt)
     differences = [abs(a - b) for a, b in zip(scores, plain, strict=True)]
     if sum(differences) / len(differences) > OTHER_MODEL:
         raise EngineError(

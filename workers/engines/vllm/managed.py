@@ -1,4 +1,4 @@
-"""A `vllm serve` of one's own: started, watched, started again when it dies, ended with its worker.
+"""A server of one's own: started, watched, started again when it dies, ended with its worker.
 
 It runs in an environment of its own, behind `loopline.workers.guardian`: all its processes end when
 this one does, killed with -9 or not. What it writes goes into this process's log.
@@ -14,6 +14,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from pathlib import Path
+from typing import ClassVar
 
 import httpx2
 import structlog
@@ -21,7 +22,10 @@ import structlog
 from loopline.bus.tasks import end, finish
 from loopline.workers.engines.local.model_text import ModelText
 from loopline.workers.engines.protocol import EngineBroken, EngineError
-from loopline.workers.engines.settings import Argument, ModelSettings
+from loopline.workers.engines.server_settings import Argument
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.adapters import ServedModel
+from loopline.workers.engines.vllm.environment import server_environment
 from loopline.workers.guarded_process import start_guarded
 
 log = structlog.get_logger("loopline.workers.engines.vllm")
@@ -37,28 +41,48 @@ MOST_STARTS = 3
 """In a row that came to nothing: then this process ends, and its supervisor decides."""
 KEPT_LINES = 8
 """Of its output, for an error."""
+HUNG_SECONDS = 60.0
+"""Without a sign of life from a server that had answered: then it is started again."""
 _LONGEST_LINE = 1 << 16
+
+Options = dict[str, Argument | list[Argument] | dict[str, Argument]]
 
 
 class ManagedServer:
-    """See the module."""
+    """See the module. Here of vLLM; another kind overrides `kind`, `python`, `command` and
+    `own_environment`."""
+
+    kind: ClassVar[str] = "vLLM"
+    program: ClassVar[str] = "vllm serve"
+    variable: ClassVar[str] = PYTHON_VARIABLE
 
     def __init__(self, settings: ModelSettings, folder: Path, text: ModelText) -> None:
         self._settings = settings
         self._folder = folder
         self._text = text
-        self._python = find_python(settings)
+        self._python = self.python(settings)
         self._port = _free_port()
+        self._whole: ServedModel | None = None
+        """In the place of the pool's own model."""
         self._process: Process | None = None
         self._watch_end: int | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._unsure = asyncio.Event()
         """Somebody met no answer: it is to be looked at again."""
+        self._may_start = asyncio.Event()
+        """Its GPU is free for it: one that dies is not started while others have their turn."""
+        self._may_start.set()
         self._answered = False
         """In this life of it."""
+        self._most_starts = MOST_STARTS
         self._broken: EngineError | None = None
         self._lines: list[str] = []
+
+    @classmethod
+    def python(cls, settings: ModelSettings) -> Path:
+        """The interpreter that the server is run by, whether it is there or not."""
+        return find_python(settings)
 
     @property
     def url(self) -> str:
@@ -74,12 +98,36 @@ class ManagedServer:
         that is not there."""
         if not self._python.is_file():
             raise EngineError(
-                f"vllm.python: there is no {self._python}; name the interpreter of an environment "
-                f"that vLLM is installed in, there or in {PYTHON_VARIABLE}",
+                f"{self._settings.engine}.python: there is no {self._python}; name the interpreter "
+                f"of an environment that {self.kind} is installed in, there or in {self.variable}",
                 kind="bad_request",
             )
+        self._broken = None
         await self._spawn()
-        self._watching = asyncio.create_task(self._watch(), name="vllm-server")
+        self._watching = asyncio.create_task(self._watch(), name=f"{self._settings.engine}-server")
+
+    async def change(self, whole: ServedModel | None) -> None:
+        """End it, and start it with these weights in the place of the pool's own (None: with
+        those). Raises EngineError if it does not start with them."""
+        await self.stop()
+        self._whole = whole
+        # Weights that it does not take at once it does not take at all.
+        self._most_starts = MOST_STARTS if whole is None else 1
+        await self.start()
+        try:
+            await self.wait_ready()
+        except EngineBroken as error:
+            if whole is None:
+                raise
+            raise EngineError(str(error), kind="bad_request") from error
+        self._most_starts = MOST_STARTS
+
+    def hold(self) -> None:
+        """Its GPU is not free until `release`."""
+        self._may_start.clear()
+
+    def release(self) -> None:
+        self._may_start.set()
 
     async def wait_ready(self) -> None:
         """Until it answers. Raises EngineError for one that does not start, EngineBroken for one
@@ -115,17 +163,25 @@ class ManagedServer:
         self._let_go()
         if process is not None:
             await process.wait()
+        self._ready.clear()
+        self._answered = False
 
     async def _spawn(self) -> None:
+        settings = self._settings
+        inherited = server_environment(
+            os.environ,
+            from_hub=not self._has_weights(),
+            keep=settings.serving.keep_environment,
+        )
         self._process, self._watch_end = await start_guarded(
             self.command(),
-            environment={**os.environ, **self._environment()},
+            environment=inherited | self.own_environment() | settings.serving.environment,
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=STDOUT,
             limit=_LONGEST_LINE,
         )
-        log.info("starts a vLLM server", model=self._text.base, pid=self._process.pid)
+        log.info(f"starts a {self.kind} server", model=self._text.base, pid=self._process.pid)
 
     def _let_go(self) -> None:
         """At this pipe's end the guardian kills what is left of the server."""
@@ -145,19 +201,21 @@ class ManagedServer:
             failures = 0 if self._answered else failures + 1
             self._answered = False
             why = f"it ended with exit code {code} after {time.monotonic() - started:.0f} s"
-            log.error("the vLLM server is gone", model=self._text.base, why=why)
-            if failures >= MOST_STARTS or (failures and self._broken is None and code == 127):
+            log.error(f"the {self.kind} server is gone", model=self._text.base, why=why)
+            if failures >= self._most_starts or (failures and code == 127):
                 last_words = " | ".join(self._lines)[-2000:]
-                self._broken = EngineBroken(f"`vllm serve` does not start: {why}: {last_words}")
+                self._broken = EngineBroken(f"`{self.program}` does not start: {why}: {last_words}")
                 return
             await asyncio.sleep(min(5.0, failures))
+            await self._may_start.wait()
             await self._spawn()
 
     async def _run_once(self, process: Process) -> int:
         """Its exit code; meanwhile its lines are logged, and `ready` is set once it answers."""
+        name = self._settings.engine
         tasks = [
-            asyncio.create_task(self._log_lines(process), name="vllm-output"),
-            asyncio.create_task(self._await_answer(process), name="vllm-ready"),
+            asyncio.create_task(self._log_lines(process), name=f"{name}-output"),
+            asyncio.create_task(self._await_answer(process), name=f"{name}-ready"),
         ]
         try:
             return await process.wait()
@@ -175,23 +233,30 @@ class ManagedServer:
                 return
             text = line.decode("utf-8", "replace").rstrip()
             self._lines = [*self._lines[-KEPT_LINES + 1 :], text]
-            log.info("vllm", line=text)
+            log.info(self._settings.engine, line=text)
 
     async def _await_answer(self, process: Process) -> None:
-        """Set `ready` when it answers, again and again; end it where it never does."""
-        until = time.monotonic() + self._settings.vllm.start_seconds
+        """Set `ready` when it answers, again and again; end it where it never does, and where it
+        has stopped to."""
+        until = time.monotonic() + self._settings.serving.start_seconds
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
-            while self._answered or time.monotonic() < until:
+            while time.monotonic() < until:
                 self._unsure.clear()
                 if await self._is_healthy(client):
                     if not self._answered:
-                        log.info("the vLLM server answers", model=self._text.base, url=self.url)
+                        log.info(
+                            f"the {self.kind} server answers", model=self._text.base, url=self.url
+                        )
                     self._answered = True
                     self._ready.set()
                     await self._unsure.wait()
+                    until = time.monotonic() + HUNG_SECONDS
                 await asyncio.sleep(POLL_SECONDS)
-        log.error("the vLLM server does not answer in time", model=self._text.base)
+        log.error(f"the {self.kind} server does not answer in time", model=self._text.base)
         process.terminate()
+        await asyncio.sleep(EXIT_SECONDS)
+        # What hangs does not listen.
+        self._let_go()
 
     async def _is_healthy(self, client: httpx2.AsyncClient) -> bool:
         try:
@@ -203,21 +268,19 @@ class ManagedServer:
     def command(self) -> list[str]:
         """`vllm serve …`; what `vllm.args` says comes last and wins."""
         settings, options = self._settings, self._settings.vllm
-        model = settings.model if not self._has_weights() else str(self._folder.resolve())
         structured: dict[str, Argument] = {"backend": "guidance", "disable_any_whitespace": True}
-        values: dict[str, Argument | list[Argument] | dict[str, Argument]] = {
+        values: Options = {
             "host": "127.0.0.1",
             "port": self._port,
-            "served-model-name": self._text.base,
+            "served-model-name": self.served_name,
             "dtype": settings.dtype,
-            "max-model-len": self._text.max_context,
             "max-num-seqs": settings.max_concurrency,
             "logprobs-mode": "processed_logprobs",
             "enable-prompt-tokens-details": True,
             "structured-outputs-config": structured,
         }
-        if settings.max_context is None:
-            del values["max-model-len"]
+        if settings.max_context is not None:
+            values["max-model-len"] = self._text.max_context
         if settings.revision is not None and not self._has_weights():
             values["revision"] = settings.revision
         if options.max_adapters:
@@ -226,26 +289,46 @@ class ManagedServer:
                 "max-loras": options.max_adapters,
                 "max-lora-rank": options.max_rank,
             }
-        values |= {name.replace("_", "-"): value for name, value in options.args.items()}
-        command = [str(self._python), "-m", "vllm.entrypoints.cli.main", "serve", model]
-        for name, value in values.items():
-            command += _flag(name, value)
-        return command
+        if options.gpu_turns is not None:
+            values["enable-sleep-mode"] = True
+        if options.gpu_share is not None:
+            values["gpu-memory-utilization"] = options.gpu_share
+        program = [str(self._python), "-m", "vllm.entrypoints.cli.main", "serve", self.model]
+        return [*program, *self.flags(values)]
+
+    @property
+    def model(self) -> str:
+        """What it is to load: a folder, or a name on the hub."""
+        if self._whole is not None:
+            return self._whole.path
+        return str(self._folder.resolve()) if self._has_weights() else self._settings.model
+
+    @property
+    def served_name(self) -> str:
+        """How requests name its model. Weights in the place of the pool's own have a name of their
+        own: no server answers with others under it."""
+        return self._text.base if self._whole is None else self._whole.name
+
+    def flags(self, values: Options) -> list[str]:
+        """Of the command line, with those of the settings, which win."""
+        named = {name.replace("_", "-"): v for name, v in self._settings.serving.args.items()}
+        return [part for name, value in (values | named).items() for part in _flag(name, value)]
 
     def _has_weights(self) -> bool:
         return any(self._folder.glob("*.safetensors"))
 
-    def _environment(self) -> dict[str, str]:
+    def own_environment(self) -> dict[str, str]:
+        """Variables that it is started with, beside the machine's."""
         environment = {
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_NO_USAGE_STATS": "1",
             "PYTHONUNBUFFERED": "1",
         }
+        if self._settings.vllm.gpu_turns is not None:
+            environment["VLLM_SERVER_DEV_MODE"] = "1"
         if self._has_weights():
             environment["HF_HUB_OFFLINE"] = "1"
-        # The paths of this environment are none of the other's.
-        environment |= {"PYTHONPATH": "", "VIRTUAL_ENV": ""}
-        return environment | self._settings.vllm.environment
+        return environment
 
 
 def find_python(settings: ModelSettings) -> Path:

@@ -1,28 +1,38 @@
-"""One vLLM server: its routes, the adapters that it has, how much it has to do."""
+"""One server: its routes, the adapters that it has, how much it has to do. Here as vLLM speaks;
+what another kind says in other words is overridden in `loopline.workers.engines.sglang.server`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import httpx2
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from loopline.agents.records import JsonObject
 from loopline.workers.engines.openai.address import Address
 from loopline.workers.engines.openai.complaints import complaint_in
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused
 from loopline.workers.engines.openai.sse import DONE, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
-from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.vllm.wire import garbage_error
+from loopline.workers.engines.vllm.adapters import ServedModel
+from loopline.workers.engines.vllm.wire import (
+    Part,
+    completion_body,
+    garbage_error,
+    read_part,
+    read_scores,
+    score_body,
+)
 
 BLOCK = 64
 """Tokens: so far apart are the places up to which beginnings of prompts are compared."""
@@ -32,14 +42,13 @@ _ADMIN_SECONDS = 120.0
 """For an adapter to be read, from a disk far away."""
 _HEALTH_SECONDS = 5.0
 
-
-@dataclass(frozen=True)
-class _Completions(Address):
-    def url(self, route: str = "completions") -> str:
-        return super().url(route)
+Reader = Callable[[bytes | str], Part]
+"""Reads the events of one answer, in their order."""
 
 
-class _Card(BaseModel):
+class Card(BaseModel):
+    """A model in `/v1/models`."""
+
     model_config = ConfigDict(extra="ignore")
 
     id: str
@@ -48,30 +57,65 @@ class _Card(BaseModel):
 
 
 class _Cards(BaseModel):
-    data: list[_Card]
+    data: list[Card]
 
 
 class AdapterForgotten(EngineError):
-    """The server knows no such model: it was started again, or somebody unloaded the adapter."""
+    """The server has not these weights: it was started again, or somebody unloaded the adapter."""
 
     kind = "unknown_adapter"
     retryable = True
 
 
+class Routes(Address):
+    """The addresses of a server whose completions are at `route`."""
+
+    route: ClassVar[str] = "completions"
+
+    def url(self, route: str = "") -> str:
+        return super().url(route or self.route)
+
+    @property
+    def root(self) -> str:
+        """Without the version of OpenAI's interface."""
+        return self.base.removesuffix("/v1")
+
+
 class Server:
     """See the module. Opens nothing before the first request."""
 
+    kind: ClassVar[str] = "vLLM"
+    routes: ClassVar[type[Routes]] = Routes
+    reserve: ClassVar[int] = 1
+    """Tokens of its context that a prompt and its answer leave free: one for the token that a pass
+    over a given text has to draw."""
+    counts_filters: ClassVar[bool] = True
+    """Processed log-probabilities are of what top_p and top_k leave, too."""
+    processed_hint: ClassVar[str] = "start the server with --logprobs-mode processed_logprobs"
+    guidance_hint: ClassVar[str] = (
+        '--structured-outputs-config \'{"backend": "guidance", "disable_any_whitespace": true}\''
+    )
+    no_adapters_hint: ClassVar[str] = (
+        "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment"
+    )
+    no_sleep_hint: ClassVar[str] = (
+        "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1 in its environment"
+    )
+
     def __init__(self, settings: ModelSettings, url: str, key: str) -> None:
         """Raises EngineError for a proxy of the environment that cannot be used."""
-        self._address = _Completions.of(url)
-        self.name = f"vLLM at {self._address.name}"
+        self._address = cast(Routes, self.routes.of(url))
+        self.name = f"{self.kind} at {self._address.name}"
         own_settings = settings.model_copy(update={"base_url": url})
         self._connection = Connection(own_settings, self._address, self.name, key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._admin = httpx2.AsyncClient(headers=headers, trust_env=False, timeout=_ADMIN_SECONDS)
+        self._key_sent = bool(key)
         self.model = ""
         """How the server calls the model without an adapter."""
         self.max_context: int | None = None
+        self.seeds = True
+        """The same seed gives the same draws."""
         self.load = 0
         """Completions that it is at."""
         self.down_until = 0.0
@@ -107,18 +151,27 @@ class Server:
     async def greet(self) -> bool:
         """Whether it answers; then its model's name and context are known."""
         try:
-            answer = await self._admin.get(self._address.url("models"), timeout=_HEALTH_SECONDS)
-            cards = _Cards.model_validate_json(answer.content).data
+            base = await self._read_card()
         except (httpx2.HTTPError, OSError, RuntimeError, ValidationError):
+            base = None
+        if base is None:
             self.lost()
             return False
-        bases = [card for card in cards if card.parent is None]
-        if answer.status_code != 200 or not bases:
-            self.lost()
-            return False
-        self.model, self.max_context = bases[0].id, bases[0].max_model_len
+        self.model, self.max_context = base.id, base.max_model_len
         self._failures, self.down_until = 0, 0.0
         return True
+
+    async def _read_card(self) -> Card | None:
+        """What greets; None where the server names no model of its own. Raises httpx2.HTTPError,
+        ValidationError."""
+        return await self._card_at("models")
+
+    async def _card_at(self, route: str) -> Card | None:
+        """Of the model without an adapter; None where the server has none."""
+        answer = await self._admin.get(self._address.url(route), timeout=_HEALTH_SECONDS)
+        cards = _Cards.model_validate_json(answer.content).data
+        bases = [card for card in cards if card.parent is None]
+        return bases[0] if bases and answer.status_code == 200 else None
 
     # Completions.
 
@@ -142,6 +195,30 @@ class Server:
             if block not in self._blocks:
                 return count
         return len(blocks)
+
+    def completion_body(
+        self,
+        request: GenerateRequest,
+        model: str,
+        prompt: Sequence[int],
+        *,
+        limit: int,
+        seed: int,
+        structured: JsonObject | None,
+        end_ids: Collection[int] = (),
+    ) -> JsonObject:
+        """What is sent for a request. Raises EngineError `bad_request` for what it can't honour."""
+        return completion_body(
+            request, model, prompt, limit=limit, seed=seed, structured=structured
+        )
+
+    def reader(self, rows: int = 1, model: str = "") -> Reader:
+        """Of an answer of `model` with so many completions."""
+        return partial(read_part, server=self.name)
+
+    async def score(self, model: str, ids: Sequence[int]) -> list[float]:
+        """Log-probabilities of `ids[1:]`. Raises as `complete` does."""
+        return read_scores(await self.complete(score_body(model, ids), "score"), ids, self.name)
 
     async def complete(self, body: dict[str, Any], request_id: str, traceparent: str = "") -> bytes:
         """The whole answer. Raises EngineError; `AdapterForgotten` for a model that it has not."""
@@ -176,10 +253,19 @@ class Server:
                 orjson.dumps(body), request_id, traceparent=traceparent
             )
         except Refused as error:
-            if error.status == 404 and body["model"] in error.complaint.message:
-                self._adapters.discard(body["model"])
+            name = self._adapter_of(body)
+            if name and self._lacks(error, name):
+                self._adapters.discard(name)
                 raise AdapterForgotten(str(error)) from error
             raise
+
+    def _adapter_of(self, body: dict[str, Any]) -> str:
+        """The name of the weights that a request asks for."""
+        return str(body["model"])
+
+    def _lacks(self, error: Refused, name: str) -> bool:
+        """Whether the server says that it has no weights of this name."""
+        return error.status == 404 and name in error.complaint.message
 
     # Adapters.
 
@@ -190,8 +276,10 @@ class Server:
         async with self._loading.setdefault(name, asyncio.Lock()):
             if name in self._adapters:
                 return
-            answer = await self._ask("load_lora_adapter", {"lora_name": name, "lora_path": path})
-            if answer.status_code == 200 or b"already been loaded" in answer.content:
+            answer = await self.ask(
+                self.adapter_url("load_lora_adapter"), {"lora_name": name, "lora_path": path}
+            )
+            if answer.status_code == 200 or self._has_already(answer):
                 self._adapters.add(name)
                 return
             raise self._refusal("load", name, answer)
@@ -200,17 +288,36 @@ class Server:
         """Let the server forget it; nothing to do where it has not got it. Raises EngineError."""
         async with self._loading.setdefault(name, asyncio.Lock()):
             self._adapters.discard(name)
-            answer = await self._ask("unload_lora_adapter", {"lora_name": name})
+            answer = await self.ask(self.adapter_url("unload_lora_adapter"), {"lora_name": name})
             del self._loading[name]
-            if answer.status_code not in (200, 404):
+            if answer.status_code != 200 and not self._has_not(answer):
                 raise self._refusal("unload", name, answer)
 
-    async def _ask(self, route: str, body: dict[str, str]) -> httpx2.Response:
+    def adapter_url(self, route: str) -> str:
+        """Where adapters are loaded and unloaded."""
+        return self._address.url(route)
+
+    def _has_already(self, answer: httpx2.Response) -> bool:
+        return b"already been loaded" in answer.content
+
+    def _has_not(self, answer: httpx2.Response) -> bool:
+        return answer.status_code == 404
+
+    def _takes_none(self, answer: httpx2.Response) -> bool:
+        """Whether a refusal is of all adapters."""
+        return answer.status_code == 404 and b"adapter" not in answer.content
+
+    async def ask(
+        self, url: str, body: JsonObject | None = None, *, seconds: float = _ADMIN_SECONDS
+    ) -> httpx2.Response:
+        """An answer of a route for operators, whatever its status. Raises EngineError
+        `unavailable` (retryable) for none."""
         try:
             return await self._admin.post(
-                self._address.url(route),
-                content=orjson.dumps(body),
+                url,
+                content=orjson.dumps(body or {}),
                 headers={"Content-Type": "application/json"},
+                timeout=seconds,
             )
         except (httpx2.HTTPError, OSError, RuntimeError) as error:
             raise EngineError(
@@ -219,23 +326,62 @@ class Server:
                 retryable=True,
             ) from error
 
+    def quoted(self, answer: httpx2.Response) -> str:
+        """What a refusal says, without secrets."""
+        words = complaint_in(answer.content).quoted(self.secrets)
+        return f"{answer.status_code}, {words}"
+
     def _refusal(self, verb: str, name: str, answer: httpx2.Response) -> EngineError:
-        quoted = complaint_in(answer.content).quoted(self.secrets)
-        if answer.status_code == 404 and verb == "load" and b"adapter" not in answer.content:
+        if verb == "load" and self._takes_none(answer):
             return EngineError(
-                f"{self.name} takes no adapters at run time: start it with --enable-lora and "
-                "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment",
+                f"{self.name} takes no adapters at run time: {self.no_adapters_hint}",
                 kind="bad_request",
             )
         return EngineError(
-            f"{self.name} does not {verb} the adapter {name!r}: {answer.status_code}, {quoted}",
+            f"{self.name} does not {verb} the adapter {name!r}: {self.quoted(answer)}",
             kind="bad_request",
         )
+
+    # Its weights, and its memory.
+
+    async def ensure_model(self, whole: ServedModel | None) -> None:
+        """Let it have these weights, or those that it was started with. Raises EngineError
+        `unavailable` (retryable) where it has others: a server of the worker's own is about to be
+        started with them."""
+        if whole is not None and self.model != whole.name:
+            raise EngineError(
+                f"{self.name} has the weights {self.model!r}, not {whole.name!r}",
+                kind="unavailable",
+                retryable=True,
+            )
+
+    @property
+    def has_base(self) -> bool:
+        """Whether it has the weights that it was started with."""
+        return True
+
+    async def sleep(self) -> None:
+        """Give the GPU's memory back, until `wake`. Raises EngineError."""
+        await self._change_memory(f"{self._address.root}/sleep?level=1&mode=wait")
+        self._blocks.clear()
+
+    async def wake(self) -> None:
+        """Take the memory again. Raises EngineError."""
+        await self._change_memory(f"{self._address.root}/wake_up")
+
+    async def _change_memory(self, url: str) -> None:
+        answer = await self.ask(url)
+        if answer.status_code != 200:
+            raise EngineError(
+                f"{self.name} gives no memory of its GPU back ({self.quoted(answer)}): "
+                f"{self.no_sleep_hint}",
+                kind="bad_request",
+            )
 
     def expect(self, *, condition: bool, what: str) -> None:
         """Raises EngineError `garbage` unless the condition holds."""
         if not condition:
-            raise garbage_error(self.name, what)
+            raise garbage_error(self.name, what, self.kind)
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:

@@ -171,10 +171,12 @@ def read_scores(raw: bytes, ids: Sequence[int], server: str) -> list[float]:
     return scores
 
 
-def garbage_error(server: str, what: str) -> EngineError:
-    """The server answered, and not as a vLLM server does."""
+def garbage_error(server: str, what: str, kind: str = "vLLM") -> EngineError:
+    """The server answered, and not as one of its kind does."""
     return EngineError(
-        f"{server} sent {what}; is it a vLLM server of this model?", kind="garbage", retryable=True
+        f"{server} sent {what}; is it a {kind} server of this model?",
+        kind="garbage",
+        retryable=True,
     )
 
 

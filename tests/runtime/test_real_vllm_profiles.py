@@ -1,0 +1,64 @@
+"""The shipped profiles on a real vLLM server for CPUs, by one setting each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.forked import BENCH, forked
+from tests.runtime.conftest import LIMIT, Deployment
+from tests.workers.engines.real_servers import vllm_python
+
+# A server for CPUs compiles as it begins, for which it runs openssl.
+pytestmark = [pytest.mark.slow, pytest.mark.system]
+
+
+def on_vllm(pool: str) -> tuple[str, ...]:
+    """The one setting, and what a small machine without a GPU needs beside it."""
+    small = {
+        "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    return (
+        f"models.{pool}.engine=vllm",
+        f"models.{pool}.max_concurrency=8",
+        f"models.{pool}.vllm.python={vllm_python()}",
+        f"models.{pool}.vllm.environment={json.dumps(small)}",
+        f'models.{pool}.vllm.args={{"enforce-eager": true}}',
+    )
+
+
+def test_umi_answers_by_three_adapters_of_a_vllm_server(deployment: Deployment) -> None:
+    deployment.up(*on_vllm("umi"), profile="umi_micro")
+    record = json.loads(deployment.ok("ask", "--world", "14", "--json"))
+    calls = record["run"]["calls"] if "calls" in record["run"] else record["calls"]
+    versions = {call["policy"]["name"]: call["policy"]["version"] for call in calls}
+    assert {"umi/planner", "umi/caller"} <= set(versions)
+    assert set(versions.values()) == {1}
+    assert all(call["output_ids"] and call["logprobs"] for call in calls)
+
+
+def test_delegate_answers_by_a_small_model_on_a_vllm_server(deployment: Deployment) -> None:
+    deployment.up(
+        *on_vllm("slm"), "models.slm.model=micro:slm", "models.llm.engine=scripted",
+        profile="delegate",
+    )  # fmt: skip
+    record = json.loads(deployment.run("ask", "What is 12 * 7 + 5?", "--json").stdout)
+    assert "slm" in {call["policy"]["name"] for call in record["calls"]}
+
+
+def test_petting_plays_on_a_vllm_server(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.up(*on_vllm("pair"), profile="petting")
+    arguments = (
+        "puzzles", "--game", "plan_path", "--size", "5", "--samples", "2", "--arms", "pair",
+        "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    played = forked(
+        "loopline.bench.cli", BENCH, [*arguments, "--json"], env=deployment.environ, timeout=LIMIT
+    )
+    assert played.returncode == 0, played.stderr
+    line = json.loads(played.stdout.splitlines()[-1])
+    assert line["arms"]["pair"]["n"] == 2
+    assert line["arms"]["pair"]["usage"]["calls"] >= 4

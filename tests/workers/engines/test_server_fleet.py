@@ -1,0 +1,110 @@
+"""Several servers behind one pool: where one hangs or is killed, requests are answered by the
+others, and it gets its share again when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from loopline.testing.vllm_double import VllmDouble, write_program
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.vllm.engine import VllmEngine
+from loopline.workers.process_lifetime import dies_with_parent
+from tests.bus.serving import until
+from tests.workers.engines.asking import ask, events, request
+from tests.workers.engines.real_servers import free_port
+from tests.workers.engines.test_vllm_engine import settings
+from tests.workers.engines.test_vllm_failures import started
+from tests.workers.engines.tiny_model import ANSWER
+
+Start = Callable[[int], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+async def doubles(tiny_model: Path) -> AsyncIterator[list[VllmDouble]]:
+    async with VllmDouble(str(tiny_model)) as first, VllmDouble(str(tiny_model)) as second:
+        yield [first, second]
+
+
+async def test_one_that_hangs_is_left_out_until_it_answers(
+    tiny_model: Path, doubles: list[VllmDouble], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline.workers.engines.vllm.server._HEALTH_SECONDS", 0.2)
+    engine = await started(tiny_model, *doubles, timeout_seconds=1.0)
+    doubles[0].mischief.hangs = True
+    answers = await asyncio.gather(*(ask(engine) for _ in range(8)))
+    assert {answer.text for answer in answers} == {ANSWER}
+    before = len(doubles[0].asked)
+    assert {(await ask(engine)).text for _ in range(4)} == {ANSWER}
+    assert len(doubles[0].asked) == before
+    doubles[0].mischief.hangs = False
+    await doubles[1].die()
+    assert (await ask(engine)).text == ANSWER
+    assert len(doubles[0].asked) == before + 1
+    await engine.close()
+
+
+@pytest.mark.slow
+class TestKilled:
+    @pytest.fixture
+    def program(self, tmp_path: Path) -> Path:
+        return write_program(tmp_path)
+
+    @pytest.fixture
+    def start(self, tiny_model: Path, program: Path) -> Iterator[Start]:
+        with ExitStack() as stack:
+
+            def start(port: int) -> subprocess.Popen[bytes]:
+                arguments = ["-m", "vllm", "serve", str(tiny_model), "--port", str(port)]
+                process = subprocess.Popen(
+                    [str(program), *arguments], preexec_fn=dies_with_parent(signal.SIGKILL)
+                )
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+                return process
+
+            yield start
+
+    async def test_kill_9_of_one_loses_no_request_and_it_serves_again_when_it_is_back(
+        self, tiny_model: Path, start: Start, tiny_loras: list[Path]
+    ) -> None:
+        ports = [free_port(), free_port()]
+        processes = [start(port) for port in ports]
+        urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
+        more = {"servers": urls[1:], "plain_check": False}
+        engine = VllmEngine(settings(tiny_model, urls[0], vllm=more, plain_logprobs=False))
+        await engine.start()
+        fleet = engine._fleet  # pyright: ignore[reportPrivateUsage]
+        assert fleet is not None
+
+        async def both() -> bool:
+            await asyncio.gather(*(s.greet() for s in fleet.servers if not s.is_up))
+            return all(server.is_up for server in fleet.servers)
+
+        await until(both, "both answer", 90)
+        await engine.load_adapter("red", str(tiny_loras[0]), 1)
+        expected = {name: await ask(engine, adapter=name) for name in (None, "red")}
+        asking = [
+            asyncio.create_task(events(engine, request(adapter=name, stream=number % 2 == 0)))
+            for number, name in enumerate((None, "red") * 16)
+        ]
+        await until(lambda: min(s.load for s in fleet.servers) > 0, "both are at work")
+        os.kill(processes[0].pid, signal.SIGKILL)
+        for name, stream in zip((None, "red") * 16, await asyncio.gather(*asking), strict=True):
+            last = stream[-1]
+            assert isinstance(last, Completion)
+            assert last.output_ids == expected[name].output_ids
+        processes[0].wait()
+        start(ports[0])
+        await until(both, "both answer again", 90)
+        os.kill(processes[1].pid, signal.SIGKILL)
+        again = await asyncio.gather(*(ask(engine, adapter="red") for _ in range(8)))
+        assert {completion.output_ids for completion in again} == {expected["red"].output_ids}
+        await engine.close()

@@ -1,0 +1,1 @@
+"""Models in SGLang servers: as those in vLLM servers, by SGLang's own interface."""

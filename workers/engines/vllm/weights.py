@@ -1,0 +1,223 @@
+"""Which weights the servers of a pool have: adapters, each under a name of its version, or a whole
+model in the place of the pool's own.
+
+An adapter is loaded beside what is there, and requests in work end with theirs. A server has one
+whole model at a time: to exchange it, requests in work end first, those that come wait, and then
+the weights are exchanged where they lie (SGLang), or the server that the worker has started itself
+is started again with them (vLLM). No request is lost, and a version that no server takes leaves the
+one before in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from loopline.bus.tasks import end
+from loopline.workers.engines.local.adapter_base import NO_WHOLE_MODEL, BaseWeights
+from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
+from loopline.workers.engines.local.model_files import unusable_error
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.vllm.adapters import (
+    ServedAdapter,
+    ServedModel,
+    ServedWeights,
+    read_weights,
+)
+from loopline.workers.engines.vllm.fleet import Fleet
+from loopline.workers.engines.vllm.gate import Gate
+from loopline.workers.engines.vllm.managed import ManagedServer
+
+log = structlog.get_logger("loopline.workers.engines.vllm")
+
+
+@dataclass
+class Servers:
+    """What the weights are loaded into."""
+
+    fleet: Fleet
+    process: ManagedServer | None
+    """The one that this worker has started itself."""
+    exchanges: bool
+    """They exchange the weights of a whole model where they lie."""
+    folder: Path
+    """Of the pool's own model."""
+    base: str
+    start_seconds: float
+    weights: BaseWeights | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        has_weights = any(self.folder.glob("*.safetensors"))
+        self.weights = BaseWeights(self.folder) if has_weights else None
+
+    def base_sha256(self) -> str | None:
+        """Of the pool's own model; None where its weights are not on this machine."""
+        return None if self.weights is None else self.weights.sha256
+
+
+class Weights:
+    """See the module."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._adapters = Adapters(self._give_back)
+        self._giving_back: set[asyncio.Task[None]] = set()
+        self._servers: Servers | None = None
+        self.whole: ServedModel | None = None
+        """That the servers have in the place of the pool's own model."""
+
+    def attach(self, servers: Servers) -> None:
+        """From now on these are loaded into."""
+        self._servers = servers
+
+    async def close(self) -> None:
+        await end(self._giving_back)
+        self._servers = None
+
+    @contextmanager
+    def use(self, name: str | None) -> Generator[AdapterVersion | None]:
+        """The current version of an adapter, or of a whole model, kept until the end of the block;
+        None for the pool's own model. Raises EngineError `unknown_adapter`."""
+        if name is None and self.whole is not None:
+            raise EngineError(
+                f"the servers have the whole model {self.whole.name} in the place of the pool's "
+                "own, which answers nothing meanwhile",
+                kind="unknown_adapter",
+                # The caller may have chosen the model before it was exchanged.
+                retryable=True,
+            )
+        with self._adapters.use(name) as version:
+            yield version
+
+    def in_work(self) -> dict[str, int]:
+        """See `LocalEngine.in_work`."""
+        return self._adapters.in_work()
+
+    async def load(self, name: str, path: str, version: int) -> None:
+        """See `Engine.load_adapter`. Of several servers those that answer have it at once; the
+        others before they answer with it."""
+        if self._adapters.version(name) == version:
+            return
+        servers = self._require_servers()
+        target = await asyncio.to_thread(
+            read_weights, name, version, path, servers.folder, servers.base_sha256, servers.base
+        )
+        self._require_room(name, path, target, servers)
+        if isinstance(target, ServedModel) or self._is_whole(name):
+            async with self._gate.alone():
+                await self._exchange(target if isinstance(target, ServedModel) else None, servers)
+                await self._load_adapter(target, servers)
+                self._adapters.put(AdapterVersion(name, version, target))
+            return
+        await self._gate.opened()
+        with self._gate.inside():
+            await self._load_adapter(target, servers)
+            self._adapters.put(AdapterVersion(name, version, target))
+
+    async def unload(self, name: str) -> None:
+        """See `Engine.unload_adapter`."""
+        if not self._is_whole(name):
+            self._adapters.remove(name)
+            return
+        async with self._gate.alone():
+            await self._exchange(None, self._require_servers())
+            self._adapters.remove(name)
+
+    def _is_whole(self, name: str) -> bool:
+        return name in self._names(ServedModel)
+
+    def _names(self, kind: type[ServedWeights]) -> list[str]:
+        return [v.name for v in self._adapters.serving() if isinstance(v.weights, kind)]
+
+    def _require_room(self, name: str, path: str, target: ServedWeights, servers: Servers) -> None:
+        """Raises EngineError `bad_request` for what can't be beside what is there."""
+        if isinstance(target, ServedAdapter):
+            others = [whole for whole in self._names(ServedModel) if whole != name]
+            what = "an adapter of the pool's own model cannot be served"
+        elif not servers.exchanges and servers.process is None:
+            raise unusable_error(path, NO_WHOLE_MODEL)
+        else:
+            names = [*self._names(ServedAdapter), *self._names(ServedModel)]
+            others = [other for other in names if other != name]
+            what = "a whole model cannot take the place of the pool's own"
+        if others:
+            raise unusable_error(
+                path,
+                f"{what} while the same servers answer for {', '.join(others)}: they have one "
+                "model at a time; pin those to version 0, or serve this one by a pool of its own",
+            )
+
+    async def _load_adapter(self, target: ServedWeights, servers: Servers) -> None:
+        """Into every server that answers; nothing for a whole model."""
+        if isinstance(target, ServedModel):
+            return
+        fleet = servers.fleet
+        await asyncio.gather(*(server.greet() for server in fleet.servers if not server.is_up))
+        up = [server for server in fleet.servers if server.is_up]
+        if not up:
+            raise EngineError("no server answers", kind="unavailable", retryable=True)
+        await asyncio.gather(*(server.ensure(target.name, target.path) for server in up))
+
+    async def _exchange(self, whole: ServedModel | None, servers: Servers) -> None:
+        """Let the servers have this whole model, or the pool's own. Raises EngineError, with what
+        was there before in its place."""
+        if whole == self.whole:
+            return
+        log.info("weights are exchanged", model=servers.base, to=whole.name if whole else "its own")
+        try:
+            await self._change_servers(whole, servers)
+        except EngineError as error:
+            log.error("weights are not exchanged", model=servers.base, why=str(error))
+            await self._change_servers(self.whole, servers)
+            raise
+        self.whole = whole
+
+    async def _change_servers(self, whole: ServedModel | None, servers: Servers) -> None:
+        fleet, process = servers.fleet, servers.process
+        if not servers.exchanges:
+            assert process is not None
+            await process.change(whole)
+            for server in fleet.servers:
+                server.lost()
+                server.down_until = 0.0
+            await fleet.wait_until_up(servers.start_seconds)
+            return
+        await asyncio.gather(*(server.greet() for server in fleet.servers if not server.is_up))
+        up = [server for server in fleet.servers if server.is_up]
+        if not up:
+            raise EngineError("no server answers", kind="unavailable", retryable=True)
+        await asyncio.gather(*(server.ensure_model(whole) for server in up))
+
+    def _give_back(self, version: AdapterVersion) -> None:
+        """Nobody uses this version any more."""
+        if self._servers is None or isinstance(version.weights, ServedModel):
+            return
+        task = asyncio.create_task(self._unload(self._servers.fleet, version.weights))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _unload(self, fleet: Fleet, target: ServedAdapter) -> None:
+        await self._gate.opened()
+        with self._gate.inside():
+            await self._unload_now(fleet, target)
+
+    async def _unload_now(self, fleet: Fleet, target: ServedAdapter) -> None:
+        names = {version.weights.name for version in self._adapters.serving()}
+        if target.name in names:  # it came back meanwhile
+            return
+        for server in fleet.servers:
+            if server.is_up:
+                try:
+                    await server.unload(target.name)
+                except EngineError as error:  # it takes room there, and nothing else
+                    log.warning("an adapter stays loaded", adapter=target.name, why=str(error))
+
+    def _require_servers(self) -> Servers:
+        if self._servers is None:
+            raise EngineError("the engine is not started", kind="internal")
+        return self._servers
