@@ -1,11 +1,9 @@
-"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and
+KL(student || teacher)"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and
 a small model that comes closer to its own."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import islice
@@ -17,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from loopline.agents.environments.word_problems import Split
+from loopline.agents.environments.word_problems import Split, stream
 from loopline.testing.vllm_double import VllmDouble
 from loopline.trainers.cli import app
+from loopline.trainers.core.background_loop import BackgroundLoop
 from loopline.trainers.core.batches import encode_all
 from loopline.trainers.core.models import load_tokenizer
 from loopline.trainers.core.network import Network, base_folder, load_base, network_of
@@ -35,7 +34,7 @@ from loopline.trainers.glpft.pipeline import StageListener, claim, train
 from loopline.trainers.glpft.rows import StageRows
 from loopline.trainers.glpft.settings import GlpftSettings, Schedule
 from loopline.trainers.glpft.teacher import Teacher
-from loopline.trainers.sft.dialogues import dialogue, stream
+from loopline.trainers.sft.dialogues import dialogue
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from tests.trainers.grpo.tiny_grpo import write_base
 from tests.trainers.test_distill import store_of_escalations
@@ -146,15 +145,15 @@ def dialogues(count: int, seed: int, split: Split) -> list[TokenRow]:
     return [TokenRow(tuple(ids), tuple(learned)) for ids, learned in encode_all(tokenizer, worked)]
 
 
-def divergence(model: str, teacher: str, rows: list[TokenRow]) -> float:
+def divergence(student: str, teacher: str, rows: list[TokenRow]) -> float:
     """KL(model || teacher) of whole distributions in nats, the mean over all places of the
     dialogues at which an assistant writes."""
-    ours, theirs = load_base(model, device="cpu").model, load_base(teacher, device="cpu").model
+    models = [load_base(name, device="cpu").model for name in (student, teacher)]
     values: list[torch.Tensor] = []
     with torch.no_grad():
         for entry in rows:
             ids, mask = torch.tensor([entry.ids]), torch.tensor(entry.learned[1:])
-            p, q = (one(ids).logits[0, :-1].log_softmax(-1)[mask] for one in (ours, theirs))
+            p, q = (model(ids).logits[0, :-1].log_softmax(-1)[mask] for model in models)
             values.append((p.exp() * (p - q)).sum(-1))
     return float(torch.cat(values).mean())
 
@@ -212,22 +211,14 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) 
 
 @contextmanager
 def served(model: Path) -> Generator[str]:
-    """Address of a server that speaks vLLM's protocol, in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    def wait(work: object) -> object:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(60)  # type: ignore[arg-type]
-
+    """Address of a server that speaks vLLM's protocol."""
     double = VllmDouble(str(model))
-    wait(double.__aenter__())
-    try:
-        yield double.url
-    finally:
-        wait(double.__aexit__(None, None, None))
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+    with BackgroundLoop() as loop:
+        loop.run(double.__aenter__())
+        try:
+            yield double.url
+        finally:
+            loop.run(double.__aexit__(None, None, None))
 
 
 def test_a_server_judges_as_the_same_model_in_this_process_does(tmp_path: Path) -> None:
@@ -266,9 +257,6 @@ async def test_the_command_learns_from_a_teacher_and_refuses_to_without(tmp_path
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code != 0
     assert "--teacher" in refused.output + str(refused.exception)
-    # Its engine has an event loop of its own, which a test's would not let turn.
-    done = await asyncio.to_thread(
-        CliRunner().invoke, app, [*arguments, "--teacher", str(teacher), "--samples", "2"]
-    )
+    done = CliRunner().invoke(app, [*arguments, "--teacher", str(teacher), "--samples", "2"])
     assert done.exit_code == 0, done.output
     assert (output / "single" / "adapter_model.safetensors").exists()

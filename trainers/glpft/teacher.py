@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from loopline.trainers.core.background_loop import BackgroundLoop
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import find_text_folder
@@ -17,7 +19,7 @@ from loopline.workers.engines.settings import ModelSettings
 
 
 class Teacher:
-    """A context: its engine runs within it, in an event loop that turns only while it scores."""
+    """A context: its engine runs within it, in an event loop of its own."""
 
     def __init__(self, model: str, url: str | None = None) -> None:
         """`model`: a folder, a hub id or a micro model; with `url` it is served there, and only
@@ -31,21 +33,22 @@ class Teacher:
             raise TrainingError(f"--teacher-url {url}: {error}") from error
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        try:
-            self._engine = build_engine(self._settings)
-            self._loop.run_until_complete(self._engine.start())
-        except EngineError as error:
-            self._loop.close()
-            raise TrainingError(f"the teacher can't be used: {error}") from error
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(BackgroundLoop())
+            try:
+                self._engine = build_engine(self._settings)
+                self._loop.run(self._engine.start())
+            except EngineError as error:
+                raise TrainingError(f"the teacher can't be used: {error}") from error
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        self._loop.run_until_complete(self._engine.close())
-        self._loop.close()
+        with self._open:
+            self._loop.run(self._engine.close())
 
     def require_vocabulary_of(self, student: ModelText) -> None:
         """Raises `TrainingError` unless every token of the student is the same token here."""
@@ -63,7 +66,7 @@ class Teacher:
             return await asyncio.gather(*(self._engine.score(row) for row in rows))
 
         try:
-            return self._loop.run_until_complete(score_all())
+            return self._loop.run(score_all())
         except EngineError as error:
             raise TrainingError(f"the teacher gave no log-probabilities: {error}") from error
 
