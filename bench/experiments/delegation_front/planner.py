@@ -105,7 +105,7 @@ class Planner:
 
         network = self.policies.network
         network.whole.eval()
-        found: list[tuple[float, ...]] = []
+        table: list[tuple[float, ...]] = []
         for at in slices(range(len(questions)), ROWS):
             rows = [
                 (self._prompter.ids(questions[number].prompt), self._written[decision])
@@ -118,8 +118,8 @@ class Planner:
                 scores = -functional.cross_entropy(logits, ids[:, 1:][learned], reduction="none")
             sums = torch.zeros(len(rows)).index_add(0, learned.nonzero()[:, 0], scores)
             chances = sums.exp().reshape(-1, len(DECISIONS)).tolist()
-            found += [tuple(round(chance, 6) for chance in row) for row in chances]
-        return found
+            table += [tuple(round(chance, 6) for chance in row) for row in chances]
+        return table
 
     def draw(
         self, answered: Sequence[Answered], dollar_weight: float, version: int, seed: int
