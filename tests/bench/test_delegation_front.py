@@ -41,9 +41,7 @@ from loopline.trainers.core.json_records import write_record
 
 PRICES = {"big": 1e-3, "small": 1e-5, "parts": 2e-3}
 READING = 1e-4
-FRONT = FrontSettings(
-    seeds=(1, 2), dollar_weights=(0.0, 100.0), held_out=40, train_questions=60
-)
+FRONT = FrontSettings(seeds=(1, 2), dollar_weights=(0.0, 100.0), held_out=40, train_questions=60)
 
 
 def rule(name: str, right: list[int], dollars: float) -> Rule:
@@ -69,8 +67,7 @@ def test_no_rule_lies_above_the_front_of_a_family_that_it_is_in(
         gap = float(gaps(member, family).mean())
         assert gap <= 1e-9
         assert gap == pytest.approx(member.accuracy - float(mixture.right().mean()), abs=1e-9)
-    cheapest = min(family, key=lambda member: member.dollars)
-    assert cheapest.accuracy == 0 or undominated(family)
+    assert undominated(family)
 
 
 def test_the_front_between_two_rules_is_their_mixture() -> None:
@@ -209,4 +206,3 @@ def test_a_grid_is_done_cell_by_cell(tmp_path: Path) -> None:
     assert len(trained.rounds) == 2
     assert all(len(row) == len(DECISIONS) and sum(row) <= 1.001 for row in trained.probabilities)
     assert any("reward" in line for line in lines)
-    (tmp_path / "report").mkdir()
