@@ -231,7 +231,8 @@ def test_a_server_judges_as_the_same_model_in_this_process_does(tmp_path: Path) 
             assert theirs == pytest.approx(ours, abs=1e-4)
 
 
-def test_a_teacher_that_cannot_be_reached_is_named() -> None:
+def test_a_teacher_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopline.trainers.glpft.teacher.WAIT_SECONDS", 0.2)
     with pytest.raises(TrainingError, match="the teacher can't be used"):
         Teacher("micro:slm", "http://127.0.0.1:9/v1").__enter__()
     with pytest.raises(TrainingError, match="--teacher-url nowhere"):

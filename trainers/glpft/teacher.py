@@ -9,13 +9,18 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from pydantic import ValidationError
+
 from loopline.trainers.core.background_loop import BackgroundLoop
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import find_text_folder
 from loopline.workers.engines.local.model_text import ModelText, read_text_files
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import ModelSettings, VllmSettings
+
+WAIT_SECONDS = 30.0
+"""Until a server answers for the first time."""
 
 
 class Teacher:
@@ -28,9 +33,13 @@ class Teacher:
             self._settings = ModelSettings(engine="torch", model=model)
             return
         try:
-            self._settings = ModelSettings(engine="vllm", model=model, base_url=url)
-        except ValueError as error:
-            raise TrainingError(f"--teacher-url {url}: {error}") from error
+            self._settings = ModelSettings(
+                engine="vllm", model=model, base_url=url,
+                vllm=VllmSettings(start_seconds=WAIT_SECONDS),
+            )  # fmt: skip
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise TrainingError(f"--teacher-url {url}: {why}") from error
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
