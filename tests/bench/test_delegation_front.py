@@ -152,7 +152,8 @@ def test_a_planner_that_hands_over_the_easy_questions_lies_above_the_one_that_gu
 def test_a_planner_that_learned_nothing_lies_above_nothing(tmp_path: Path) -> None:
     write_cells(tmp_path, knows=False)
     report = report_of(FRONT, tmp_path)
-    assert not (report.above_untrained or report.above_cascades or report.above_scored)
+    above = (report.above_untrained, report.above_cascades, report.above_scored)
+    assert not any(above)
     assert "does not lie everywhere above that of cascades" in verdict(report.trained, "cascades")
 
 

@@ -1,5 +1,5 @@
-KL(student || teacher)"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and
-a small model that comes closer to its own."""
+"""|| teacher)"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and a
+small model that comes closer to its own."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def dialogues(count: int, seed: int, split: Split) -> list[TokenRow]:
 
 
 def divergence(student: str, teacher: str, rows: list[TokenRow]) -> float:
-    """KL(model || teacher) of whole distributions in nats, the mean over all places of the
+    """KL(student || teacher) of whole distributions in nats, the mean over all places of the
     dialogues at which an assistant writes."""
     models = [load_base(name, device="cpu").model for name in (student, teacher)]
     values: list[torch.Tensor] = []

@@ -116,9 +116,7 @@ def figures_of(rule: Rule) -> RuleFigures:
 
 def lies_above(trained: Sequence[TrainedFigures], baseline: str) -> bool:
     """Beyond the interval, at every λ that is on the trained front."""
-    return all(
-        figures.above[baseline].verdict == "more" for figures in trained if figures.on_front
-    )
+    return all(figures.above[baseline].verdict == "more" for figures in trained if figures.on_front)
 
 
 def verdict(trained: Sequence[TrainedFigures], baseline: str) -> str:
@@ -143,6 +141,8 @@ def _bounds(rule: Rule, family: Sequence[Rule]) -> Bounds:
 def _cpu_minutes(settings: FrontSettings, output: Path) -> float:
     seconds = 0.0
     for cell in cells_of(settings):
-        result = read_answers(cell, output) if cell.kind == "answers" else read_planner(cell, output)
+        result = (
+            read_answers(cell, output) if cell.kind == "answers" else read_planner(cell, output)
+        )
         seconds += 0.0 if result is None else result.cpu_seconds
     return round(seconds / 60, 1)

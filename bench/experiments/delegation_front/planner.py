@@ -176,7 +176,7 @@ def shorter_half(questions: Sequence[Asked]) -> list[bool]:
     return [count < middle for count in counts]
 
 
-def demonstrated(asked: Asked, short: bool, rng: random.Random) -> Decision:  # noqa: FBT001
+def demonstrated(asked: Asked, short: bool, rng: random.Random) -> Decision:
     """What a demonstration says of a question: a guess by its length, and often a wrong one."""
     if rng.random() < HANDED[short]:
         return "small"
