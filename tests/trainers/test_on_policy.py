@@ -1,4 +1,4 @@
-"""|| teacher)"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and a
+"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers, and a
 small model that comes closer to its own."""
 
 from __future__ import annotations
