@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.staleness",
         "commands.improve",
         "commands.team_grpo",
+        "commands.delegation_front",
         "experiments.grpo_curve",
     ),
     "Prove": (

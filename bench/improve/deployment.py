@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from loopline.bench.background_loop import BackgroundLoop
 from loopline.bench.improve.big_model import BigModel
 from loopline.bench.improve.settings import StreamSettings
 from loopline.runtime.client.deployment import Deployment, find
@@ -20,6 +19,7 @@ from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import Unreachable
 from loopline.runtime.supervise.control import ask_supervisor
 from loopline.runtime.supervise.detached import temporary_deployment
+from loopline.trainers.core.background_loop import BackgroundLoop
 from loopline.workers.scripted_api.server import ScriptedServer
 
 _LEFT_SECONDS = 60.0

@@ -17,7 +17,6 @@ from loopline.agents.environments.tool_program import extract_program
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.judging import OutputVerdict
 from loopline.agents.records import Outcome, Trajectory
-from loopline.bench.background_loop import BackgroundLoop
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.judgement import Judge, Judgement, Question
 from loopline.bench.output import Manifest
@@ -28,6 +27,7 @@ from loopline.bench.teams.playing import (
     turns_of,
     unsolved_judgement,
 )
+from loopline.trainers.core.background_loop import BackgroundLoop
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.outputs import judge_outputs
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import OnlyWith, Option
 from loopline.trainers.data.data_files import DataFile
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from loopline.trainers.distill.escalations import HeldOut
 
 
+def _is_on_policy(options: Any) -> bool:
+    return options.objective == "on-policy"
+
+
+_ON_POLICY = OnlyWith("--objective on-policy", _is_on_policy)
+
+
 class DistillOptions(RowOptions):
     """A small model's training on what a cascade escalated."""
 
@@ -22,13 +29,25 @@ class DistillOptions(RowOptions):
 
     from_store: Annotated[Path, Option(metavar="FOLDER")]
     """Store of recorded runs of the workflow cascade."""
-    objective: Literal["sft", "dpo"] = "sft"
-    """Learn the accepted answers, or to prefer them to the refused ones where both differ (then at
-    about a tenth of --rate)."""
+    objective: Literal["sft", "dpo", "on-policy"] = "sft"
+    """Learn the accepted answers; to prefer them to the refused ones where both differ (dpo); or
+    to answer the same places as the model sees fit, each token judged by a teacher (on-policy). The
+    last two at about a tenth of --rate."""
     beta: Annotated[
         float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
     ] = Field(default=0.1, gt=0)
     """How much a preference weighs beside staying the model that it begins as."""
+    teacher: Annotated[str | None, Option(metavar="MODEL", default="none"), _ON_POLICY] = None
+    """Model whose log-probabilities judge what was written: a folder, a hub id or a micro model,
+    with the same vocabulary."""
+    teacher_url: Annotated[
+        str | None, Option(metavar="URL", default="in this process"), _ON_POLICY
+    ] = None
+    """Running vLLM server of the teacher, as in http://localhost:8000/v1."""
+    samples: Annotated[int, _ON_POLICY] = Field(default=1, ge=1, le=64)
+    """Answers that are drawn at each place."""
+    max_tokens: Annotated[int, _ON_POLICY] = Field(default=256, ge=1)
+    """Tokens of such an answer at most."""
     confirmed: bool = False
     """Learn only answers that feedback calls right; else also those without feedback."""
     hold_out_kind: Annotated[tuple[str, ...] | None, Option(metavar="KIND", default="none")] = None
@@ -37,9 +56,26 @@ class DistillOptions(RowOptions):
     """File of questions that are not learned from, here or hf://OWNER/NAME/FILE: one on each line,
     or rows with `question` of .jsonl or .parquet."""
 
+    @model_validator(mode="after")
+    def _has_a_teacher(self) -> Self:
+        if self.objective == "on-policy" and self.teacher is None:
+            raise ValueError("--objective on-policy has no teacher: name a model by --teacher")
+        return self
+
     def objective_settings(self) -> dict[str, object]:
-        """See `RowOptions.objective_settings`."""
-        return {"objective": self.objective, "beta": self.beta}
+        """See `RowOptions.objective_settings`. Raises `TrainingError` for a teacher that is not
+        there."""
+        from loopline.trainers.core.network import base_folder
+        from loopline.workers.engines.local.adapter_base import weights_sha256
+
+        values: dict[str, object] = {"objective": self.objective, "beta": self.beta}
+        if self.teacher is None:
+            return values
+        names = ("teacher", "teacher_url", "samples", "max_tokens")
+        values |= {name: getattr(self, name) for name in names}
+        if self.teacher_url is None:
+            values["teacher_sha256"] = weights_sha256(base_folder(self.teacher))
+        return values
 
     def held_out(self) -> HeldOut:
         """Raises `UnreadableData` for a file that can't be read."""

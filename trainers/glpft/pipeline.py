@@ -40,6 +40,7 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.copying import copying_rows
 from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
 from loopline.trainers.glpft.from_scratch import write_new_model
+from loopline.trainers.glpft.on_policy_training import OnPolicyTraining
 from loopline.trainers.glpft.page import PAGE, render
 from loopline.trainers.glpft.preference_training import PreferenceTraining
 from loopline.trainers.glpft.report import REPORT, Report, read_report
@@ -58,6 +59,12 @@ DATA = "data"
 """A data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
 """Of all stages that there are."""
+TRAININGS: dict[str, type[StageTraining]] = {
+    "sft": StageTraining,
+    "dpo": PreferenceTraining,
+    "on-policy": OnPolicyTraining,
+}
+"""By objective."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +188,7 @@ class _Pipeline:
             base=settings.base if settings.base and base == self.first else base.name,
             processes=self.processes,
         )
-        training = (PreferenceTraining if settings.objective == "dpo" else StageTraining)(
+        training = TRAININGS[settings.objective](
             settings=settings,
             stage=stage.name,
             schedule=settings.schedule(stage.name, begins=stage.is_first),

@@ -166,10 +166,21 @@ class GlpftSettings(StageOptions):
     """Size of a model that begins with random weights."""
     batch: int = Field(default=BATCH, ge=1)
     """Rows per step."""
-    objective: Literal["sft", "dpo"] = "sft"
-    """What a row is: an answer to be written, or a pair of which one is to be preferred."""
+    objective: Literal["sft", "dpo", "on-policy"] = "sft"
+    """What a row is: an answer to be written, a pair of which one is to be preferred, or a
+    conversation with places where the model answers by itself."""
     beta: float = Field(default=0.1, gt=0)
     """Of dpo: how much a preference weighs beside staying the model that it begins as."""
+    teacher: str | None = None
+    """Of on-policy: folder or hub id of the model that judges what was written."""
+    teacher_url: str | None = None
+    """Of the server that it runs in; None: in this process."""
+    teacher_sha256: str | None = None
+    """Hash of its weights; None for those of a server."""
+    samples: int = Field(default=1, ge=1)
+    """Of on-policy: answers at each place."""
+    max_tokens: int = Field(default=256, ge=1)
+    """Of on-policy: tokens of such an answer."""
 
     @property
     def is_micro(self) -> bool:

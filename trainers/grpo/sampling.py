@@ -3,7 +3,7 @@
 Candidates that have written the same so far are one row: their next tokens are drawn from one
 distribution. The keys and values of a prompt are computed once for all of its candidates.
 
-It is for small models on one core each: a GPU is used by the engines that serve, and by `Learner`.
+It is for small models: at full speed a GPU is used by the engines that serve, and by `Learner`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Branch:
 
 
 class Sampler:
-    """Draws from a causal model of transformers. `tokens` counts what went through the model,
-    padding included."""
+    """Draws from a causal model of transformers, wherever it lies; a `generator` must be of that
+    device. `tokens` counts what went through the model, padding included."""
 
     def __init__(self, model: Any, end_ids: frozenset[int], padding: int) -> None:
         self._model = model
@@ -107,8 +107,10 @@ class Sampler:
         branches = [_Branch(at, count) for at in range(len(prompts))]
         longest = max(len(prompt) for prompt in prompts)
         # Padding on the left, so that every row's next token stands in the same column.
-        ids = torch.tensor([[self._padding] * (longest - len(p)) + list(p) for p in prompts])
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+        padded = [[self._padding] * (longest - len(p)) + list(p) for p in prompts]
+        ids = torch.tensor(padded, device=self._model.device)
+        read = [[0] * (longest - len(p)) + [1] * len(p) for p in prompts]
+        mask = torch.tensor(read, device=self._model.device)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         cache = DynamicCache()
         with torch.inference_mode():
@@ -127,8 +129,8 @@ class Sampler:
                         branches.append(branch)
                 if not branches:
                     break
-                rows = torch.tensor([branch.row for branch in branches])
-                ids = torch.tensor([branch.ids[-1:] for branch in branches])
+                rows = torch.tensor([branch.row for branch in branches], device=ids.device)
+                ids = torch.tensor([branch.ids[-1:] for branch in branches], device=ids.device)
                 positions = positions[rows, -1:] + 1
                 mask = torch.cat([mask[rows], mask.new_ones(len(rows), 1)], dim=1)
                 cache.batch_select_indices(rows)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for what is asynchronous behind a judge, who is not."""
+"""An event loop in a thread of its own, for what is asynchronous behind somebody who is not."""
 
 from __future__ import annotations
 

@@ -1,0 +1,67 @@
+"""`bench delegation-front`: does a planner learn when to hand over, by right − λ · dollars?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("delegation-front")(delegation_front)
+
+
+def delegation_front(
+    output: Annotated[Path, typer.Argument(help="Folder of answers, planners and the report.")],
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each λ.")] = 3,
+    lambdas: Annotated[
+        str, typer.Option(help="What a reward loses for each dollar, comma-separated.")
+    ] = "0,100,300,1000",
+    held_out: Annotated[int, typer.Option(min=10, help="Questions to measure on.")] = 300,
+    train_questions: Annotated[
+        int, typer.Option(min=60, help="Questions that a seed learns from.")
+    ] = 300,
+    rounds: Annotated[int, typer.Option(min=1, help="Updates of a training.")] = 60,
+    questions: Annotated[int, typer.Option(min=1, help="Questions of a round.")] = 24,
+    group_size: Annotated[int, typer.Option(min=2, help="Decisions drawn on each.")] = 8,
+    learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
+    big_prompt_usd: Annotated[
+        float, typer.Option(min=0, help="Dollars per million tokens that the big model reads.")
+    ] = 2.5,
+    big_completion_usd: Annotated[
+        float, typer.Option(min=0, help="Dollars per million tokens that the big model writes.")
+    ] = 10.0,
+    small_prompt_usd: Annotated[
+        float, typer.Option(min=0, help="Dollars per million tokens that the small model reads.")
+    ] = 0.15,
+    small_completion_usd: Annotated[
+        float, typer.Option(min=0, help="Dollars per million tokens that the small model writes.")
+    ] = 0.6,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, a core each.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Teach a planner when to hand over, for several prices of a dollar.
+
+    The planner, an adapter of the micro-LLM, answers a question itself, hands it to the small model
+    whole, or takes it apart. It begins with a weak guess and learns by GRPO from right less λ ·
+    dollars. Each λ stands beside the planner as it began and beside cascades, on the same held-out
+    questions. Run it again to go on after a crash or Ctrl-C; seeds and λ may be added.
+    """
+    from loopline.bench.experiments.delegation_front.cells import FrontSettings
+    from loopline.bench.experiments.delegation_front.command import measure, parse_weights
+
+    settings = FrontSettings(
+        seeds=tuple(range(1, seeds + 1)),
+        dollar_weights=parse_weights(lambdas),
+        held_out=held_out,
+        train_questions=train_questions,
+        rounds=rounds,
+        questions=questions,
+        group_size=group_size,
+        learning_rate=learning_rate,
+        big_prices=(big_prompt_usd, big_completion_usd),
+        small_prices=(small_prompt_usd, small_completion_usd),
+    )
+    measure(output, settings, jobs=jobs, as_json=as_json)

@@ -1,0 +1,170 @@
+"""Which trainings there are, what they follow from, and what became of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.delegation_front.questions import Asked
+from loopline.trainers.core.json_records import find_record
+from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
+
+RESULT = "result.json"
+POLICY = "policy"
+BIG, SMALL = "micro:llm", "micro:slm"
+
+Decision = Literal["big", "small", "parts"]
+DECISIONS: tuple[Decision, ...] = ("big", "small", "parts")
+"""What the planner writes: it answers itself, hands the question to the small model as it is, or
+takes it apart and hands out the parts (the workflow `delegate`)."""
+
+
+class FrontSettings(Record):
+    """What every cell follows from."""
+
+    seeds: tuple[int, ...] = (1, 2, 3)
+    dollar_weights: tuple[float, ...] = (0.0, 100.0, 300.0, 1000.0)
+    """λ: what a reward loses for each dollar."""
+    held_out: int = Field(default=300, ge=1)
+    """Questions that everything is measured on."""
+    train_questions: int = Field(default=300, ge=1)
+    """Questions that a seed learns from; cascades learn their score from the same ones."""
+    start_steps: int = Field(default=60, ge=1)
+    """Of the supervised training that the planner begins with."""
+    rounds: int = Field(default=60, ge=1)
+    """Updates of a training."""
+    questions: int = Field(default=24, ge=1)
+    """Of a round."""
+    group_size: int = Field(default=8, ge=2)
+    """Decisions that are drawn on each."""
+    rank: int = Field(default=8, ge=1)
+    start_rate: float = Field(default=3e-3, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    entropy: float = Field(default=0.01, ge=0)
+    """Weight of the entropy bonus."""
+    test_seed: int = 8_101
+    """Of the held-out questions."""
+    small_prices: tuple[float, float] = (SMALL_PRICES.prompt, SMALL_PRICES.completion)
+    """US dollars per million prompt and completion tokens."""
+    big_prices: tuple[float, float] = (BIG_PRICES.prompt, BIG_PRICES.completion)
+
+    @property
+    def prices(self) -> dict[str, Prices]:
+        """By pool."""
+        return {"llm": Prices(*self.big_prices), "slm": Prices(*self.small_prices)}
+
+
+class Cell(Record):
+    """Answers to the questions of a seed (0: to those that are held out), the planner that a seed
+    begins with, or a training of it."""
+
+    kind: Literal["answers", "start", "trained"]
+    seed: int
+    dollar_weight: float | None = None
+    """Of a training."""
+
+    @property
+    def name(self) -> str:
+        if self.kind == "answers":
+            return "answers, held out" if self.seed == 0 else f"seed {self.seed}, answers"
+        if self.dollar_weight is None:
+            return f"seed {self.seed}, start"
+        return f"seed {self.seed}, λ = {self.dollar_weight:g}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        if self.kind != "trained":
+            return ()
+        return (Cell(kind="answers", seed=self.seed), Cell(kind="start", seed=self.seed))
+
+    def folder(self, output: Path) -> Path:
+        """Where its result is written."""
+        what = self.kind if self.dollar_weight is None else f"lambda-{self.dollar_weight:g}"
+        return output / ("held-out" if self.seed == 0 else f"seed-{self.seed}") / what
+
+
+class ModelAnswer(Record):
+    """What came of a question by one of the decisions."""
+
+    right: bool
+    dollars: float
+    """Of all calls, without the planner's decision."""
+    text: str = ""
+    """Of the small model's answer alone, as its log-probabilities are."""
+    logprobs: tuple[float, ...] = ()
+    """Of the tokens of the answer, natural."""
+
+
+class Answered(Record):
+    """A question with what comes of each decision on it."""
+
+    asked: Asked
+    big: ModelAnswer
+    small: ModelAnswer
+    parts: ModelAnswer
+
+    def by(self, decision: Decision) -> ModelAnswer:
+        answers = {"big": self.big, "small": self.small, "parts": self.parts}
+        return answers[decision]
+
+
+class AnswerTable(Record):
+    """Result of the answers."""
+
+    rows: tuple[Answered, ...]
+    cpu_seconds: float
+
+
+class RoundCurve(Record):
+    """What a round was."""
+
+    reward: float
+    """Of the decisions that were drawn, the mean."""
+    chosen: tuple[float, ...]
+    """Share of each decision among them; what is left could not be read."""
+    trained: int
+    """Questions whose decisions had different rewards."""
+
+
+class PlannerResult(Record):
+    """Result of a planner: as it begins, or trained."""
+
+    cell: Cell
+    probabilities: tuple[tuple[float, ...], ...]
+    """Of the held-out questions, in order: of each decision, at temperature 1. What is left is
+    the probability of everything else that it might write."""
+    decision_dollars: tuple[float, ...]
+    """What it costs the big model to read each question and decide."""
+    rounds: tuple[RoundCurve, ...] = ()
+    cpu_seconds: float
+
+
+def cells_of(settings: FrontSettings) -> list[Cell]:
+    """All of them; what others wait for comes first."""
+    begin = [Cell(kind="answers", seed=0)]
+    for seed in settings.seeds:
+        begin += [Cell(kind="answers", seed=seed), Cell(kind="start", seed=seed)]
+    return begin + [
+        Cell(kind="trained", seed=seed, dollar_weight=weight)
+        for seed in settings.seeds
+        for weight in settings.dollar_weights
+    ]
+
+
+def read_answers(cell: Cell, output: Path) -> AnswerTable | None:
+    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(cell.folder(output) / RESULT, AnswerTable, "remove it, and run it again")
+
+
+def read_planner(cell: Cell, output: Path) -> PlannerResult | None:
+    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(cell.folder(output) / RESULT, PlannerResult, "remove it, and run it again")
+
+
+def is_finished(cell: Cell, output: Path) -> bool:
+    """Raises `UnreadableModel`."""
+    read = read_answers if cell.kind == "answers" else read_planner
+    return read(cell, output) is not None

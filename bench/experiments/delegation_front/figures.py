@@ -1,0 +1,148 @@
+"""The figures of the report: each λ with its intervals, how far it lies above the fronts of the
+untrained planner and of cascades, and what this says.
+
+Seeds and questions are drawn together for an interval (`pigeonhole_bootstrap`), paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.delegation_front.cells import (
+    FrontSettings,
+    cells_of,
+    read_answers,
+    read_planner,
+)
+from loopline.bench.experiments.delegation_front.front import Rule, gaps, undominated
+from loopline.bench.experiments.delegation_front.rules import rules_of
+from loopline.bench.experiments.harness import Bounds
+from loopline.bench.statistics import pigeonhole_bootstrap
+
+UNTRAINED, CASCADES, SCORED = "untrained", "cascades", "scored"
+BASELINES = {
+    UNTRAINED: "the untrained planner's",
+    CASCADES: "that of cascades by log-probability",
+    SCORED: "that of cascades by a learned score",
+}
+
+
+class RuleFigures(Record):
+    """Any rule."""
+
+    name: str
+    accuracy: Bounds
+    """Share of the held-out questions."""
+    dollars: Bounds
+    """Of a question."""
+    by_seed: tuple[float, ...]
+    """Accuracy."""
+
+
+class TrainedFigures(RuleFigures):
+    """The planner trained with one λ."""
+
+    dollar_weight: float
+    decisions: tuple[float, ...]
+    """Share of the questions that it answers itself, hands over whole, takes apart."""
+    on_front: bool
+    """No other λ is as often right for as little, with one of these beyond it."""
+    above: dict[str, Bounds]
+    """By baseline: how much more often right it is than the baseline's front for the same
+    dollars."""
+
+
+class FrontReport(Record):
+    """The whole bench."""
+
+    settings: FrontSettings
+    trained: tuple[TrainedFigures, ...]
+    baselines: dict[str, tuple[RuleFigures, ...]] = Field(default_factory=dict)
+    """Every setting of each, with what is the same in all of them under `alone`."""
+    above_untrained: bool
+    """The trained front lies above it at every λ that is on the front, beyond the interval."""
+    above_cascades: bool
+    """The same of cascades by log-probability."""
+    above_scored: bool
+    """The same of cascades by a learned score."""
+    cpu_minutes: float
+    """Of all cells."""
+
+
+def report_of(settings: FrontSettings, output: Path) -> FrontReport:
+    """From the results. Raises `OutputError` for a cell without one."""
+    rules = rules_of(settings, output)
+    families = {UNTRAINED: rules.untrained, CASCADES: rules.cascades, SCORED: rules.scored}
+    front = undominated([*rules.trained.values()])
+    trained = tuple(
+        TrainedFigures(
+            **dict(figures_of(rule)),
+            dollar_weight=weight,
+            decisions=tuple(map(float, rules.decisions[weight])),
+            on_front=rule in front,
+            above={name: _bounds(rule, family) for name, family in families.items()},
+        )
+        for weight, rule in rules.trained.items()
+    )
+    shown = {name: [rule for rule in rules_of_family if rule not in rules.alone]
+             for name, rules_of_family in families.items()}  # fmt: skip
+    return FrontReport(
+        settings=settings,
+        trained=trained,
+        baselines={
+            name: tuple(map(figures_of, family))
+            for name, family in {**shown, "alone": rules.alone}.items()
+        },
+        above_untrained=lies_above(trained, UNTRAINED),
+        above_cascades=lies_above(trained, CASCADES),
+        above_scored=lies_above(trained, SCORED),
+        cpu_minutes=_cpu_minutes(settings, output),
+    )
+
+
+def figures_of(rule: Rule) -> RuleFigures:
+    """With intervals over seeds and questions."""
+    return RuleFigures(
+        name=rule.name,
+        accuracy=Bounds.of_seeds(rule.right.tolist(), least=0.0),
+        dollars=Bounds.of(pigeonhole_bootstrap(rule.cost.tolist())),
+        by_seed=tuple(map(float, rule.right.mean(axis=1))),
+    )
+
+
+def lies_above(trained: Sequence[TrainedFigures], baseline: str) -> bool:
+    """Beyond the interval, at every λ that is on the trained front."""
+    return all(figures.above[baseline].verdict == "more" for figures in trained if figures.on_front)
+
+
+def verdict(trained: Sequence[TrainedFigures], baseline: str) -> str:
+    """In one sentence: whether the trained front lies above that of a baseline, and where not."""
+    front = [figures for figures in trained if figures.on_front]
+    words = {"more": "above it", "no difference found": "no difference found", "less": "below it"}
+    places = {
+        word: [f"{figures.dollar_weight:g}" for figures in front
+               if figures.above[baseline].verdict == verdict_word]
+        for verdict_word, word in words.items()
+    }  # fmt: skip
+    told = "; ".join(f"λ = {', '.join(at)}: {word}" for word, at in places.items() if at)
+    lies = "lies" if lies_above(trained, baseline) else "does not lie"
+    everywhere = "" if lies == "lies" else " everywhere"
+    return f"The trained front {lies}{everywhere} above {BASELINES[baseline]} ({told})"
+
+
+def _bounds(rule: Rule, family: Sequence[Rule]) -> Bounds:
+    return Bounds.of(pigeonhole_bootstrap(gaps(rule, family).tolist()))
+
+
+def _cpu_minutes(settings: FrontSettings, output: Path) -> float:
+    seconds = 0.0
+    for cell in cells_of(settings):
+        result = (
+            read_answers(cell, output) if cell.kind == "answers" else read_planner(cell, output)
+        )
+        seconds += 0.0 if result is None else result.cpu_seconds
+    return round(seconds / 60, 1)

@@ -1,0 +1,99 @@
+"""Fronts of accuracy against dollars, and how far a point lies above one.
+
+A rule may be mixed with any other of its family, question by question at random, and with asking
+nobody, which costs nothing and is never right. So a family's front is the upper hull of its points.
+It is chosen on the very questions that it is measured on, which favours it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What a rule makes of the held-out questions; seeds by questions."""
+
+    name: str
+    right: Floats
+    cost: Floats
+    """US dollars."""
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.mean())
+
+    @property
+    def dollars(self) -> float:
+        """Of a question, the mean."""
+        return float(self.cost.mean())
+
+
+class Mixture(NamedTuple):
+    """The best that a family does for so many dollars: a share of the questions by `dear`, the
+    others by `cheap`."""
+
+    cheap: Rule
+    dear: Rule
+    share: float
+    slope: float
+    """Accuracy for a further dollar."""
+
+    def right(self) -> Floats:
+        return (1 - self.share) * self.cheap.right + self.share * self.dear.right
+
+    def cost(self) -> Floats:
+        return (1 - self.share) * self.cheap.cost + self.share * self.dear.cost
+
+
+def nobody(like: Rule) -> Rule:
+    """Asks nobody."""
+    return Rule("nobody", np.zeros_like(like.right), np.zeros_like(like.cost))
+
+
+def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
+    """Of at most two rules, for at most so many dollars a question."""
+    rules = [nobody(family[0]), *family]
+    affordable = [rule for rule in rules if rule.dollars <= dollars]
+    best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))
+    mixture, accuracy = Mixture(best, best, 0.0, 0.0), best.accuracy
+    for cheap in affordable:
+        for dear in rules:
+            if dear.dollars <= dollars or dear.accuracy <= cheap.accuracy:
+                continue
+            slope = (dear.accuracy - cheap.accuracy) / (dear.dollars - cheap.dollars)
+            reached = cheap.accuracy + slope * (dollars - cheap.dollars)
+            if reached > accuracy:
+                share = (dollars - cheap.dollars) / (dear.dollars - cheap.dollars)
+                mixture, accuracy = Mixture(cheap, dear, share, slope), reached
+    return mixture
+
+
+def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
+    """Seeds by questions, whose mean is how much more often a rule is right than its family's
+    front is for the same dollars.
+
+    A question's part in it takes its part in the dollars into account, at the front's slope: the
+    mixture would have to be another one if the rule's dollars were others (the delta method), which
+    is what an interval over other questions needs.
+    """
+    mixture = best_mixture(family, rule.dollars)
+    return (rule.right - mixture.right()) - mixture.slope * (rule.cost - mixture.cost())
+
+
+def undominated(rules: Sequence[Rule]) -> list[Rule]:
+    """Those that no other rule equals or beats both in accuracy and in dollars, with one of these
+    beyond it."""
+
+    def beats(other: Rule, rule: Rule) -> bool:
+        as_good = other.accuracy >= rule.accuracy and other.dollars <= rule.dollars
+        return as_good and (other.accuracy > rule.accuracy or other.dollars < rule.dollars)
+
+    return [rule for rule in rules if not any(beats(other, rule) for other in rules)]

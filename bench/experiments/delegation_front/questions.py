@@ -1,0 +1,56 @@
+"""A mixture of questions of which the small model can do some: pieces of word problems, short word
+problems, and long ones. Which of them a question is stands nowhere but in its words."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Literal
+
+from loopline.agents.environments.word_problems import Split, WordProblem, stream
+from loopline.agents.records import Record
+
+Kind = Literal["piece", "short", "long"]
+KINDS: tuple[Kind, ...] = ("piece", "short", "long")
+"""A sub-task as it is handed out, a problem of one link, and one of several."""
+
+
+class Asked(Record):
+    """One question."""
+
+    kind: Kind
+    prompt: str
+    answer: str
+    """The right one."""
+
+
+def held_out_questions(seed: int, count: int) -> list[Asked]:
+    """Known stories with numbers that no training has: the same for every training."""
+    return _draw(Split.NEW_NUMBERS, seed, count, ())
+
+
+def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> list[Asked]:
+    """None of them held out, though a short piece may be asked in either split."""
+    return _draw(Split.TRAIN, seed, count, {asked.prompt for asked in held_out})
+
+
+def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
+    """So many different questions, of each kind as many."""
+    problems, rng = stream(split, seed), random.Random(f"delegation front:{seed}")
+    drawn: dict[str, Asked] = {}
+    while len(drawn) < count:
+        kind = KINDS[len(drawn) % len(KINDS)]
+        asked = _of_kind(kind, next(problems), rng)
+        if asked is not None and asked.prompt not in without:
+            drawn.setdefault(asked.prompt, asked)
+    return list(drawn.values())
+
+
+def _of_kind(kind: Kind, problem: WordProblem, rng: random.Random) -> Asked | None:
+    """None where the problem is not of that kind."""
+    if kind == "piece":
+        part = rng.choice(problem.sub_tasks)
+        return Asked(kind=kind, prompt=part.problem, answer=str(part.answer))
+    if (problem.steps == 1) != (kind == "short"):
+        return None
+    return Asked(kind=kind, prompt=problem.prompt, answer=problem.answer)

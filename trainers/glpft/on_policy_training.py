@@ -1,0 +1,162 @@
+"""On-policy distillation (Agarwal et al. 2024, arXiv:2306.13649, with the reverse divergence and
+the student's own samples alone; Lu & Thinking Machines Lab 2025, "On-Policy Distillation"): the
+student answers, and learns of each token that it wrote how much likelier it is to itself than to
+its teacher.
+
+    loss = E over the student's own tokens of  log p(token) - log q(token)
+
+p is the student, q the teacher: the reverse divergence KL(p || q) of each token's distribution,
+estimated by the token that was drawn. What a token does to the tokens after it is not counted
+(a discount of 0). The teacher gives log-probabilities of tokens that are there, and generates
+nothing.
+
+Rows are those of supervised training: recorded conversations. Each turn of an assistant in them is
+a place where the student is asked; what was recorded there is not learned. So the student sees the
+states that its teacher came to, and answers them by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loopline.trainers.data.token_rows import TokenRow
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.batches import Batch, MicroBatch, batch_of
+from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
+from loopline.trainers.glpft.teacher import Teacher
+from loopline.trainers.grpo.sampling import Sampler
+
+if TYPE_CHECKING:
+    import torch
+
+_SEEDS = 1_000_003
+"""Apart, so that no two steps of two seeds draw alike."""
+
+
+def reverse_kl_losses(logprobs: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """Of each token [n] that the student drew: log p - log q, in nats, whose mean is KL(p || q).
+
+    Its gradient is (log p - log q) times that of log p, with the bracket held fixed. That is an
+    unbiased estimate of the divergence's gradient: the term that is left out, the gradient of log p
+    alone, is 0 in the mean over what p draws.
+    """
+    apart = (logprobs - teacher).detach()
+    return apart + apart * (logprobs - logprobs.detach())
+
+
+def prompts_of(ids: Sequence[int], learned: Sequence[bool]) -> list[list[int]]:
+    """The ids before each turn that a row has of the assistant."""
+    begins = [at for at in range(1, len(ids)) if learned[at] and not learned[at - 1]]
+    return [list(ids[:at]) for at in begins]
+
+
+@dataclass
+class OnPolicyTraining(StageTraining):
+    """Its loss is the mean over the tokens that the student wrote, in nats. So is that of the
+    validation rows, whose samples are drawn alike before and after."""
+
+    _teacher: Teacher = field(init=False)
+
+    def run(
+        self,
+        *,
+        checkpoint_every: int,
+        on_progress: Callable[[StageProgress], None],
+        on_checkpoint: Callable[[str, int], None],
+    ) -> float | None:
+        """See `StageTraining.run`. Raises `TrainingError` where several processes train, and for a
+        teacher that is not there or has another vocabulary."""
+        if self.processes.count > 1:
+            raise TrainingError(
+                "on-policy distillation is done by one process: leave the launcher out"
+            )
+        if self.settings.teacher is None:
+            raise TrainingError("on-policy distillation has no teacher: name one by --teacher")
+        teacher = Teacher(self.settings.teacher, self.settings.teacher_url)
+        # Before weights are read: it takes a moment, and they may take minutes.
+        teacher.require_vocabulary_of(self.network.loaded)
+        with teacher as self._teacher:
+            return super().run(
+                checkpoint_every=checkpoint_every,
+                on_progress=on_progress,
+                on_checkpoint=on_checkpoint,
+            )
+
+    def _losses(
+        self, batch: Batch, prompts: float = 0.0
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """As `StageTraining` divides by the learned tokens of the recorded batch, each token that
+        was written has its share of these: what comes out is the mean over written tokens."""
+        import torch
+
+        rows = sorted(self._answers(batch), key=lambda row: len(row.ids))
+        judged = iter(self._teacher.score([row.ids for row in rows]))
+        written = batch_of(rows, self.settings.micro_batch_tokens)
+        share = batch.learned / written.learned
+        for part in written.micro_batches:
+            logprobs = self._logprobs(part)
+            teacher = torch.tensor(
+                [
+                    score
+                    for learned, length in zip(part.learned, part.lengths, strict=True)
+                    for score, of_student in zip(next(judged), learned[1:length], strict=True)
+                    if of_student
+                ],
+                device=logprobs.device,
+            )
+            losses = reverse_kl_losses(logprobs, teacher)
+            yield losses.sum() * share, losses.sum() * 0.0
+
+    def _answers(self, batch: Batch) -> list[TokenRow]:
+        """What the student says at present at every place of the batch. It follows from the
+        weights, the seed and the step's number; what is only measured is drawn alike each time."""
+        import torch
+
+        network, settings = self.network, self.settings
+        number = self.state.step + 1 if torch.is_grad_enabled() else 0
+        generator = torch.Generator(network.device).manual_seed(settings.seed * _SEEDS + number)
+        sampler = Sampler(network.whole, network.loaded.end_ids, padding=0)
+        rows: list[TokenRow] = []
+        trains = network.whole.training
+        network.whole.eval()
+        for part in batch.micro_batches:
+            places = [
+                prompt
+                for ids, learned, length in zip(part.ids, part.learned, part.lengths, strict=True)
+                for prompt in prompts_of(ids[:length], learned[:length])
+            ]
+            if not places:
+                continue
+            room = network.loaded.max_context - max(map(len, places))
+            sampled = sampler.sample(
+                places,
+                count=settings.samples,
+                limit=min(settings.max_tokens, room),
+                temperature=1.0,
+                generator=generator,
+            )
+            rows += [
+                TokenRow(
+                    (*prompt, *completion.ids),
+                    (*[False] * len(prompt), *[True] * len(completion.ids)),
+                )
+                for prompt, completions in zip(places, sampled, strict=True)
+                for completion in completions
+            ]
+        network.whole.train(trains)
+        if not rows:
+            raise TrainingError("these rows have no turn of an assistant that could be asked for")
+        return rows
+
+    def _logprobs(self, part: MicroBatch) -> torch.Tensor:
+        """Of the tokens that the student wrote [n], row after row, in float32: their differences
+        from the teacher's are small beside them."""
+        import torch
+        from torch.nn import functional
+
+        ids = torch.tensor(part.ids, device=self.network.device)
+        mask = torch.tensor(part.learned, device=self.network.device)[:, 1:]
+        logits = self.network.learned_logits(ids, mask).float()
+        return -functional.cross_entropy(logits, ids[:, 1:][mask], reduction="none")

@@ -1,0 +1,104 @@
+"""A model that judges, token by token, what another one has written: by an engine in this process,
+or by a running vLLM server, which gives the log-probabilities of prompts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from loopline.trainers.core.background_loop import BackgroundLoop
+from loopline.trainers.errors import TrainingError
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.model_files import find_text_folder
+from loopline.workers.engines.local.model_text import ModelText, read_text_files
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings, VllmSettings
+
+WAIT_SECONDS = 30.0
+"""Until a server answers for the first time."""
+
+
+class Teacher:
+    """A context: its engine runs within it, in an event loop of its own."""
+
+    def __init__(self, model: str, url: str | None = None) -> None:
+        """`model`: a folder, a hub id or a micro model; with `url` it is served there, and only
+        its tokenizer is read here. Raises `TrainingError` for an address that is none."""
+        if url is None:
+            self._settings = ModelSettings(engine="torch", model=model)
+            return
+        try:
+            self._settings = ModelSettings(
+                engine="vllm", model=model, base_url=url,
+                vllm=VllmSettings(start_seconds=WAIT_SECONDS),
+            )  # fmt: skip
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise TrainingError(f"--teacher-url {url}: {why}") from error
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(BackgroundLoop())
+            try:
+                self._engine = build_engine(self._settings)
+                self._loop.run(self._engine.start())
+            except EngineError as error:
+                raise TrainingError(f"the teacher can't be used: {error}") from error
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        with self._open:
+            self._loop.run(self._engine.close())
+
+    def require_vocabulary_of(self, student: ModelText) -> None:
+        """Raises `TrainingError` unless every token of the student is the same token here."""
+        try:
+            text = read_text_files(find_text_folder(self._settings), self._settings)
+        except EngineError as error:
+            raise TrainingError(f"the teacher can't be used: {error}") from error
+        require_same_vocabulary(student, text)
+
+    def score(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Of each row's ids from the second on, the natural log-probability given those before it.
+        Raises `TrainingError`."""
+
+        async def score_all() -> list[list[float]]:
+            return await asyncio.gather(*(self._engine.score(row) for row in rows))
+
+        try:
+            return self._loop.run(score_all())
+        except EngineError as error:
+            raise TrainingError(f"the teacher gave no log-probabilities: {error}") from error
+
+
+def require_same_vocabulary(student: ModelText, teacher: ModelText) -> None:
+    """Raises `TrainingError` unless every id that the student can write is the same token to the
+    teacher, which may have more."""
+    ours: dict[str, int] = student.tokenizer.get_vocab()
+    theirs: dict[str, int] = teacher.tokenizer.get_vocab()
+    apart = sorted(token for token, number in ours.items() if theirs.get(token) != number)
+    if apart:
+        token = apart[0]
+        there = theirs.get(token)
+        raise TrainingError(
+            f"{student.base} and its teacher {teacher.base} have different vocabularies: "
+            f"{len(apart):,} of {len(ours):,} tokens, such as {token!r}, which is {ours[token]} "
+            f"here and {'not there' if there is None else there} there. A teacher judges the very "
+            "tokens that the student wrote: take one of the same model family, or learn its "
+            "answers as text by --objective sft"
+        )
+    if student.vocabulary > teacher.vocabulary:
+        raise TrainingError(
+            f"{student.base} can write ids up to {student.vocabulary - 1:,}, its teacher "
+            f"{teacher.base} knows those up to {teacher.vocabulary - 1:,}: take a teacher with as "
+            "many rows in its embedding"
+        )
