@@ -25,7 +25,7 @@ def improve(options: ImproveOptions) -> None:
     questions, and the router is calibrated on it.
 
     The deployment is the profile micro, with an endpoint of a stated accuracy as its big model;
-    workers are killed meanwhile. Run it again to go on after a crash or Ctrl-C. Exit code 1 if a
+    it is attacked meanwhile, as by `bench faults`. Run it again to go on after a crash or Ctrl-C. Exit code 1 if a
     bar is missed.
     """
     import json

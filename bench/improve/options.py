@@ -59,8 +59,8 @@ class ImproveOptions(StreamPriceOptions):
     """Questions, never served, that the small model alone is measured on."""
     accuracy: float = Field(default=_STREAM.accuracy, ge=0, le=1)
     """Share of the questions that the big model answers rightly."""
-    kills: int = Field(default=_STREAM.kills, ge=0, le=1_000)
-    """Workers that are killed while they serve."""
+    attack_every: int = Field(default=_STREAM.attack_every, ge=0, le=100_000)
+    """Steps between two attacks on the deployment, on average; 0 attacks nothing."""
     poison: Annotated[bool, Option("poison/--no-poison")] = True
     """Whether a batch with turned labels follows upon the stream."""
     model: str = _STREAM.loop.training.model
@@ -99,7 +99,7 @@ class ImproveOptions(StreamPriceOptions):
                 "loop": loop.model_copy(update=changes),
                 **{
                     name: getattr(self, name)
-                    for name in ("questions", "batch", "held_out", "accuracy", "kills", "poison")
+                    for name in ("questions", "batch", "held_out", "accuracy", "attack_every", "poison")
                 },
             }
         )

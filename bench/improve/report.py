@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.improve.figures import (
@@ -72,8 +72,9 @@ def verdicts(report: ImproveReport) -> list[str]:
         f"below {ACCURACY_BAR:g}).",
         f"{_word(bars['small_model_gain_low'])}: the small model alone gains {_points(gain)} on "
         f"questions of the new kinds that it was never asked (bar: at least {GAIN_BAR:g}).",
-        f"{_word(bars['lost'])}: {report.lost} runs were lost, while "
-        f"{sum(len(result.killed) for result in report.results)} workers were killed.",
+        f"{_word(bars['lost'])}: {report.lost} runs were lost under {attacks_in_words(report.attacks)}.",
+        f"{_word(bars['altered'])}: {report.altered} answers of the big model are not those that it "
+        "gives.",
     ]
     if report.poison_caught is not None:
         lines.append(
@@ -81,6 +82,12 @@ def verdicts(report: ImproveReport) -> list[str]:
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines
+
+
+def attacks_in_words(attacks: Mapping[str, int]) -> str:
+    """How many, and of which kinds."""
+    listed = ", ".join(f"{name} {times}" for name, times in sorted(attacks.items()))
+    return f"{sum(attacks.values())} attacks{f' ({listed})' if listed else ''}"
 
 
 def _word(passed: bool) -> str:
