@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from loopline.bench.improve.deployment import profile_text
 from loopline.bench.improve.settings import Prices, StreamSettings
+from loopline.trainers.improve.team import TeamLoopSettings
 
 BIG = "llm"
 """The big model's pool."""
 CONCURRENCY = 64
+ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
+"""Of `umi`."""
 
 
 def cascade_profile(settings: StreamSettings, url: str) -> str:
@@ -27,6 +30,22 @@ def cascade_profile(settings: StreamSettings, url: str) -> str:
         "workers.jobs.count": 0,
     }
     return profile_text("micro", values)
+
+
+def team_profile(loop: TeamLoopSettings, prices: Prices, url: str) -> str:
+    """`umi_micro`, whose three roles are one policy."""
+    values: dict[str, object] = {
+        **_big(url, prices),
+        **_small(loop.pool, prices),
+        f"models.{loop.pool}.model": loop.model,
+        f"models.{loop.pool}.base_until_published": _adapters(loop.policy, loop.candidate),
+        **{f"policies.{role}": loop.policy for role in ROLES},
+        "workers.planner.roles": [*ROLES],
+        "workers.planner.concurrency": CONCURRENCY,
+        "workers.gpu.models": [loop.pool, BIG],
+        **{f"workers.{kind}.count": 0 for kind in ("caller", "summarizer", "single", "jobs")},
+    }
+    return profile_text("umi_micro", values)
 
 
 def _big(url: str, prices: Prices) -> dict[str, object]:

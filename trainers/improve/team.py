@@ -1,0 +1,235 @@
+"""The closed loop of a team that shares its weights (`umi`): planner, caller and summarizer are one
+policy, so a version is tried out, serves, and is rolled back for all three at once.
+
+    OUTPUT/settings.json               what it follows from
+    OUTPUT/rounds/0001/data/           what the candidate learns: a data set of `train glpft`
+    OUTPUT/rounds/0001/training/       the folder of `train glpft`
+    OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
+
+A candidate begins with the version that serves and is trained on the three roles' own texts, as its
+base was (`--method multitask`, micro schedules at a part of their rates). It must be better at what
+is taught, and not worse at what was known before. What a team learns from alone matters more than
+how: its own solved runs hold nothing new, and a stage that teaches another form (the backbone of
+`--method glpft`) makes it forget the roles.
+
+A round that was killed is taken again, as in `loopline.trainers.improve.loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.bus import pool_of
+from loopline.runtime.client.client import Client
+from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.data.datasets import DataSet, write
+from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.glpft.settings import Schedules
+from loopline.trainers.improve.gate import GateResult, compare
+from loopline.trainers.improve.loop import DECISION, SETTINGS
+from loopline.trainers.improve.settings import CANDIDATE
+from loopline.trainers.improve.versions import BASE, Versions, run_training
+
+STAGE = "multitask"
+"""Folder of what the training comes to."""
+
+
+class TeamLoopSettings(Record):
+    """A loop, but for where it is written."""
+
+    policy: str = Field(default="umi/improve", pattern=r"^[^/]+/[^/]+$")
+    """That all roles are served as: pool/adapter."""
+    model: str = "micro:umi"
+    """That the pool serves."""
+    schedules: Schedules = "micro"
+    rate: float = Field(default=0.3, gt=0)
+    """Factor of all learning rates."""
+    batch: int = Field(default=16, ge=1)
+    """Rows per step."""
+    tokens: int = Field(default=3_000_000, ge=1)
+    """That go through the model in one round: the bound of its compute."""
+    seed: int = 1
+    every: int = Field(default=120, ge=1)
+    """New lessons that begin a round."""
+    margin: float = Field(default=0.02, ge=0, lt=1)
+    """Share of solved instructions by which a candidate may be worse at what is taught, with 95 %
+    confidence."""
+    known_margin: float = Field(default=0.02, ge=0, lt=1)
+    """The same of what was known before, by the estimate."""
+    least: int = Field(default=20, ge=1)
+    """Fewer instructions of either compare nothing, and the candidate does not pass."""
+    wait: float = Field(default=120.0, gt=0)
+    """Seconds in which workers load a version."""
+
+    @property
+    def pool(self) -> str:
+        return pool_of(self.policy)
+
+    @property
+    def candidate(self) -> str:
+        """The policy that a version is tried out as before it serves."""
+        return f"{self.policy}-{CANDIDATE}"
+
+    def arguments(self, data: Path, output: Path, begin: str) -> list[str]:
+        """Of `train glpft`. `begin`: the model whose weights it begins with."""
+        arguments = ["glpft", str(output), "--data", str(data), "--base", begin]
+        for name in ("schedules", "rate", "batch", "tokens", "seed"):
+            arguments += [f"--{name}", str(getattr(self, name))]
+        return [*arguments, "--method", STAGE, "--weights", "full", "--validation", "0"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a version solved: of what is taught, and of what was known before."""
+
+    taught: Sequence[bool]
+    known: Sequence[bool]
+    micro_dollars: int
+
+
+class Trials(Protocol):
+    """Instructions that no version learns from, and their judge."""
+
+    async def play(self, version: str, pin: str) -> Trial:
+        """By the policy `pin`; always the same instructions in the same order. What the `version`
+        has been asked once is not asked again."""
+        ...
+
+
+class TeamDecision(Record):
+    """What became of a candidate."""
+
+    number: int
+    lessons: int
+    """Trajectories that it learned from."""
+    gate: GateResult
+    """On what is taught."""
+    known: GateResult
+    """On what was known before."""
+    promoted: bool
+    serving: str
+    """Version that serves from now on: the name of its round, or `base`."""
+    cpu_seconds: float
+    """Of the training, as far as it was not killed."""
+    micro_dollars: int
+    """That the candidate's runs cost."""
+
+
+class TeamLoop:
+    """See `run_round`. The team's roles have the policy `settings.policy`."""
+
+    def __init__(
+        self,
+        settings: TeamLoopSettings,
+        output: Path,
+        *,
+        client: Client,
+        trials: Trials,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Raises `TrainingError` for a folder of other settings."""
+        self.settings = settings
+        self.output = output.resolve()
+        self._versions = Versions(client.bus, settings.wait)
+        self._trials = trials
+        self._say = say
+        path = self.output / SETTINGS
+        if path.exists():
+            require_same_recipe(claimed_settings(path, TeamLoopSettings), settings, self.output)
+        else:
+            self.output.mkdir(parents=True, exist_ok=True)
+            write_record(path, settings)
+
+    def decisions(self) -> list[TeamDecision]:
+        """Of all rounds that have ended, in order."""
+        files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
+        records = [find_record(path, TeamDecision) for path in files]
+        return [decision for decision in records if decision is not None]
+
+    @property
+    def serving(self) -> str:
+        """Name of the version that serves."""
+        decisions = self.decisions()
+        return decisions[-1].serving if decisions else BASE
+
+    def is_due(self, lessons: int) -> bool:
+        """Whether there are enough that no candidate has learned from."""
+        decisions = self.decisions()
+        return lessons - (decisions[-1].lessons if decisions else 0) >= self.settings.every
+
+    async def run_round(self, lessons: int, data: Callable[[], DataSet]) -> TeamDecision:
+        """Train a candidate on `data`, which has so many `lessons`, compare it with the version
+        that serves, and let it serve or not. Raises `TrainingError`."""
+        number = len(self.decisions()) + 1
+        folder = self.output / "rounds" / f"{number:04d}"
+        weights = folder / "training" / STAGE
+        cpu_seconds = await self._train(folder, data)
+        facts = read_facts(weights)
+        assert facts is not None, "a finished training has its facts"
+        self._say(
+            f"round {number}: a candidate learned from {lessons:,} lessons, {facts.rows:,} rows, in "
+            f"{facts.tokens:,} tokens"
+        )
+        pin = await self._versions.publish(self.settings.candidate, weights)
+        before, name = self.serving, folder.name
+        old = await self._trials.play(before, await self._serving_pin(before))
+        new = await self._trials.play(name, pin)
+        settings = self.settings
+        gate = compare(new.taught, old.taught, margin=settings.margin, least=settings.least)
+        known = compare(new.known, old.known, margin=settings.known_margin, least=settings.least)
+        kept = (
+            known.questions >= settings.least
+            and known.candidate - known.serving >= -settings.known_margin
+        )
+        self._say(f"round {number}: taught: {gate.verdict}")
+        self._say(
+            f"round {number}: known before: {known.candidate:.1%} solved, the serving version "
+            f"{known.serving:.1%} of the same {known.questions:,}"
+        )
+        promoted = gate.passed and kept
+        if promoted:
+            await self._versions.publish(settings.policy, weights)
+        else:
+            await self._versions.roll_back(settings.candidate, weights)
+        decision = TeamDecision(
+            number=number,
+            lessons=lessons,
+            gate=gate,
+            known=known,
+            promoted=promoted,
+            serving=name if promoted else before,
+            cpu_seconds=cpu_seconds,
+            micro_dollars=new.micro_dollars,
+        )
+        write_record(folder / DECISION, decision)
+        self._say(f"round {number}: {'promoted' if promoted else 'rolled back'}")
+        return decision
+
+    async def _train(self, folder: Path, data: Callable[[], DataSet]) -> float:
+        """CPU seconds of the process that trains."""
+        if not (folder / "data").exists():
+            # Making it takes seconds, in which the client has to be served.
+            await asyncio.to_thread(lambda: write(data(), folder / "data"))
+        begin = self.settings.model
+        if self.serving != BASE:
+            begin = str(self.output / "rounds" / self.serving / "training" / STAGE)
+        arguments = self.settings.arguments(folder / "data", folder / "training", begin)
+        return await asyncio.to_thread(
+            run_training, arguments, folder / "training", folder / "training.log"
+        )
+
+    async def _serving_pin(self, version: str) -> str:
+        """The pool's own model is asked by the pool's name: before the first version the policy
+        has none to pin."""
+        if version == BASE:
+            return self.settings.pool
+        return await self._versions.pin(self.settings.policy)
+
