@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from loopline.bench.improve.deployment import profile_text
 from loopline.bench.improve.settings import Prices, StreamSettings
-from loopline.trainers.improve.team import TeamLoopSettings
+from loopline.trainers.improve.team_settings import TeamLoopSettings
 
 BIG = "llm"
 """The big model's pool."""

@@ -23,68 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import Field
-
 from loopline.agents.records import Record
-from loopline.bus import pool_of
 from loopline.runtime.client.client import Client
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.data.datasets import DataSet, write
 from loopline.trainers.glpft.facts import read_facts
-from loopline.trainers.glpft.settings import Schedules
 from loopline.trainers.improve.gate import GateResult, compare
 from loopline.trainers.improve.loop import DECISION, SETTINGS
-from loopline.trainers.improve.settings import CANDIDATE
+from loopline.trainers.improve.team_settings import STAGE, TeamLoopSettings
 from loopline.trainers.improve.versions import BASE, Versions, run_training
-
-STAGE = "multitask"
-"""Folder of what the training comes to."""
-
-
-class TeamLoopSettings(Record):
-    """A loop, but for where it is written."""
-
-    policy: str = Field(default="umi/improve", pattern=r"^[^/]+/[^/]+$")
-    """That all roles are served as: pool/adapter."""
-    model: str = "micro:umi"
-    """That the pool serves."""
-    schedules: Schedules = "micro"
-    rate: float = Field(default=0.3, gt=0)
-    """Factor of all learning rates."""
-    batch: int = Field(default=16, ge=1)
-    """Rows per step."""
-    tokens: int = Field(default=3_000_000, ge=1)
-    """That go through the model in one round: the bound of its compute."""
-    seed: int = 1
-    every: int = Field(default=120, ge=1)
-    """New lessons that begin a round."""
-    margin: float = Field(default=0.02, ge=0, lt=1)
-    """Share of solved instructions by which a candidate may be worse at what is taught, with 95 %
-    confidence."""
-    known_margin: float = Field(default=0.02, ge=0, lt=1)
-    """The same of what was known before, by the estimate."""
-    least: int = Field(default=20, ge=1)
-    """Fewer instructions of either compare nothing, and the candidate does not pass."""
-    wait: float = Field(default=120.0, gt=0)
-    """Seconds in which workers load a version."""
-
-    @property
-    def pool(self) -> str:
-        return pool_of(self.policy)
-
-    @property
-    def candidate(self) -> str:
-        """The policy that a version is tried out as before it serves."""
-        return f"{self.policy}-{CANDIDATE}"
-
-    def arguments(self, data: Path, output: Path, begin: str) -> list[str]:
-        """Of `train glpft`. `begin`: the model whose weights it begins with."""
-        arguments = ["glpft", str(output), "--data", str(data), "--base", begin]
-        for name in ("schedules", "rate", "batch", "tokens", "seed"):
-            arguments += [f"--{name}", str(getattr(self, name))]
-        return [*arguments, "--method", STAGE, "--weights", "full", "--validation", "0"]
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -232,4 +180,3 @@ class TeamLoop:
         if version == BASE:
             return self.settings.pool
         return await self._versions.pin(self.settings.policy)
-

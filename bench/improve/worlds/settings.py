@@ -6,7 +6,7 @@ from pydantic import Field
 
 from loopline.agents.records import Record
 from loopline.bench.improve.settings import Prices
-from loopline.trainers.improve.team import TeamLoopSettings
+from loopline.trainers.improve.team_settings import TeamLoopSettings
 
 
 class WorldsSettings(Record):

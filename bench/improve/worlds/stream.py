@@ -212,19 +212,18 @@ class _Stream:
 
     async def _look(self, loop: TeamLoop) -> int | None:
         """The number of the round that was taken."""
-        runs = self._lessons()
+        runs = await self._lessons()
         if not loop.is_due(len(runs)):
             return None
         decision = await loop.run_round(len(runs), lambda: self._data(runs, loop))
         return decision.number
 
-    def _lessons(self) -> frozenset[str]:
-        """Runs that solved an instruction which may be learned from."""
-        return frozenset(
-            entry.run
-            for entry in self._results().values()
-            if entry.right and not entry.kept_back
-        )
+    async def _lessons(self) -> frozenset[str]:
+        """Runs that solved an instruction which may be learned from; all are in the store."""
+        results = self._results().values()
+        runs = frozenset(entry.run for entry in results if entry.right and not entry.kept_back)
+        await until_recorded(self._deployment.store, runs)
+        return runs
 
     def _data(self, runs: frozenset[str], loop: TeamLoop, *, turned: bool = False) -> DataSet:
         settings = self._settings
@@ -260,7 +259,7 @@ class _Stream:
         poisoned = None
         if settings.poison:
             done = [entry for entry in decisions if entry.number not in rounds]
-            runs = self._lessons()
+            runs = await self._lessons()
             self._say(f"a poisoned batch: {len(runs):,} lessons with the ways of others")
             poisoned = (
                 done[0]
@@ -323,8 +322,6 @@ class _Stream:
                         group.create_task(ask(index))
             attacks.append({"served": indices.stop, "attacks": injected})
         self._say(self._words(indices))
-        runs = {entry.run for entry in self._results().values()}
-        await until_recorded(self._deployment.store, runs)
 
     async def _ask(
         self, client: Client, driver: RunDriver, index: int, first: str, second: str
