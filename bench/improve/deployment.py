@@ -202,6 +202,7 @@ class StreamDeployment:
         return False
 
     async def _begin(self, seed: int) -> None:
+        await self._monitor.look(self._bus)
         scene = Scene(self._fleet, self._server, self._monitor, LEASE_SECONDS, self._proxy)
         chaos = Chaos(seed, scene, WEIGHTS, (0.0, 2.0 * self._attack_every), ATTACKS)
         enough = asyncio.Event()

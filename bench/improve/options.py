@@ -68,7 +68,9 @@ class ImproveOptions(StreamPriceOptions):
         default=None, ge=8, le=100_000
     )
     """Questions of a stream."""
-    batch: int = Field(default=_STREAM.batch, ge=1)
+    batch: Annotated[int | None, _by_stream(_STREAM.batch, _WORLDS.batch)] = Field(
+        default=None, ge=1
+    )
     """Questions between two looks whether a round is due."""
     held_out: Annotated[int | None, _by_stream(_STREAM.held_out, _WORLDS.held_out)] = Field(
         default=None, ge=1, le=100_000
@@ -101,9 +103,10 @@ class ImproveOptions(StreamPriceOptions):
 
     @model_validator(mode="after")
     def _has_seeds(self) -> Self:
-        questions = self.questions or (_WORLDS if self.worlds else _STREAM).questions
-        if self.batch > questions:
-            raise ValueError(f"--batch {self.batch} is more than --questions {questions}")
+        stream = _WORLDS if self.worlds else _STREAM
+        questions, batch = self.questions or stream.questions, self.batch or stream.batch
+        if batch > questions:
+            raise ValueError(f"--batch {batch} is more than --questions {questions}")
         if len(set(self.seed_numbers)) != len(self.seed_numbers):
             raise ValueError(f"--seeds {self.seeds}: a seed stands there twice")
         return self

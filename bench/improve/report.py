@@ -64,21 +64,22 @@ def document(report: ImproveReport) -> Document:
 
 def verdicts(report: ImproveReport) -> list[str]:
     """A sentence for each bar."""
-    change, gain, bars = report.accuracy_change, report.small_model_gain, report.bars
+    change, gain = report.accuracy_change, report.small_model_gain
+    word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
-        f"{verdict_word(bars['dollars_ratio'])}: a question of the last quarter costs "
+        f"{word['dollars_ratio']}: a question of the last quarter costs "
         f"{report.dollars_ratio:.2f} × one of the first (bar {DOLLARS_BAR:g}).",
-        f"{verdict_word(bars['accuracy_change_low'])}: accuracy changes by {in_points(change)} (bar: not "
+        f"{word['accuracy_change_low']}: accuracy changes by {in_points(change)} (bar: not "
         f"below {ACCURACY_BAR:g}).",
-        f"{verdict_word(bars['small_model_gain_low'])}: the small model alone gains {in_points(gain)} on "
+        f"{word['small_model_gain_low']}: the small model alone gains {in_points(gain)} on "
         f"questions of the new kinds that it was never asked (bar: at least {GAIN_BAR:g}).",
-        f"{verdict_word(bars['lost'])}: {report.lost} runs were lost under {attacks_in_words(report.attacks)}.",
-        f"{verdict_word(bars['altered'])}: {report.altered} answers of the big model are not those that it "
+        f"{word['lost']}: {report.lost} runs were lost under {attacks_in_words(report.attacks)}.",
+        f"{word['altered']}: {report.altered} answers of the big model are not those that it "
         "gives.",
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{verdict_word(bars['poison_caught'])}: batches with turned labels were "
+            f"{word["poison_caught"]}: batches with turned labels were "
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines

@@ -7,10 +7,10 @@ policy, so a version is tried out, serves, and is rolled back for all three at o
     OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
 
 A candidate begins with the version that serves and is trained on the three roles' own texts, as its
-base was (`--method multitask`, micro schedules at a part of their rates). It must be better at what
-is taught, and not worse at what was known before. What a team learns from alone matters more than
-how: its own solved runs hold nothing new, and a stage that teaches another form (the backbone of
-`--method glpft`) makes it forget the roles.
+base was (`--method multitask`, micro schedules at a part of their rates). It must be better at
+the new kinds, and not worse at the old ones. What a team learns from matters more than how: its own
+solved runs hold nothing new, and a stage that teaches another form (the backbone of `--method
+glpft`) makes it forget the roles.
 
 A round that was killed is taken again, as in `loopline.trainers.improve.loop`.
 """
@@ -34,12 +34,13 @@ from loopline.trainers.improve.loop import DECISION, SETTINGS
 from loopline.trainers.improve.team_settings import STAGE, TeamLoopSettings
 from loopline.trainers.improve.versions import BASE, Versions, run_training
 
+
 @dataclass(frozen=True)
 class Trial:
-    """What a version solved: of what is taught, and of what was known before."""
+    """What a version solved: of the new kinds, and of the old ones."""
 
-    taught: Sequence[bool]
-    known: Sequence[bool]
+    new: Sequence[bool]
+    old: Sequence[bool]
     micro_dollars: int
 
 
@@ -59,9 +60,9 @@ class TeamDecision(Record):
     lessons: int
     """Trajectories that it learned from."""
     gate: GateResult
-    """On what is taught."""
-    known: GateResult
-    """On what was known before."""
+    """On the new kinds."""
+    guard: GateResult
+    """On the old ones."""
     promoted: bool
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
@@ -69,6 +70,13 @@ class TeamDecision(Record):
     """Of the training, as far as it was not killed."""
     micro_dollars: int
     """That the candidate's runs cost."""
+
+
+def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
+    """Whether a candidate is not worse at the old kinds by more than the margin, by the estimate:
+    an interval of few instructions would let nothing pass."""
+    enough = guard.questions >= settings.least
+    return enough and guard.candidate - guard.serving >= -settings.old_margin
 
 
 class TeamLoop:
@@ -128,38 +136,38 @@ class TeamLoop:
         )
         pin = await self._versions.publish(self.settings.candidate, weights)
         before, name = self.serving, folder.name
-        old = await self._trials.play(before, await self._serving_pin(before))
-        new = await self._trials.play(name, pin)
-        settings = self.settings
-        gate = compare(new.taught, old.taught, margin=settings.margin, least=settings.least)
-        known = compare(new.known, old.known, margin=settings.known_margin, least=settings.least)
-        kept = (
-            known.questions >= settings.least
-            and known.candidate - known.serving >= -settings.known_margin
-        )
-        self._say(f"round {number}: taught: {gate.verdict}")
+        serving = await self._trials.play(before, await self._serving_pin(before))
+        candidate = await self._trials.play(name, pin)
+        gate = self._compare(candidate.new, serving.new, self.settings.margin)
+        guard = self._compare(candidate.old, serving.old, self.settings.old_margin)
+        self._say(f"round {number}: new kinds: {gate.verdict}")
         self._say(
-            f"round {number}: known before: {known.candidate:.1%} solved, the serving version "
-            f"{known.serving:.1%} of the same {known.questions:,}"
+            f"round {number}: old kinds: {guard.candidate:.1%} solved, the serving version "
+            f"{guard.serving:.1%} of the same {guard.questions:,}"
         )
-        promoted = gate.passed and kept
+        promoted = gate.passed and remembers(guard, self.settings)
         if promoted:
-            await self._versions.publish(settings.policy, weights)
+            await self._versions.publish(self.settings.policy, weights)
         else:
-            await self._versions.roll_back(settings.candidate, weights)
+            await self._versions.roll_back(self.settings.candidate, weights)
         decision = TeamDecision(
             number=number,
             lessons=lessons,
             gate=gate,
-            known=known,
+            guard=guard,
             promoted=promoted,
             serving=name if promoted else before,
             cpu_seconds=cpu_seconds,
-            micro_dollars=new.micro_dollars,
+            micro_dollars=candidate.micro_dollars,
         )
         write_record(folder / DECISION, decision)
         self._say(f"round {number}: {'promoted' if promoted else 'rolled back'}")
         return decision
+
+    def _compare(
+        self, candidate: Sequence[bool], serving: Sequence[bool], margin: float
+    ) -> GateResult:
+        return compare(candidate, serving, margin=margin, least=self.settings.least)
 
     async def _train(self, folder: Path, data: Callable[[], DataSet]) -> float:
         """CPU seconds of the process that trains."""

@@ -27,16 +27,16 @@ class TeamLoopSettings(Record):
     """Factor of all learning rates."""
     batch: int = Field(default=16, ge=1)
     """Rows per step."""
-    tokens: int = Field(default=3_000_000, ge=1)
+    tokens: int = Field(default=2_000_000, ge=1)
     """That go through the model in one round: the bound of its compute."""
     seed: int = 1
-    every: int = Field(default=120, ge=1)
+    every: int = Field(default=100, ge=1)
     """New lessons that begin a round."""
     margin: float = Field(default=0.02, ge=0, lt=1)
-    """Share of solved instructions by which a candidate may be worse at what is taught, with 95 %
+    """Share of solved instructions by which a candidate may be worse at the new kinds, with 95 %
     confidence."""
-    known_margin: float = Field(default=0.02, ge=0, lt=1)
-    """The same of what was known before, by the estimate."""
+    old_margin: float = Field(default=0.03, ge=0, lt=1)
+    """The same of the old kinds, by the estimate."""
     least: int = Field(default=20, ge=1)
     """Fewer instructions of either compare nothing, and the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)

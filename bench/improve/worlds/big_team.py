@@ -24,7 +24,7 @@ class BigTeam:
         self._writes_json = load_prompt("umi_caller_json").text
 
     def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ScriptedReply:
-        """The next turn of whoever is asked."""
+        """The next turn of the role that is asked."""
         text = self._script.reply(
             messages,
             mistake_rate=self._mistake_rate,

@@ -14,7 +14,7 @@ from loopline.bench.improve.worlds.stream import WorldsResult
 from loopline.trainers.core.paired_statistics import bootstrap_difference
 
 SOLVED_BAR = 0.0
-KNOWN_BAR = -1.0
+OLD_BAR = -1.0
 """Percentage points; the first of the interval's lower end, the second of the estimate."""
 
 
@@ -37,7 +37,7 @@ class WorldsReport(Record):
 
     @property
     def accuracy_change(self) -> Bounds:
-        """From the first quarter to the last, in points, whoever solved."""
+        """From the first quarter to the last, in points, by the team or the big model."""
         first, *_, last = self.quarters
         return difference(last.right, last.questions, first.right, first.questions)
 
@@ -50,11 +50,11 @@ class WorldsReport(Record):
         )
 
     @property
-    def known_change(self) -> Bounds:
-        """The same of the known kinds."""
+    def old_change(self) -> Bounds:
+        """The same of the old kinds."""
         return _change(
-            [right for result in self.results for right in result.known_before],
-            [right for result in self.results for right in result.known_after],
+            [right for result in self.results for right in result.old_before],
+            [right for result in self.results for right in result.old_after],
         )
 
     @property
@@ -81,7 +81,7 @@ class WorldsReport(Record):
         """Name → whether it is held."""
         return {
             "solved_change_low": self.solved_change.low > SOLVED_BAR,
-            "known_change": self.known_change.estimate >= KNOWN_BAR,
+            "old_change": self.old_change.estimate >= OLD_BAR,
             "lost": self.lost == 0,
             "altered": self.altered == 0,
             "poison_caught": self.poison_caught is not False,
@@ -93,14 +93,14 @@ class WorldsReport(Record):
 
     def as_json(self) -> dict[str, Any]:
         """The line of `--json`."""
-        solved, known, accuracy = self.solved_change, self.known_change, self.accuracy_change
+        solved, old, accuracy = self.solved_change, self.old_change, self.accuracy_change
         return {
             "solved_change": solved.estimate,
             "solved_change_low": solved.low,
             "solved_change_high": solved.high,
-            "known_change": known.estimate,
-            "known_change_low": known.low,
-            "known_change_high": known.high,
+            "old_change": old.estimate,
+            "old_change_low": old.low,
+            "old_change_high": old.high,
             "dollars_ratio": self.dollars_ratio,
             "accuracy_change": accuracy.estimate,
             "accuracy_change_low": accuracy.low,
@@ -128,8 +128,8 @@ def seed_facts(result: WorldsResult) -> dict[str, Any]:
         "accepted": [quarter.accepted / quarter.questions for quarter in quarters_of(result)],
         "new_before": share_of(result.new_before),
         "new_after": share_of(result.new_after),
-        "known_before": share_of(result.known_before),
-        "known_after": share_of(result.known_after),
+        "old_before": share_of(result.old_before),
+        "old_after": share_of(result.old_after),
         "promoted": [decision.promoted for _, decision in result.rounds],
         "attacks": result.attacks,
         "cpu_minutes": result.cpu_seconds / 60,

@@ -1,5 +1,5 @@
 """The stream's instructions, of the API simulator. The new kinds need APIs that the shipped team was
-never offered (the split `unseen_apis`), the known ones none (`unseen_worlds`: other worlds, names
+never offered (the split `unseen_apis`), the old ones none (`unseen_worlds`: other worlds, names
 and numbers than its training's). No instruction has two uses."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from loopline.bench.improve.worlds.settings import WorldsSettings
 from loopline.workers.engines.faults import unit_interval
 from loopline.workers.engines.settings import ScriptedWorlds
 
-NEW, KNOWN = Split.UNSEEN_APIS, Split.UNSEEN_WORLDS
-KNOWN_KIND = "known"
+NEW, OLD = Split.UNSEEN_APIS, Split.UNSEEN_WORLDS
+OLD_KIND = "old"
 
 
 @dataclass(frozen=True)
@@ -24,33 +24,33 @@ class Instructions:
     stream: tuple[Instance, ...]
     new: tuple[Instance, ...]
     """Held out, to measure the team on the new kinds."""
-    known: tuple[Instance, ...]
-    """Held out, to measure it on the known ones."""
+    old: tuple[Instance, ...]
+    """Held out, to measure it on the old ones."""
     guard: tuple[Instance, ...]
-    """Of known kinds, to compare versions on."""
+    """Of old kinds, to compare versions on."""
     drawn: tuple[ScriptedWorlds, ...]
     """What holds all of them, for who is told of instructions by their seed."""
 
 
 def draw_instructions(settings: WorldsSettings) -> Instructions:
     """The same for the same settings."""
-    known_count = round(settings.questions * settings.known_share)
+    old_count = round(settings.questions * settings.old_share)
     new = _Source(NEW, settings.seed)
-    known = _Source(KNOWN, settings.seed)
+    old = _Source(OLD, settings.seed)
     held_out = new.take(settings.held_out)
-    known_held_out = known.take(settings.known_held_out)
-    guard = known.take(settings.guard)
-    served = [*new.take(settings.questions - known_count), *known.take(known_count)]
-    random.Random(f"order:{settings.seed}").shuffle(served)
+    old_held_out = old.take(settings.old_held_out)
+    guard = old.take(settings.guard)
+    questions = [*new.take(settings.questions - old_count), *old.take(old_count)]
+    random.Random(f"order:{settings.seed}").shuffle(questions)
     return Instructions(
-        tuple(served), held_out, known_held_out, guard, (new.as_told, known.as_told)
+        tuple(questions), held_out, old_held_out, guard, (new.as_told, old.as_told)
     )
 
 
 def kind_of(instance: Instance) -> str:
-    """The new APIs that it needs or, where it needs none, that it offers; or `known`."""
+    """The new APIs that it needs or, where it needs none, that it offers; or `old`."""
     if instance.split is not NEW:
-        return KNOWN_KIND
+        return OLD_KIND
     needed = HELD_OUT_APIS.intersection(INTENTS[instance.recipe.intent].tools)
     return "+".join(sorted(needed)) or "offered"
 

@@ -26,15 +26,15 @@ def lessons_of(
     drawn from `seed`. `turned`: the way of each run stands under the instruction of another one.
     Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
-    chosen = tuple(record for record in reading.records if record.run.id in runs)
-    if not chosen:
+    records = tuple(record for record in reading.records if record.run.id in runs)
+    if not records:
         raise BenchError(f"none of the {len(runs):,} solved runs is in the store {store}")
-    source = from_recorded(Reading(chosen, ()), require=_may_be_learned)
+    source = from_recorded(Reading(records, ()), require=_may_be_learned)
     source = _turned(source) if turned else source
     sources = [source]
     if rehearsal:
         sources.append(from_worlds(_REHEARSED, rehearsal, seed))
-    return build(sources, options_of(chosen[0].run))
+    return build(sources, options_of(records[0].run))
 
 
 def _may_be_learned(run: Run) -> None:

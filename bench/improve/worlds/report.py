@@ -14,7 +14,7 @@ from loopline.bench.improve.report import (
     verdict_word,
 )
 from loopline.bench.improve.worlds.figures import (
-    KNOWN_BAR,
+    OLD_BAR,
     SOLVED_BAR,
     WorldsReport,
     share_of,
@@ -30,7 +30,7 @@ def document(report: WorldsReport) -> Document:
     prices = settings.prices
     about = (
         f"{count(len(report.results))} streams of {count(settings.questions)} instructions in "
-        f"simulated worlds, {share(1 - settings.known_share, 0)} of which need APIs that the team "
+        f"simulated worlds, {share(1 - settings.old_share, 0)} of which need APIs that the team "
         f"({settings.loop.model}: planner, caller and summarizer) was never offered. The world's "
         "verifier judges each run; what the team has not solved goes to the big model, an endpoint "
         f"that solves {share(settings.accuracy, 0)}, at ${prices.big_prompt:g} and "
@@ -73,14 +73,14 @@ def verdicts(report: WorldsReport) -> list[str]:
         f"{verdict_word(bars['solved_change_low'])}: the team alone changes by "
         f"{in_points(report.solved_change)} on instructions of the new kinds that it was never "
         f"asked (bar: above {SOLVED_BAR:g}).",
-        f"{verdict_word(bars['known_change'])}: on the known kinds it changes by "
-        f"{in_points(report.known_change)} (bar: the estimate not below {KNOWN_BAR:g}).",
+        f"{verdict_word(bars['old_change'])}: on the old kinds it changes by "
+        f"{in_points(report.old_change)} (bar: the estimate not below {OLD_BAR:g}).",
         f"{verdict_word(bars['lost'])}: {report.lost} runs were lost under "
         f"{attacks_in_words(report.attacks)}.",
         f"{verdict_word(bars['altered'])}: {report.altered} instructions were not solved though "
         "the big model goes the oracle's way.",
         f"An instruction of the last quarter costs {report.dollars_ratio:.2f} × one of the first; "
-        f"the share that is solved, by whomever, changes by {in_points(report.accuracy_change)}.",
+        f"the share that is solved, by either, changes by {in_points(report.accuracy_change)}.",
     ]
     if report.poison_caught is not None:
         lines.append(
@@ -91,7 +91,7 @@ def verdicts(report: WorldsReport) -> list[str]:
 
 
 def _seeds(results: Sequence[WorldsResult]) -> Table:
-    head = ["seed", "dollars ratio", "new before", "after", "known before", "after", "CPU minutes"]
+    head = ["seed", "dollars ratio", "new before", "after", "old before", "after", "CPU minutes"]
     rows: list[list[str]] = []
     for result in results:
         first, *_, last = quarters_of(result)
@@ -99,7 +99,7 @@ def _seeds(results: Sequence[WorldsResult]) -> Table:
             [
                 str(result.settings.seed), f"{last.dollars / first.dollars:.2f}",
                 share(share_of(result.new_before)), share(share_of(result.new_after)),
-                share(share_of(result.known_before)), share(share_of(result.known_after)),
+                share(share_of(result.old_before)), share(share_of(result.old_after)),
                 f"{result.cpu_seconds / 60:.1f}",
             ]
         )  # fmt: skip
@@ -107,13 +107,13 @@ def _seeds(results: Sequence[WorldsResult]) -> Table:
 
 
 def _rounds(entries: Sequence[tuple[WorldsResult, int, TeamDecision]]) -> Table:
-    head = ["seed", "after", "lessons", "new: candidate", "serving", "known: candidate", "serving",
+    head = ["seed", "after", "lessons", "new: candidate", "serving", "old: candidate", "serving",
             "verdict", "CPU s"]  # fmt: skip
     rows = [
         [
             str(result.settings.seed), count(at), count(decision.lessons),
             share(decision.gate.candidate), share(decision.gate.serving),
-            share(decision.known.candidate), share(decision.known.serving),
+            share(decision.guard.candidate), share(decision.guard.serving),
             "promoted" if decision.promoted else "rolled back", f"{decision.cpu_seconds:.0f}",
         ]
         for result, at, decision in entries

@@ -13,18 +13,18 @@ class WorldsSettings(Record):
     """One stream, of one seed."""
 
     seed: int = 1
-    questions: int = Field(default=800, ge=8)
+    questions: int = Field(default=600, ge=8)
     """Instructions."""
-    batch: int = Field(default=100, ge=1)
+    batch: int = Field(default=75, ge=1)
     """Instructions between two looks whether a round is due."""
     held_out: int = Field(default=200, ge=1)
     """Instructions of the new kinds, never served, that the team alone is measured on; and as many
-    of the known kinds, times `known_times`."""
-    known_times: float = Field(default=1.5, gt=0)
-    guard: int = Field(default=100, ge=1)
-    """Instructions of known kinds, never served, that no version may be worse on."""
-    known_share: float = Field(default=0.25, ge=0, lt=1)
-    """Of the stream: instructions of known kinds, which go on being asked."""
+    of the old kinds, times `old_times`."""
+    old_times: float = Field(default=1.25, gt=0)
+    guard: int = Field(default=120, ge=1)
+    """Instructions of old kinds, never served, that no version may be worse on."""
+    old_share: float = Field(default=0.25, ge=0, lt=1)
+    """Of the stream: instructions of old kinds, which go on being asked."""
     kept_back: float = Field(default=0.2, gt=0, lt=1)
     """Share of the stream's new kinds that versions are compared on, and that none learns from."""
     rehearsal: float = Field(default=0.5, ge=0)
@@ -43,5 +43,5 @@ class WorldsSettings(Record):
         return self.questions // 4
 
     @property
-    def known_held_out(self) -> int:
-        return round(self.held_out * self.known_times)
+    def old_held_out(self) -> int:
+        return round(self.held_out * self.old_times)

@@ -28,7 +28,7 @@ from loopline.bench.improve.profiles import BIG, team_profile
 from loopline.bench.improve.sitting import GO_ON, CpuClock, claim, until_recorded
 from loopline.bench.improve.worlds.big_team import BigTeam
 from loopline.bench.improve.worlds.instructions import (
-    KNOWN_KIND,
+    OLD_KIND,
     Instructions,
     draw_instructions,
     is_kept_back,
@@ -62,7 +62,7 @@ class ServedInstruction(Record):
     kind: str
     kept_back: bool
     right: bool
-    """Solved, by whomever."""
+    """Solved, by the team or the big model."""
     accepted: bool
     """By the team."""
     altered: bool
@@ -83,9 +83,9 @@ class WorldsResult(Record):
     """Of the held-out instructions of the new kinds: whether the pool's own model solves them."""
     new_after: tuple[bool, ...]
     """The same of the version that serves at the end."""
-    known_before: tuple[bool, ...]
-    """The same of the known kinds."""
-    known_after: tuple[bool, ...]
+    old_before: tuple[bool, ...]
+    """The same of the old kinds."""
+    old_after: tuple[bool, ...]
     poisoned: TeamDecision | None
     """What became of the batch with the ways of other instructions."""
     serving_at_end: str
@@ -134,16 +134,16 @@ class _Trials:
         self._client = client
 
     async def play(self, version: str, pin: str) -> Trial:
-        taught = await self._stream.play(
-            self._client, pin, self._stream.kept_back(), f"{version}-taught", "loop/trials"
+        new = await self._stream.play(
+            self._client, pin, self._stream.kept_back(), f"{version}-new", "loop/trials"
         )
-        known = await self._stream.play(
-            self._client, pin, self._stream.guard, f"{version}-known", "loop/trials"
+        old = await self._stream.play(
+            self._client, pin, self._stream.guard, f"{version}-old", "loop/trials"
         )
         return Trial(
-            taught=[entry.solved for entry in taught],
-            known=[entry.solved for entry in known],
-            micro_dollars=sum(entry.micro_dollars for entry in (*taught, *known)),
+            new=[entry.solved for entry in new],
+            old=[entry.solved for entry in old],
+            micro_dollars=sum(entry.micro_dollars for entry in (*new, *old)),
         )
 
 
@@ -247,15 +247,15 @@ class _Stream:
         decisions = loop.decisions()
         promoted = any(entry.promoted for entry in decisions if entry.number in rounds)
         new_before = await self._alone(client, settings.loop.pool, "new-before", instructions.new)
-        known_before = await self._alone(
-            client, settings.loop.pool, "known-before", instructions.known
+        old_before = await self._alone(
+            client, settings.loop.pool, "old-before", instructions.old
         )
-        new_after, known_after = new_before, known_before
+        new_after, old_after = new_before, old_before
         if promoted:
             # Before the poisoned round, whose candidate must change nothing of it.
             policy = settings.loop.policy
             new_after = await self._alone(client, policy, "new-after", instructions.new)
-            known_after = await self._alone(client, policy, "known-after", instructions.known)
+            old_after = await self._alone(client, policy, "old-after", instructions.old)
         poisoned = None
         if settings.poison:
             done = [entry for entry in decisions if entry.number not in rounds]
@@ -273,8 +273,8 @@ class _Stream:
             rounds=tuple((rounds[d.number], d) for d in decisions if d.number in rounds),
             new_before=new_before,
             new_after=new_after,
-            known_before=known_before,
-            known_after=known_after,
+            old_before=old_before,
+            old_after=old_after,
             poisoned=poisoned,
             serving_at_end=loop.serving,
             attacks=self._attacks(),
@@ -360,8 +360,8 @@ class _Stream:
     def _words(self, indices: range) -> str:
         results = self._results()
         batch = [results[index] for index in indices]
-        new = [entry for entry in batch if entry.kind != KNOWN_KIND]
-        known = [entry for entry in batch if entry.kind == KNOWN_KIND]
+        new = [entry for entry in batch if entry.kind != OLD_KIND]
+        old = [entry for entry in batch if entry.kind == OLD_KIND]
         dollars = sum(entry.micro_dollars for entry in batch) / len(batch) / 1e6
 
         def by_team(part: list[ServedInstruction]) -> str:
@@ -369,7 +369,7 @@ class _Stream:
 
         return (
             f"instructions {indices.start + 1:,}–{indices.stop:,}: the team alone solved "
-            f"{by_team(new)} new ones and {by_team(known)} of known kinds; "
+            f"{by_team(new)} new ones and {by_team(old)} of old kinds; "
             f"{sum(entry.right for entry in batch) / len(batch):.1%} solved, ${dollars:.5f} each"
         )
 
