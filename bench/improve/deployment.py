@@ -60,8 +60,8 @@ _SUPERVISOR: Mapping[str, object] = {
 
 
 def profile_text(extends: str, values: Mapping[str, object]) -> str:
-    """A profile's file: dotted names and what they are set to. Leases are short and attempts many, as
-    in `bench faults`: every question has to be answered, however often its workers are killed."""
+    """A profile's file: dotted names and what they are set to. Leases are short and attempts many,
+    as in `bench faults`: every question has to be answered, however often its workers are killed."""
     bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
     shared = {f"bus.{name}": value for name, value in bus.items()}
     lines = [

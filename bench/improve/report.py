@@ -79,7 +79,7 @@ def verdicts(report: ImproveReport) -> list[str]:
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{word["poison_caught"]}: batches with turned labels were "
+            f"{word['poison_caught']}: batches with turned labels were "
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines

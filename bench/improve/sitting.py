@@ -1,5 +1,5 @@
-"""What every stream does, whatever it asks: it goes on in its folder, waits for the store, and counts
-its CPU time."""
+"""What every stream does, whatever it asks: it goes on in its folder, waits for the store, and
+counts its CPU time."""
 
 from __future__ import annotations
 

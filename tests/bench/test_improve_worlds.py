@@ -1,4 +1,4 @@
-"""`bench improve --worlds`: its instructions, its big model, its figures, and one stream for real."""
+"""`bench improve --worlds`: its instructions, its big model, its figures, and a stream for real."""
 
 from __future__ import annotations
 

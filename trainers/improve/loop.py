@@ -124,7 +124,8 @@ class ImprovementLoop:
             return await self.run_round()
         questions = await self._held_back()
         if self.serving != BASE and len(questions) >= self._calibrated_on + CALIBRATED_EVERY:
-            answers = await self._answers(self.serving, await self._versions.pin(self.settings.policy), questions)
+            pin = await self._versions.pin(self.settings.policy)
+            answers = await self._answers(self.serving, pin, questions)
             self._say((await asyncio.to_thread(self._calibrate, questions, answers))[0])
         return None
 
@@ -140,8 +141,9 @@ class ImprovementLoop:
         self._say(f"round {number}: a candidate learned from {facts.rows:,} escalations")
         questions = await self._held_back()
         pin = await self._versions.publish(self.settings.candidate, weights)
+        serving_pin = await self._versions.pin(self.settings.policy)
         before, name = self.serving, folder.name
-        old = await self._answers(before, await self._versions.pin(self.settings.policy), questions)
+        old = await self._answers(before, serving_pin, questions)
         new = await self._answers(name, pin, questions)
         gate = compare(
             self._right(questions, new),

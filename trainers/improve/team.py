@@ -131,8 +131,8 @@ class TeamLoop:
         facts = read_facts(weights)
         assert facts is not None, "a finished training has its facts"
         self._say(
-            f"round {number}: a candidate learned from {lessons:,} lessons, {facts.rows:,} rows, in "
-            f"{facts.tokens:,} tokens"
+            f"round {number}: a candidate learned from {lessons:,} lessons, {facts.rows:,} rows, "
+            f"in {facts.tokens:,} tokens"
         )
         pin = await self._versions.publish(self.settings.candidate, weights)
         before, name = self.serving, folder.name

@@ -1,5 +1,5 @@
-"""What streams of instructions come to: what the team learned and what it forgot, each with its bar,
-and the dollars."""
+"""What streams of instructions come to: what the team learned and what it forgot, each with its
+bar, and the dollars."""
 
 from __future__ import annotations
 

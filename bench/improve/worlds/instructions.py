@@ -1,6 +1,6 @@
-"""The stream's instructions, of the API simulator. The new kinds need APIs that the shipped team was
-never offered (the split `unseen_apis`), the old ones none (`unseen_worlds`: other worlds, names
-and numbers than its training's). No instruction has two uses."""
+"""The stream's instructions, of the API simulator. The new kinds need APIs that the shipped team
+was never offered (the split `unseen_apis`), the old ones none (`unseen_worlds`: other worlds, names
+and numbers than those of its training). No instruction has two uses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One stream of instructions: the team is asked, the world's verifier judges, what is not solved goes
-to the big model, the loop takes its rounds, the team is measured.
+"""One stream of instructions: the team is asked, the world's verifier judges, what is not solved
+goes to the big model, the loop takes its rounds, the team is measured.
 
     FOLDER/settings.json     what it follows from
     FOLDER/admitted.jsonl    the ids of each instruction's runs, before the bus hears of them
