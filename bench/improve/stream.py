@@ -145,14 +145,18 @@ class _Stream:
                 say=self._say,
             )
             with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
-                looked = {line["served"] for _, line in read_log(looks.path)}
+                lines = [line for _, line in read_log(looks.path)]
+                looked, noted = {line["served"] for line in lines}, {line["round"] for line in lines}
                 for begin in range(0, settings.questions, settings.batch):
                     end = min(begin + settings.batch, settings.questions)
                     await self._serve(client, range(begin, end))
                     if end in looked or end == settings.questions:
                         continue
-                    decision = await loop.look()
+                    # A round may have ended in a sitting that was killed before it said so.
+                    ended = [d for d in loop.decisions() if d.number not in noted]
+                    decision = ended[0] if ended else await loop.look()
                     number = None if decision is None else decision.number
+                    noted.add(number)
                     looks.append({"served": end, "round": number}, sync=True)
             return await self._measure(client, loop)
 

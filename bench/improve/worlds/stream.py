@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from loopline.agents.environments.api_worlds import Instance
@@ -200,18 +200,23 @@ class _Stream:
                 say=self._say,
             )
             with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
-                looked = {line["served"] for _, line in read_log(looks.path)}
+                lines = [line for _, line in read_log(looks.path)]
+                looked, noted = {line["served"] for line in lines}, {line["round"] for line in lines}
                 for begin in range(0, settings.questions, settings.batch):
                     end = min(begin + settings.batch, settings.questions)
                     await self._serve(client, range(begin, end))
                     if end in looked or end == settings.questions:
                         continue
-                    number = await self._look(loop)
+                    number = await self._look(loop, noted)
+                    noted.add(number)
                     looks.append({"served": end, "round": number}, sync=True)
             return await self._measure(client, loop)
 
-    async def _look(self, loop: TeamLoop) -> int | None:
-        """The number of the round that was taken."""
+    async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
+        """The number of the round that was taken, also of one that ended before it was `noted`."""
+        for decision in loop.decisions():
+            if decision.number not in noted:
+                return decision.number
         runs = await self._lessons()
         if not loop.is_due(len(runs)):
             return None
