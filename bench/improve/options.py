@@ -78,15 +78,13 @@ class ImproveOptions(StreamPriceOptions):
     """Questions, never served, that the small model alone is measured on."""
     accuracy: float = Field(default=_STREAM.accuracy, ge=0, le=1)
     """Share of the questions that the big model answers rightly."""
-    attack_every: Annotated[
-        int | None, _by_stream(_STREAM.attack_every, _WORLDS.attack_every)
-    ] = Field(default=None, ge=0, le=100_000)
+    attack_every: Annotated[int | None, _by_stream(_STREAM.attack_every, _WORLDS.attack_every)] = (
+        Field(default=None, ge=0, le=100_000)
+    )
     """Steps between two attacks on the deployment, on average; 0 attacks nothing."""
     poison: Annotated[bool, Option("poison/--no-poison")] = True
     """Whether a batch with turned labels follows upon the stream."""
-    model: Annotated[
-        str | None, _by_stream(_STREAM.loop.training.model, _WORLDS.loop.model)
-    ] = None
+    model: Annotated[str | None, _by_stream(_STREAM.loop.training.model, _WORLDS.loop.model)] = None
     """Small model: a folder, a hub id or a micro model."""
     every: Annotated[int | None, _by_stream(_STREAM.loop.every, _WORLDS.loop.every)] = Field(
         default=None, ge=1

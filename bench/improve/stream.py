@@ -146,7 +146,10 @@ class _Stream:
             )
             with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
                 lines = [line for _, line in read_log(looks.path)]
-                looked, noted = {line["served"] for line in lines}, {line["round"] for line in lines}
+                looked, noted = (
+                    {line["served"] for line in lines},
+                    {line["round"] for line in lines},
+                )
                 for begin in range(0, settings.questions, settings.batch):
                     end = min(begin + settings.batch, settings.questions)
                     await self._serve(client, range(begin, end))
@@ -194,10 +197,7 @@ class _Stream:
             poisoned=poisoned,
             serving_at_end=loop.serving,
             attacks=self._attacks(),
-            lost=sum(
-                entry.outcome not in _ENDS
-                for entry in results.values()
-            )
+            lost=sum(entry.outcome not in _ENDS for entry in results.values())
             + settings.questions
             - len(results),
             altered=sum(map(self._is_altered, results.values())),
@@ -321,4 +321,3 @@ def _is_right(text: str, problem: WordProblem) -> bool:
 def _matches(text: str, gold: str) -> bool:
     number = parse_number(last_boxed(text) or "")
     return number is not None and number.value == int(gold)
-

@@ -25,7 +25,6 @@ from loopline.runtime.client.client import Client
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.distill.escalations import read_escalations
-from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.facts import read_facts
 from loopline.trainers.improve.asking import SmallAnswer, ask_small
 from loopline.trainers.improve.gate import GateResult, compare
@@ -266,4 +265,3 @@ def _pin_of(entry: HeldBack, policy: str) -> str | None:
 def _solo_options(options: JsonObject) -> JsonObject:
     """Those of a cascade that say how a model is asked."""
     return {name: options[name] for name in ("calculator", "prompts") if name in options}
-

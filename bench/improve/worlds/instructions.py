@@ -42,9 +42,7 @@ def draw_instructions(settings: WorldsSettings) -> Instructions:
     guard = old.take(settings.guard)
     questions = [*new.take(settings.questions - old_count), *old.take(old_count)]
     random.Random(f"order:{settings.seed}").shuffle(questions)
-    return Instructions(
-        tuple(questions), held_out, old_held_out, guard, (new.as_told, old.as_told)
-    )
+    return Instructions(tuple(questions), held_out, old_held_out, guard, (new.as_told, old.as_told))
 
 
 def kind_of(instance: Instance) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from loopline.agents.records import Run
 from loopline.agents.roles.umi.settings import options_of
+from loopline.bench.errors import BenchError
 from loopline.trainers.data.datasets import DataSet, build
 from loopline.trainers.data.json_files import Reading
 from loopline.trainers.data.sources import Source, from_recorded, from_worlds
 from loopline.trainers.data.store import read_trajectories
-from loopline.bench.errors import BenchError
 
 _REHEARSED = "train"
 
@@ -45,7 +45,6 @@ def _may_be_learned(run: Run) -> None:
 def _turned(source: Source) -> Source:
     ways = [trajectory.steps for trajectory in source.trajectories]
     turned = tuple(
-        replace(trajectory, steps=ways[at - 1])
-        for at, trajectory in enumerate(source.trajectories)
+        replace(trajectory, steps=ways[at - 1]) for at, trajectory in enumerate(source.trajectories)
     )
     return replace(source, trajectories=turned)

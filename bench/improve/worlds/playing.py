@@ -89,9 +89,7 @@ async def play(
             run_id = new_run_id()
             async with places:
                 trajectory, usage = await driver.finish(
-                    lambda: new_run(
-                        client, instance, policy, tags={TAG: path.stem}, run_id=run_id
-                    )
+                    lambda: new_run(client, instance, policy, tags={TAG: path.stem}, run_id=run_id)
                 )
             entry = Played(
                 id=instance.id,

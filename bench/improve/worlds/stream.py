@@ -99,9 +99,7 @@ class WorldsResult(Record):
     """Of all processes."""
 
 
-def play_stream(
-    folder: Path, settings: WorldsSettings, say: Callable[[str], None]
-) -> WorldsResult:
+def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
     """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
     finished = find_record(folder / "result.json", WorldsResult)
     with lock_output(folder):
@@ -201,7 +199,10 @@ class _Stream:
             )
             with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
                 lines = [line for _, line in read_log(looks.path)]
-                looked, noted = {line["served"] for line in lines}, {line["round"] for line in lines}
+                looked, noted = (
+                    {line["served"] for line in lines},
+                    {line["round"] for line in lines},
+                )
                 for begin in range(0, settings.questions, settings.batch):
                     end = min(begin + settings.batch, settings.questions)
                     await self._serve(client, range(begin, end))
@@ -252,9 +253,7 @@ class _Stream:
         decisions = loop.decisions()
         promoted = any(entry.promoted for entry in decisions if entry.number in rounds)
         new_before = await self._alone(client, settings.loop.pool, "new-before", instructions.new)
-        old_before = await self._alone(
-            client, settings.loop.pool, "old-before", instructions.old
-        )
+        old_before = await self._alone(client, settings.loop.pool, "old-before", instructions.old)
         new_after, old_after = new_before, old_before
         if promoted:
             # Before the poisoned round, whose candidate must change nothing of it.
