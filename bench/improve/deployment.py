@@ -41,6 +41,7 @@ from loopline.bus import Bus
 from loopline.runtime.config.settings import Settings, load_resolved_file
 from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.errors import Unreachable
+from loopline.runtime.observe.logging import log_to_stderr
 from loopline.runtime.run_driver import seed_of
 from loopline.runtime.supervise.control import ask_supervisor
 from loopline.testing import RedisProcess
@@ -61,7 +62,7 @@ _SUPERVISOR: Mapping[str, object] = {
 
 def profile_text(extends: str, values: Mapping[str, object]) -> str:
     """A profile's file: dotted names and what they are set to. Leases are short and attempts many,
-    as in `bench faults`: every question has to be answered, however often its workers are killed."""
+    as in `bench faults`: every question has to be answered, whatever is done to its workers."""
     bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
     shared = {f"bus.{name}": value for name, value in bus.items()}
     lines = [
@@ -145,6 +146,7 @@ class StreamDeployment:
     # -- on the background loop -----------------------------------------------------------------
 
     async def _open(self) -> None:
+        log_to_stderr()
         stack = self._stack
         self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")
         await asyncio.to_thread(self._server.start)
@@ -156,8 +158,8 @@ class StreamDeployment:
         )
         self._fleet = SupervisedFleet(self._up, self._start)
         self._monitor = SupervisedMonitor(self._fleet)
-        until = time.monotonic() + _LEFT_SECONDS
-        while self._up.state.holder() is not None and time.monotonic() < until:
+        left, until = self._up.state, time.monotonic() + _LEFT_SECONDS
+        while left.holder() and time.monotonic() < until:  # noqa: ASYNC110 - another process
             await asyncio.sleep(_POLL_SECONDS)
         stack.push_async_callback(self._close)
         await self._start()
@@ -174,7 +176,8 @@ class StreamDeployment:
         for left in reversed(range(_STARTS)):
             try:
                 await self._up.start()
-                return await self._until_ready()
+                await self._until_ready()
+                return
             except BenchError:
                 await asyncio.to_thread(self._up.kill)
                 if not left:

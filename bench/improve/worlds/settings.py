@@ -31,7 +31,7 @@ class WorldsSettings(Record):
     """Ways through instructions of the team's first training, for each lesson of the stream."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of the instructions that the big model solves."""
-    attack_every: int = Field(default=150, ge=0)
+    attack_every: int = Field(default=60, ge=0)
     """Steps between two attacks on the deployment while it serves, on average; 0: none."""
     poison: bool = True
     """Whether a batch with the ways of other instructions follows upon the stream."""
