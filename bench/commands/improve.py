@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from loopline.runtime.program import add_command
 
 if TYPE_CHECKING:
+    from loopline.bench.experiments.document import Document
+    from loopline.bench.improve.figures import ImproveReport
     from loopline.bench.improve.options import ImproveOptions
+    from loopline.bench.improve.worlds.figures import WorldsReport
 
 
 def register(app: typer.Typer) -> None:
@@ -22,11 +25,12 @@ def improve(options: ImproveOptions) -> None:
 
     A stream of word problems of kinds that the small model has never seen goes through a cascade.
     What it escalates trains the small model; a version serves once it is better on audited
-    questions, and the router is calibrated on it.
+    questions, and the router is calibrated on it. With --worlds it is a team of planner, caller and
+    summarizer, asked for what needs APIs that it has never seen, and judged by the world's state.
 
-    The deployment is the profile micro, with an endpoint of a stated accuracy as its big model;
-    workers are killed meanwhile. Run it again to go on after a crash or Ctrl-C. Exit code 1 if a
-    bar is missed.
+    The deployment has an endpoint of a stated accuracy as its big model, and is attacked meanwhile
+    as by `bench faults`. Run it again to go on after a crash or Ctrl-C. Exit code 1 if a bar is
+    missed.
     """
     import json
     import sys
@@ -34,27 +38,49 @@ def improve(options: ImproveOptions) -> None:
     from rich.console import Console
 
     from loopline.bench.experiments.document import WIDTH, show, write
-    from loopline.bench.improve.figures import ImproveReport
-    from loopline.bench.improve.report import document
-    from loopline.bench.improve.stream import play
     from loopline.runtime.errors import EXIT_FAILED
     from loopline.trainers.core.interruption import exit_on_interrupt
 
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
     with exit_on_interrupt():
-        results = tuple(
-            play(options.output / f"seed-{seed}", options.stream(seed), say)
-            for seed in options.seed_numbers
-        )
-    report = ImproveReport(results=results)
-    page = document(report)
+        page, report = _worlds(options) if options.worlds else _word_problems(options)
     write(page, report, options.output)
     width = None if sys.stdout.isatty() else WIDTH
     # The line of JSON stands alone on stdout where it is asked for.
     show(page, options.output, Console(highlight=False, width=width, stderr=options.as_json))
     if options.as_json:
-        print(json.dumps(report.as_json()))
+        line: dict[str, Any] = report.as_json()
+        print(json.dumps(line))
     if not report.passed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _word_problems(options: ImproveOptions) -> tuple[Document, ImproveReport]:
+    from loopline.bench.improve.figures import ImproveReport
+    from loopline.bench.improve.report import document
+    from loopline.bench.improve.stream import play
+
+    report = ImproveReport(
+        results=tuple(
+            play(options.output / f"seed-{seed}", options.stream(seed), _say)
+            for seed in options.seed_numbers
+        )
+    )
+    return document(report), report
+
+
+def _worlds(options: ImproveOptions) -> tuple[Document, WorldsReport]:
+    from loopline.bench.improve.worlds.figures import WorldsReport
+    from loopline.bench.improve.worlds.report import document
+    from loopline.bench.improve.worlds.stream import play_stream
+
+    report = WorldsReport(
+        results=tuple(
+            play_stream(options.output / f"seed-{seed}", options.worlds_stream(seed), _say)
+            for seed in options.seed_numbers
+        )
+    )
+    return document(report), report
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

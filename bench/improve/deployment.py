@@ -1,107 +1,234 @@
-"""The deployment that a stream runs on: the profile `micro` with an endpoint as its big model."""
+"""The deployment that a stream runs on: the real `runtime up` of a profile, with an endpoint as its
+big model, on a Redis behind a proxy. While it serves it can be attacked
+(`loopline.bench.improve.attacks`).
+
+    FOLDER/profile.toml    what it is started with
+    FOLDER/up.log          what its supervisor says
+    FOLDER/state/          its state, with the store of recorded runs
+    FOLDER/redis/          the append-only file of its Redis
+
+One that was killed goes on with what it has there.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-import os
-import random
-import signal
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
-from loopline.bench.improve.big_model import BigModel
-from loopline.bench.improve.settings import StreamSettings
-from loopline.runtime.client.deployment import Deployment, find
-from loopline.runtime.config.state import StateDirectory
+from loopline.bench.errors import BenchError
+from loopline.bench.improve.attacks import (
+    ATTACKS,
+    WEIGHTS,
+    SupervisedFleet,
+    SupervisedMonitor,
+)
+from loopline.bench.proofs.faults.attacks import Scene
+from loopline.bench.proofs.faults.chaos import LOOK_SECONDS, Chaos
+from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.settings import LEASE_SECONDS, bus_settings
+from loopline.bench.proofs.faults.supervised import START_SECONDS
+from loopline.bench.proofs.faults.supervised import Deployment as Supervised
+from loopline.bus import Bus
+from loopline.runtime.config.settings import Settings, load_resolved_file
+from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.errors import Unreachable
+from loopline.runtime.observe.logging import log_to_stderr
+from loopline.runtime.run_driver import seed_of
 from loopline.runtime.supervise.control import ask_supervisor
-from loopline.runtime.supervise.detached import temporary_deployment
+from loopline.testing import RedisProcess
 from loopline.trainers.core.background_loop import BackgroundLoop
+from loopline.workers.scripted_api.answer import Reply
 from loopline.workers.scripted_api.server import ScriptedServer
 
 _LEFT_SECONDS = 60.0
 """For the deployment of a stream that was killed to end: Linux has told its supervisor to."""
-_ATTACKED = ("planner", "gpu", "tool", "recorder")
-_CONCURRENCY = 64
+_POLL_SECONDS = 0.1
+_STARTS = 5
+"""A supervisor that can't reach its Redis when it starts gives up; so often another one tries."""
+_SUPERVISOR: Mapping[str, object] = {
+    "supervisor.backoff_seconds": 0.1,
+    "supervisor.backoff_max_seconds": 1.0,
+    "supervisor.crash_loop_deaths": 100_000,
+}
 
 
-@contextmanager
-def stream_deployment(
-    folder: Path, settings: StreamSettings, big: BigModel
-) -> Generator[Deployment]:
-    """For the time of the block, with its state under `folder`; one that was killed goes on with
-    what it has there. Raises `UserError`."""
-    before = os.environ.get("LOOPLINE_STATE")
-    os.environ["LOOPLINE_STATE"] = str((folder / "deployment").resolve())
-    try:
-        _await_end_of_last()
-        with BackgroundLoop() as loop:
-            server = loop.run(ScriptedServer(reply=big.reply).__aenter__())
+def profile_text(extends: str, values: Mapping[str, object]) -> str:
+    """A profile's file: dotted names and what they are set to. Leases are short and attempts many,
+    as in `bench faults`: every question has to be answered, whatever is done to its workers."""
+    bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
+    shared = {f"bus.{name}": value for name, value in bus.items()}
+    lines = [
+        f"{name} = {json.dumps(value)}"
+        for name, value in {**shared, **_SUPERVISOR, **values}.items()
+    ]
+    return "\n".join([f"extends = {json.dumps(extends)}", *lines, ""])
+
+
+@dataclass(frozen=True)
+class _UnderAttack:
+    chaos: Chaos
+    enough: asyncio.Event
+    injecting: asyncio.Task[None]
+    watching: asyncio.Task[None]
+
+
+class StreamDeployment:
+    """A context, in which everything runs. Raises `UserError` and `BenchError` where something does
+    not start."""
+
+    def __init__(
+        self, folder: Path, profile: Callable[[str], str], reply: Reply, attack_every: int
+    ) -> None:
+        """`profile`: the profile's text from the endpoint's URL; `reply`: what the endpoint says;
+        `attack_every`: steps between two attacks, on average."""
+        self._folder = folder.resolve()
+        self._profile = profile
+        self._reply = reply
+        self._attack_every = attack_every
+        self._background = BackgroundLoop()
+        self._stack = AsyncExitStack()
+        self._under_attack: _UnderAttack | None = None
+
+    def __enter__(self) -> Self:
+        self._background.__enter__()
+        try:
+            self._background.run(self._open())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._background.run(self._stack.aclose())
+        finally:
+            self._background.__exit__()
+
+    @property
+    def settings(self) -> Settings:
+        """To reach it with."""
+        run = self._up.state.running()
+        url = self._proxy.url if run is None else run.redis_url
+        return load_resolved_file(self._up.state.resolved).with_redis_url(url)
+
+    @property
+    def store(self) -> Path:
+        return self._up.state.store
+
+    @property
+    def uncounted_seconds(self) -> float:
+        """CPU time that the system did not book to this process: of workers whose supervisor was
+        killed."""
+        return self._fleet.uncounted_seconds
+
+    @asynccontextmanager
+    async def attacked(self, seed: int, name: str) -> AsyncGenerator[Counter[str]]:
+        """It is attacked for the time of the block, by the plan of this seed and name, and whole
+        again at its end; what was done stands in the counter then."""
+        injected = Counter[str]()
+        if not self._attack_every:
+            yield injected
+            return
+        await asyncio.to_thread(self._background.run, self._begin(seed_of(seed, name)))
+        try:
+            yield injected
+        finally:
+            injected.update(await asyncio.to_thread(self._background.run, self._end()))
+
+    # -- on the background loop -----------------------------------------------------------------
+
+    async def _open(self) -> None:
+        log_to_stderr()
+        stack = self._stack
+        self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")
+        await asyncio.to_thread(self._server.start)
+        stack.callback(self._server.kill)
+        self._proxy = await stack.enter_async_context(Proxy(self._server.url))
+        endpoint = await stack.enter_async_context(ScriptedServer(reply=self._reply))
+        self._up = Supervised(
+            self._folder, self._profile(endpoint.url), {URL_VARIABLE: self._proxy.url}
+        )
+        self._fleet = SupervisedFleet(self._up, self._start)
+        self._monitor = SupervisedMonitor(self._fleet)
+        left, until = self._up.state, time.monotonic() + _LEFT_SECONDS
+        while left.holder() and time.monotonic() < until:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_POLL_SECONDS)
+        stack.push_async_callback(self._close)
+        await self._start()
+        self._bus = await stack.enter_async_context(Bus(bus_settings(self._server.url)))
+
+    async def _close(self) -> None:
+        try:
+            await self._up.down()
+        finally:
+            self._up.kill()
+
+    async def _start(self) -> None:
+        """Raises `BenchError`."""
+        for left in reversed(range(_STARTS)):
             try:
-                with temporary_deployment(
-                    "micro", _overrides(settings, server.url), "bench improve"
-                ):
-                    yield find()
-            finally:
-                loop.run(server.__aexit__())
-    finally:
-        if before is None:
-            del os.environ["LOOPLINE_STATE"]
-        else:
-            os.environ["LOOPLINE_STATE"] = before
+                await self._up.start()
+                await self._until_ready()
+                return
+            except BenchError:
+                await asyncio.to_thread(self._up.kill)
+                if not left:
+                    raise
+                await asyncio.sleep(LEASE_SECONDS)
 
+    async def _until_ready(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while not await asyncio.to_thread(self._is_ready):
+            if time.monotonic() > until:
+                raise BenchError(
+                    f"not all workers are ready in {START_SECONDS:g} s: see "
+                    f"{self._folder / 'up.log'} and {self._up.state.logs}"
+                )
+            await asyncio.sleep(_POLL_SECONDS)
 
-def _await_end_of_last() -> None:
-    state, until = StateDirectory.from_environment(), time.monotonic() + _LEFT_SECONDS
-    while state.holder() is not None and time.monotonic() < until:
-        time.sleep(0.1)
+    def _is_ready(self) -> bool:
+        """Raises `BenchError` where the supervisor has ended."""
+        run = self._up.state.running()
+        if run is None:
+            raise BenchError(f"the deployment has ended: see {self._folder / 'up.log'}")
+        with contextlib.suppress(Unreachable):
+            status = ask_supervisor(run.control, {"do": "status"})
+            return all(worker["state"] == "ready" for worker in status["workers"])
+        return False
 
+    async def _begin(self, seed: int) -> None:
+        await self._monitor.look(self._bus)
+        scene = Scene(self._fleet, self._server, self._monitor, LEASE_SECONDS, self._proxy)
+        chaos = Chaos(seed, scene, WEIGHTS, (0.0, 2.0 * self._attack_every), ATTACKS)
+        enough = asyncio.Event()
+        self._under_attack = _UnderAttack(
+            chaos,
+            enough,
+            asyncio.create_task(chaos.run(enough)),
+            asyncio.create_task(self._watch()),
+        )
 
-def _overrides(settings: StreamSettings, url: str) -> list[str]:
-    prices, loop = settings.prices, settings.loop
-    adapters = [name.partition("/")[2] for name in (loop.policy, loop.candidate)]
-    values: dict[str, object] = {
-        "models.llm.engine": "openai",
-        "models.llm.model": "big",
-        "models.llm.base_url": url,
-        "models.llm.max_concurrency": _CONCURRENCY,
-        "models.llm.price.prompt": prices.big_prompt,
-        "models.llm.price.completion": prices.big_completion,
-        "models.slm.model": loop.training.model,
-        "models.slm.price.prompt": round(prices.small_prompt, 6),
-        "models.slm.price.completion": round(prices.small_completion, 6),
-        "models.slm.base_until_published": adapters,
-        "policies.first": loop.policy,
-        "workers.planner.roles": ["solo", "first"],
-        "workers.planner.concurrency": _CONCURRENCY,
-        "workers.slm.count": 0,
-        "workers.gateway.count": 0,
-        "workers.jobs.count": 0,
-    }
-    return [
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in values.items()
-    ]
+    async def _watch(self) -> None:
+        while True:
+            await self._monitor.look(self._bus)
+            await asyncio.sleep(LOOK_SECONDS)
 
-
-def kill_a_worker(deployment: Deployment, seed: str) -> str | None:
-    """SIGKILL to one that is ready, drawn by the seed; its name. None where none is ready."""
-    if deployment.run is None:
-        return None
-    try:
-        status = ask_supervisor(deployment.run.control, {"do": "status"})
-    except Unreachable:
-        return None
-    workers: list[dict[str, Any]] = [
-        worker
-        for worker in status["workers"]
-        if worker["state"] == "ready" and worker["pid"] and worker["kind"] in _ATTACKED
-    ]
-    if not workers:
-        return None
-    worker = random.Random(seed).choice(workers)
-    os.kill(worker["pid"], signal.SIGKILL)
-    return str(worker["name"])
+    async def _end(self) -> Counter[str]:
+        under_attack = self._under_attack
+        assert under_attack is not None
+        under_attack.enough.set()
+        try:
+            await under_attack.injecting
+        finally:
+            under_attack.watching.cancel()
+            await asyncio.wait({under_attack.watching})
+        await self._until_ready()
+        return under_attack.chaos.injected

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from loopline.agents.records import Record
+from loopline.bench.improve.settings import Prices
 from loopline.bench.improve.stream import StreamResult
 from loopline.trainers.core.paired_statistics import bootstrap_difference, wilson
 
@@ -54,6 +56,50 @@ def total(parts: Iterable[Stretch]) -> Stretch:
     )
 
 
+class Asked(Protocol):
+    """What became of a question."""
+
+    @property
+    def right(self) -> bool: ...
+    @property
+    def accepted(self) -> bool: ...
+    @property
+    def micro_dollars(self) -> int: ...
+
+
+class Round(Protocol):
+    """What became of a candidate."""
+
+    @property
+    def cpu_seconds(self) -> float: ...
+    @property
+    def micro_dollars(self) -> int: ...
+
+
+class Sizes(Protocol):
+    """Of a stream."""
+
+    @property
+    def questions(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def quarter(self) -> int: ...
+    @property
+    def prices(self) -> Prices: ...
+
+
+class Streamed(Protocol):
+    """A stream of any questions."""
+
+    @property
+    def settings(self) -> Sizes: ...
+    @property
+    def questions(self) -> Sequence[Asked]: ...
+    @property
+    def rounds(self) -> Sequence[tuple[int, Round]]: ...
+
+
 class ImproveReport(Record):
     """All figures."""
 
@@ -90,6 +136,15 @@ class ImproveReport(Record):
         return sum(result.lost for result in self.results)
 
     @property
+    def altered(self) -> int:
+        return sum(result.altered for result in self.results)
+
+    @property
+    def attacks(self) -> Counter[str]:
+        """Name → how often."""
+        return sum((Counter(result.attacks) for result in self.results), Counter[str]())
+
+    @property
     def poison_caught(self) -> bool | None:
         """None where no batch was poisoned."""
         poisoned = [result.poisoned for result in self.results if result.poisoned is not None]
@@ -103,6 +158,7 @@ class ImproveReport(Record):
             "accuracy_change_low": self.accuracy_change.low >= ACCURACY_BAR,
             "small_model_gain_low": self.small_model_gain.low >= GAIN_BAR,
             "lost": self.lost == 0,
+            "altered": self.altered == 0,
             "poison_caught": self.poison_caught is not False,
         }
 
@@ -118,6 +174,8 @@ class ImproveReport(Record):
             "accuracy_change_low": change.low,
             "small_model_gain_low": gain.low,
             "lost": self.lost,
+            "altered": self.altered,
+            "attacks": self.attacks,
             "poison_caught": self.poison_caught,
             "passed": self.passed,
             "accuracy_change": change.estimate,
@@ -142,18 +200,18 @@ def seed_facts(result: StreamResult) -> dict[str, Any]:
         "small_before": sum(result.before) / len(result.before),
         "small_after": sum(result.after) / len(result.after),
         "promoted": [decision.promoted for _, decision in result.rounds],
-        "killed": list(result.killed),
+        "attacks": result.attacks,
         "cpu_minutes": result.cpu_seconds / 60,
         "settings": result.settings.model_dump(mode="json"),
     }
 
 
-def quarters_of(result: StreamResult) -> tuple[Stretch, ...]:
+def quarters_of(result: Streamed) -> tuple[Stretch, ...]:
     size = result.settings.quarter
     return tuple(stretch(result, at * size, (at + 1) * size) for at in range(4))
 
 
-def stretch(result: StreamResult, begin: int, end: int) -> Stretch:
+def stretch(result: Streamed, begin: int, end: int) -> Stretch:
     """Of the questions from `begin` to before `end`, with the rounds that they led to."""
     part = result.questions[begin:end]
     gpu_second = result.settings.prices.gpu_second
@@ -181,7 +239,7 @@ def difference(right: int, count: int, other_right: int, other_count: int) -> Bo
     return Bounds(estimate=gap * 100, low=(gap - below) * 100, high=(gap + above) * 100)
 
 
-def batches_of(results: Sequence[StreamResult]) -> list[Stretch]:
+def batches_of(results: Sequence[Streamed]) -> list[Stretch]:
     """Of all seeds together, batch by batch."""
     settings = results[0].settings
     parts: list[Stretch] = []

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from loopline.agents.records import Record
 from loopline.bench.improve.settings import Prices, StreamSettings
-from loopline.runtime.config.options import Argument, Option
+from loopline.bench.improve.worlds.settings import WorldsSettings
+from loopline.runtime.config.options import Argument, OnlyWith, Option
 from loopline.trainers.core.command_options import JsonOptions
 
 _STREAM = StreamSettings()
+_WORLDS = WorldsSettings()
 _PRICES = Prices()
+
+
+def _asks_word_problems(options: Any) -> bool:
+    return not options.worlds
+
+
+def _by_stream(problems: object, worlds: object) -> Option:
+    return Option(default=f"{problems}; with --worlds {worlds}")
 
 
 class StreamPriceOptions(JsonOptions):
@@ -49,33 +60,51 @@ class ImproveOptions(StreamPriceOptions):
 
     output: Annotated[Path, Argument()]
     """Folder of the streams and the report."""
+    worlds: bool = False
+    """Ask instructions in simulated worlds, of the team umi, in place of word problems."""
     seeds: str = "1,2,3"
     """Seeds, comma-separated: a stream each."""
-    questions: int = Field(default=_STREAM.questions, ge=8, le=100_000)
+    questions: Annotated[int | None, _by_stream(_STREAM.questions, _WORLDS.questions)] = Field(
+        default=None, ge=8, le=100_000
+    )
     """Questions of a stream."""
-    batch: int = Field(default=_STREAM.batch, ge=1)
+    batch: Annotated[int | None, _by_stream(_STREAM.batch, _WORLDS.batch)] = Field(
+        default=None, ge=1
+    )
     """Questions between two looks whether a round is due."""
-    held_out: int = Field(default=_STREAM.held_out, ge=1, le=100_000)
+    held_out: Annotated[int | None, _by_stream(_STREAM.held_out, _WORLDS.held_out)] = Field(
+        default=None, ge=1, le=100_000
+    )
     """Questions, never served, that the small model alone is measured on."""
     accuracy: float = Field(default=_STREAM.accuracy, ge=0, le=1)
     """Share of the questions that the big model answers rightly."""
-    kills: int = Field(default=_STREAM.kills, ge=0, le=1_000)
-    """Workers that are killed while they serve."""
+    attack_every: Annotated[int | None, _by_stream(_STREAM.attack_every, _WORLDS.attack_every)] = (
+        Field(default=None, ge=0, le=100_000)
+    )
+    """Steps between two attacks on the deployment, on average; 0 attacks nothing."""
     poison: Annotated[bool, Option("poison/--no-poison")] = True
     """Whether a batch with turned labels follows upon the stream."""
-    model: str = _STREAM.loop.training.model
+    model: Annotated[str | None, _by_stream(_STREAM.loop.training.model, _WORLDS.loop.model)] = None
     """Small model: a folder, a hub id or a micro model."""
-    every: int = Field(default=_STREAM.loop.every, ge=1)
-    """New escalations that begin a round."""
-    tokens: Annotated[int | None, Option(default="eight epochs")] = Field(default=None, ge=1)
+    every: Annotated[int | None, _by_stream(_STREAM.loop.every, _WORLDS.loop.every)] = Field(
+        default=None, ge=1
+    )
+    """New escalations, or solved runs, that begin a round."""
+    tokens: Annotated[int | None, _by_stream("eight epochs", f"{_WORLDS.loop.tokens:,}")] = Field(
+        default=None, ge=1
+    )
     """Tokens that go through the model in one round."""
-    alpha: float = Field(default=_STREAM.loop.alpha, gt=0, lt=1)
+    alpha: Annotated[float, OnlyWith("word problems, not with --worlds", _asks_word_problems)] = (
+        Field(default=_STREAM.loop.alpha, gt=0, lt=1)
+    )
     """Bound of the share of all questions whose small answer is accepted and wrong."""
 
     @model_validator(mode="after")
     def _has_seeds(self) -> Self:
-        if self.batch > self.questions:
-            raise ValueError(f"--batch {self.batch} is more than --questions {self.questions}")
+        stream = _WORLDS if self.worlds else _STREAM
+        questions, batch = self.questions or stream.questions, self.batch or stream.batch
+        if batch > questions:
+            raise ValueError(f"--batch {batch} is more than --questions {questions}")
         if len(set(self.seed_numbers)) != len(self.seed_numbers):
             raise ValueError(f"--seeds {self.seeds}: a seed stands there twice")
         return self
@@ -89,17 +118,22 @@ class ImproveOptions(StreamPriceOptions):
             raise ValueError(f"--seeds {self.seeds}: whole numbers, comma-separated") from None
 
     def stream(self, seed: int) -> StreamSettings:
+        """Of word problems."""
         loop = _STREAM.loop
-        training = loop.training.model_copy(update={"model": self.model, "tokens": self.tokens})
-        changes = {"every": self.every, "alpha": self.alpha, "training": training}
-        return _STREAM.model_copy(
-            update={
-                "seed": seed,
-                "prices": self.prices,
-                "loop": loop.model_copy(update=changes),
-                **{
-                    name: getattr(self, name)
-                    for name in ("questions", "batch", "held_out", "accuracy", "kills", "poison")
-                },
-            }
-        )
+        training = loop.training.model_copy(update=self._said("model", "tokens"))
+        changes = {**self._said("every", "alpha"), "training": training}
+        return _STREAM.model_copy(update=self._common(seed, loop.model_copy(update=changes)))
+
+    def worlds_stream(self, seed: int) -> WorldsSettings:
+        """Of instructions."""
+        loop = _WORLDS.loop.model_copy(update=self._said("model", "tokens", "every"))
+        return _WORLDS.model_copy(update=self._common(seed, loop))
+
+    def _common(self, seed: int, loop: Record) -> dict[str, Any]:
+        names = ("questions", "batch", "held_out", "accuracy", "attack_every", "poison")
+        return {"seed": seed, "prices": self.prices, "loop": loop, **self._said(*names)}
+
+    def _said(self, *names: str) -> dict[str, Any]:
+        """Those of these options that have a value; the others are the stream's."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}

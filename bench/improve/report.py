@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.improve.figures import (
@@ -39,16 +39,16 @@ def document(report: ImproveReport) -> Document:
     )
     batches = batches_of(report.results)
     drawings = [
-        (_plot(batches, settings.batch, "Dollars per question", lambda s: s.dollars, _dollars),
+        (plot(batches, settings.batch, "Dollars per question", lambda s: s.dollars, _dollars),
          "Dollars per question, trainings and comparisons included"),
-        (_plot(batches, settings.batch, "Accuracy", lambda s: s.accuracy, _share, top=1.0),
+        (plot(batches, settings.batch, "Accuracy", lambda s: s.accuracy, _share, top=1.0),
          "Share of right answers"),
-        (_plot(batches, settings.batch, "Accepted", lambda s: s.accepted / s.questions, _share,
+        (plot(batches, settings.batch, "Accepted", lambda s: s.accepted / s.questions, _share,
                top=1.0),
          "Share of the questions that the small model answered"),
     ]  # fmt: skip
     tables: dict[str, Table] = {
-        "Quarters of the stream, all seeds": _quarters(report.quarters),
+        "Quarters of the stream, all seeds": quarter_table(report.quarters),
         "Seeds": _seeds(report.results),
         "Rounds": _rounds(report.results),
         "Poisoned batches": _poisoned(report.results),
@@ -64,35 +64,46 @@ def document(report: ImproveReport) -> Document:
 
 def verdicts(report: ImproveReport) -> list[str]:
     """A sentence for each bar."""
-    change, gain, bars = report.accuracy_change, report.small_model_gain, report.bars
+    change, gain = report.accuracy_change, report.small_model_gain
+    word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
-        f"{_word(bars['dollars_ratio'])}: a question of the last quarter costs "
+        f"{word['dollars_ratio']}: a question of the last quarter costs "
         f"{report.dollars_ratio:.2f} × one of the first (bar {DOLLARS_BAR:g}).",
-        f"{_word(bars['accuracy_change_low'])}: accuracy changes by {_points(change)} (bar: not "
+        f"{word['accuracy_change_low']}: accuracy changes by {in_points(change)} (bar: not "
         f"below {ACCURACY_BAR:g}).",
-        f"{_word(bars['small_model_gain_low'])}: the small model alone gains {_points(gain)} on "
+        f"{word['small_model_gain_low']}: the small model alone gains {in_points(gain)} on "
         f"questions of the new kinds that it was never asked (bar: at least {GAIN_BAR:g}).",
-        f"{_word(bars['lost'])}: {report.lost} runs were lost, while "
-        f"{sum(len(result.killed) for result in report.results)} workers were killed.",
+        f"{word['lost']}: {report.lost} runs were lost under {attacks_in_words(report.attacks)}.",
+        f"{word['altered']}: {report.altered} answers of the big model are not those that it "
+        "gives.",
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{_word(bars['poison_caught'])}: batches with turned labels were "
+            f"{word['poison_caught']}: batches with turned labels were "
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines
 
 
-def _word(passed: bool) -> str:
+def attacks_in_words(attacks: Mapping[str, int]) -> str:
+    """How many, and of which kinds."""
+    listed = ", ".join(f"{name} {times}" for name, times in sorted(attacks.items()))
+    return f"{sum(attacks.values())} attacks{f' ({listed})' if listed else ''}"
+
+
+def verdict_word(passed: bool) -> str:
+    """Of a bar."""
     return "Held" if passed else "Missed"
 
 
-def _points(value: Bounds) -> str:
+def in_points(value: Bounds) -> str:
+    """With its interval."""
     return f"{value.estimate:+.1f} points (95 % interval {value.low:+.1f} to {value.high:+.1f})"
 
 
-def _quarters(quarters: Sequence[Stretch]) -> Table:
-    head = ["quarter", "questions", "dollars each", "right", "by the small model", "learning"]
+def quarter_table(quarters: Sequence[Stretch], by: str = "by the small model") -> Table:
+    """A line for each; `by`: how the share that the small side answered is called."""
+    head = ["quarter", "questions", "dollars each", "right", by, "learning"]
     rows = [
         [
             str(at), count(part.questions), dollars(part.dollars), share(part.accuracy),
@@ -156,7 +167,7 @@ def _share(value: float) -> str:
     return share(value, 0)
 
 
-def _plot(
+def plot(
     batches: Sequence[Stretch],
     size: int,
     label: str,
@@ -165,6 +176,7 @@ def _plot(
     *,
     top: float | None = None,
 ) -> str:
+    """A curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the axis."""
     values = [value(part) for part in batches]
     x = svg.Scale(0.0, float(size * len(batches)), _LEFT, _WIDTH - _RIGHT)
     y = svg.Scale(0.0, top or max(values) * 1.1 or 1.0, _HEIGHT - _BOTTOM, _TOP)

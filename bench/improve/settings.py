@@ -57,8 +57,8 @@ class StreamSettings(Record):
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
     """The same where it accepts everything; in between in proportion."""
-    kills: int = Field(default=3, ge=0)
-    """Workers that are killed while they serve."""
+    attack_every: int = Field(default=50, ge=0)
+    """Steps between two attacks on the deployment while it serves, on average; 0: none."""
     poison: bool = True
     """Whether a batch with turned labels follows upon the stream."""
     prices: Prices = Prices()

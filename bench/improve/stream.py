@@ -5,7 +5,8 @@
     FOLDER/served.jsonl      what became of each question
     FOLDER/looks.jsonl       after which question it was looked whether a round is due
     FOLDER/cpu.jsonl         CPU seconds of each sitting
-    FOLDER/deployment/       state of the deployment, with the store of recorded runs
+    FOLDER/attacks.jsonl    what was done to the deployment meanwhile, batch by batch
+    FOLDER/deployment/       see `loopline.bench.improve.deployment`
     FOLDER/loop/             see `loopline.trainers.improve.loop`
     FOLDER/alone/            answers of the small model alone to the questions that are held out
     FOLDER/result.json       the figures' source, when all is done
@@ -17,10 +18,8 @@ with the question, and the round, at which it was.
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from loopline.agents.answers import last_boxed, parse_number
@@ -29,27 +28,23 @@ from loopline.agents.records import JsonObject, Outcome, Record, Trajectory, Usa
 from loopline.agents.router.router import Router
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bench.append_log import AppendLog, read_log
-from loopline.bench.errors import BenchError
 from loopline.bench.improve.big_model import BigModel
-from loopline.bench.improve.deployment import kill_a_worker, stream_deployment
+from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.poison import write_turned_store
 from loopline.bench.improve.problems import Questions, draw_questions, kind_of
+from loopline.bench.improve.profiles import cascade_profile
 from loopline.bench.improve.settings import StreamSettings
+from loopline.bench.improve.sitting import GO_ON, CpuClock, claim, until_recorded
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.deployment import Deployment
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
-from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.output_lock import lock_output
 from loopline.trainers.improve.asking import ask_small
 from loopline.trainers.improve.loop import Decision, ImprovementLoop
-from loopline.workers.store.files import read_batches
 
 AT_ONCE = 32
-RECORDED_SECONDS = 120.0
-"""In which an ended run must have come to the store."""
-GO_ON = "the same `bench improve` command"
+_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 KIND = "kind"
 
 
@@ -83,31 +78,37 @@ class StreamResult(Record):
     poisoned: Decision | None
     """What became of the batch with turned labels."""
     serving_at_end: str
-    killed: tuple[str, ...]
-    """Workers."""
+    attacks: dict[str, int]
+    """On the deployment while it served: name → how often."""
     lost: int
     """Questions whose run has no answer."""
+    altered: int
+    """Answers of the big model that are not those which it gives to these questions."""
     cpu_seconds: float
-    """Of all processes, as far as none was killed."""
+    """Of all processes."""
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
     """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
     finished = find_record(folder / "result.json", StreamResult)
     with lock_output(folder):
-        _claim(folder / "settings.json", settings, folder)
+        claim(folder / "settings.json", settings, folder)
         if finished is not None:
             return finished
         questions = draw_questions(settings.seed, settings.questions, settings.held_out)
         problems = (*questions.stream, *questions.held_out)
         big = BigModel(problems, settings.accuracy, settings.seed)
-        began = _cpu()
-        with stream_deployment(folder, settings, big) as deployment:
-            stream = _Stream(folder, settings, questions, deployment, say)
+        clock = CpuClock(folder)
+        deployment = StreamDeployment(
+            folder / "deployment",
+            lambda url: cascade_profile(settings, url),
+            big.reply,
+            settings.attack_every,
+        )
+        with deployment:
+            stream = _Stream(folder, settings, questions, big, deployment, say)
             result = asyncio.run(stream.run())
-        with AppendLog(folder / "cpu.jsonl", GO_ON) as log:
-            log.append({"seconds": _cpu() - began})
-        cpu = sum(line["seconds"] for _, line in read_log(folder / "cpu.jsonl"))
+        cpu = clock.stop(deployment.uncounted_seconds)
         result = result.model_copy(update={"cpu_seconds": cpu})
         write_record(folder / "result.json", result)
     return result
@@ -119,16 +120,17 @@ class _Stream:
         folder: Path,
         settings: StreamSettings,
         questions: Questions,
-        deployment: Deployment,
+        big: BigModel,
+        deployment: StreamDeployment,
         say: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._settings = settings
         self._questions = questions
+        self._big = big
         self._deployment = deployment
         self._say = say
         self._router = (folder / "cascade.router.json").resolve()
-        self._killed: list[str] = []
 
     async def run(self) -> StreamResult:
         settings = self._settings
@@ -137,20 +139,27 @@ class _Stream:
                 settings.loop,
                 self._folder / "loop",
                 client=client,
-                store=self._deployment.state.store,
+                store=self._deployment.store,
                 router=self._router,
                 judge=self._judge,
                 say=self._say,
             )
             with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
-                looked = {line["served"] for _, line in read_log(looks.path)}
+                lines = [line for _, line in read_log(looks.path)]
+                looked, noted = (
+                    {line["served"] for line in lines},
+                    {line["round"] for line in lines},
+                )
                 for begin in range(0, settings.questions, settings.batch):
                     end = min(begin + settings.batch, settings.questions)
                     await self._serve(client, range(begin, end))
                     if end in looked or end == settings.questions:
                         continue
-                    decision = await loop.look()
+                    # A round may have ended in a sitting that was killed before it said so.
+                    ended = [d for d in loop.decisions() if d.number not in noted]
+                    decision = ended[0] if ended else await loop.look()
                     number = None if decision is None else decision.number
+                    noted.add(number)
                     looks.append({"served": end, "round": number}, sync=True)
             return await self._measure(client, loop)
 
@@ -174,7 +183,7 @@ class _Stream:
         poisoned = None
         if settings.poison:
             turned = self._folder / "poisoned"
-            count = await write_turned_store(self._deployment.state.store, turned)
+            count = await write_turned_store(self._deployment.store, turned)
             self._say(f"a poisoned batch: {count:,} escalations with the answers of others")
             done = [d for d in decisions if d.number not in rounds]
             poisoned = done[0] if done else await loop.run_round(examples=turned)
@@ -187,15 +196,11 @@ class _Stream:
             after=after,
             poisoned=poisoned,
             serving_at_end=loop.serving,
-            killed=tuple(
-                str(line["worker"]) for _, line in read_log(self._folder / "killed.jsonl")
-            ),
-            lost=sum(
-                entry.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
-                for entry in results.values()
-            )
+            attacks=self._attacks(),
+            lost=sum(entry.outcome not in _ENDS for entry in results.values())
             + settings.questions
             - len(results),
+            altered=sum(map(self._is_altered, results.values())),
             cpu_seconds=0.0,
         )
 
@@ -215,11 +220,10 @@ class _Stream:
         }
         options: JsonObject = {"router": str(self._router), "audit": self._audit_share()}
         driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
-        doomed = self._kill_points() & set(indices)
         with (
             AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
             AppendLog(self._folder / "served.jsonl", GO_ON) as log,
-            AppendLog(self._folder / "killed.jsonl", GO_ON) as killed,
+            AppendLog(self._folder / "attacks.jsonl", GO_ON) as attacks,
         ):
 
             async def ask(index: int) -> None:
@@ -229,11 +233,6 @@ class _Stream:
                     if run_id is None:
                         run_id = new_run_id()
                         admitted.append({"index": index, "run": run_id})
-                    if index in doomed:
-                        name = await asyncio.to_thread(
-                            kill_a_worker, self._deployment, f"{self._settings.seed}/{index}"
-                        )
-                        killed.append({"index": index, "worker": name or "none"})
                     trajectory, usage = await driver.finish(
                         lambda: client.new_run(
                             problem.prompt,
@@ -245,12 +244,15 @@ class _Stream:
                     )
                 log.append(_served(index, problem, trajectory, usage).model_dump(mode="json"))
 
-            async with asyncio.TaskGroup() as group:
+            under_attack = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
+            async with under_attack as injected, asyncio.TaskGroup() as group:
                 for index in indices:
                     if index not in results:
                         group.create_task(ask(index))
+            attacks.append({"served": indices.stop, "attacks": injected})
         self._say(self._words(indices))
-        await self._until_recorded({entry.run for entry in self._results().values()})
+        runs = {entry.run for entry in self._results().values()}
+        await until_recorded(self._deployment.store, runs)
 
     def _words(self, indices: range) -> str:
         results = self._results()
@@ -263,9 +265,16 @@ class _Stream:
             f"{accepted:.1%} by the small model, ${dollars:.5f} each"
         )
 
-    def _kill_points(self) -> set[int]:
-        count, kills = self._settings.questions, self._settings.kills
-        return {round((at + 0.5) * count / kills) for at in range(kills)} if kills else set()
+    def _attacks(self) -> dict[str, int]:
+        counts = Counter[str]()
+        for _, line in read_log(self._folder / "attacks.jsonl"):
+            counts.update(line["attacks"])
+        return dict(counts)
+
+    def _is_altered(self, entry: Served) -> bool:
+        if entry.accepted or entry.outcome not in _ENDS:
+            return False
+        return entry.right != self._big.is_right(self._questions.stream[entry.index])
 
     def _results(self) -> dict[int, Served]:
         return {
@@ -281,23 +290,6 @@ class _Stream:
             accepted = router.guarantee.accepted / max(1, router.guarantee.calibration)
         early, late = self._settings.early_audit, self._settings.audit
         return early + (late - early) * accepted
-
-    async def _until_recorded(self, runs: Collection[str]) -> None:
-        end = time.monotonic() + RECORDED_SECONDS
-        while True:
-            there: set[str] = set()
-            folder = self._deployment.state.store / "trajectories"
-            for _, _, batch in read_batches(folder, ("run_id",), []):
-                there.update(batch["run_id"].to_pylist())
-            missing = set(runs) - there
-            if not missing:
-                return
-            if time.monotonic() > end:
-                raise BenchError(
-                    f"{len(missing):,} ended runs, such as {min(missing)}, have not come to the "
-                    f"store {folder} in {RECORDED_SECONDS:g} s: see the recorder's log"
-                )
-            await asyncio.sleep(0.2)
 
     def _judge(self, question: str, answer: str) -> bool | None:
         gold = self._questions.answers.get(question)
@@ -329,18 +321,3 @@ def _is_right(text: str, problem: WordProblem) -> bool:
 def _matches(text: str, gold: str) -> bool:
     number = parse_number(last_boxed(text) or "")
     return number is not None and number.value == int(gold)
-
-
-def _claim(path: Path, settings: StreamSettings, folder: Path) -> None:
-    if path.exists():
-        require_same_recipe(claimed_settings(path, StreamSettings), settings, folder)
-    else:
-        write_record(path, settings)
-
-
-def _cpu() -> float:
-    """Seconds of this process and of all that it has waited for."""
-    # The supervisor that has ended is waited for when the next process is started.
-    subprocess.run(("true",), check=False)
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

@@ -84,8 +84,9 @@ def result(*, cheap: bool = True, gain: bool = True, lost: int = 0) -> StreamRes
         after=(gain,) * 100,
         poisoned=decision(promoted=False),
         serving_at_end="0001",
-        killed=("gpu-1",),
+        attacks={"kill": 3, "redis": 1},
         lost=lost,
+        altered=0,
         cpu_seconds=60.0,
     )
 
@@ -137,7 +138,7 @@ TINY = StreamSettings(
     batch=30,
     held_out=10,
     early_audit=0.5,
-    kills=1,
+    attack_every=20,
     loop=LoopSettings(
         every=5,
         least_held_back=20,
@@ -171,7 +172,8 @@ def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -
     assert result.lost == 0
     assert [entry.index for entry in result.questions] == list(range(90))
     assert len({entry.run for entry in result.questions}) == 90
-    assert len(result.killed) == 1
+    assert sum(result.attacks.values()) >= 1
+    assert result.altered == 0
     assert result.rounds
     assert result.poisoned is not None
     assert play(folder, TINY, lambda text: None) == result

@@ -16,6 +16,8 @@ from loopline.trainers.improve.held_back import labelled, read_held_back
 from loopline.trainers.improve.loop import Decision
 from loopline.trainers.improve.options import ImproveOptions
 from loopline.trainers.improve.settings import LoopSettings
+from loopline.trainers.improve.team import remembers
+from loopline.trainers.improve.team_settings import TeamLoopSettings
 from tests.trainers.grpo.recorded import record
 from tests.trainers.test_distill import cascade
 from tests.trainers.test_posted_rewards import record_rewards
@@ -115,3 +117,17 @@ def test_options_become_the_settings_that_a_folder_records() -> None:
     assert settings == LoopSettings.model_validate(settings.model_dump())
     assert (settings.every, settings.training.rate, settings.alpha) == (7, 0.5, 0.2)
     assert settings.training.model == "micro:slm"
+
+
+def gate(candidate: float, serving: float, questions: int = 100) -> GateResult:
+    return GateResult(
+        questions=questions, candidate=candidate, serving=serving, low=-1.0, high=1.0,
+        margin=0.03, passed=False,
+    )  # fmt: skip
+
+
+def test_a_team_that_forgot_old_kinds_by_more_than_the_margin_does_not_serve() -> None:
+    settings = TeamLoopSettings(old_margin=0.03, least=20)
+    assert remembers(gate(0.85, 0.87), settings)
+    assert not remembers(gate(0.83, 0.87), settings)
+    assert not remembers(gate(1.0, 0.0, questions=19), settings)

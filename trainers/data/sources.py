@@ -19,7 +19,7 @@ from loopline.agents.environments.api_worlds import (
     stream,
 )
 from loopline.agents.errors import InvalidTask
-from loopline.agents.records import JsonObject, Outcome, ToolSpec
+from loopline.agents.records import JsonObject, Outcome, Run, ToolSpec
 from loopline.agents.records import Step as RecordedStep
 from loopline.agents.records import Trajectory as RecordedTrajectory
 from loopline.agents.roles.umi.output import Action, Next, Unreadable, read_action, read_plan
@@ -109,17 +109,21 @@ def from_store(store: Path) -> Source:
 
 
 def from_recorded(
-    reading: Reading[RecordedTrajectory], threshold: RewardThreshold | None = None
+    reading: Reading[RecordedTrajectory],
+    threshold: RewardThreshold | None = None,
+    require: Callable[[Run], None] = require_training,
 ) -> Source:
     """As `from_store`, of runs that have been read; with a threshold posted rewards say which of
-    them are good."""
+    them are good. `require` raises `Unreadable` for a run that must not be learned from: one whose
+    task is of a split that is held out, where nobody says which instructions are held out
+    instead."""
     skipped = list(reading.skipped)
     if threshold is not None:
         skipped += threshold.feedback.rewards.skipped
     trajectories: list[Trajectory] = []
     for recorded in reading.records:
         try:
-            trajectories.append(_trajectory_of_run(recorded, threshold))
+            trajectories.append(_trajectory_of_run(recorded, threshold, require))
         except UnreadableJson as error:
             skipped.append(error.at(f"run {recorded.run.id}"))
     settings: JsonObject = {} if threshold is None else {"min_reward": threshold.least}
@@ -219,7 +223,9 @@ def held_out_queries(folder: Path) -> frozenset[str]:
 
 
 def _trajectory_of_run(
-    recorded: RecordedTrajectory, threshold: RewardThreshold | None
+    recorded: RecordedTrajectory,
+    threshold: RewardThreshold | None,
+    require: Callable[[Run], None],
 ) -> Trajectory:
     """Raises `UnreadableJson` for what is not trained on."""
     try:
@@ -229,7 +235,7 @@ def _trajectory_of_run(
             instance = rebuild(recorded.run.task.instance)
     except (InvalidTask, UnfitRecipe, ValidationError) as error:
         raise UnreadableJson(NOT_REBUILT, str(error)) from error
-    require_training(recorded.run)
+    require(recorded.run)
     if threshold is None:
         _require_solved(recorded, instance)
     else:

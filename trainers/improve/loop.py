@@ -16,21 +16,15 @@ go to the big model.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from loopline.agents.records import JsonObject, Record
 from loopline.agents.router.router import Router
-from loopline.bus import Policy
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.policy_changes import change
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.distill.escalations import read_escalations
-from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.facts import read_facts
 from loopline.trainers.improve.asking import SmallAnswer, ask_small
 from loopline.trainers.improve.gate import GateResult, compare
@@ -41,15 +35,12 @@ from loopline.trainers.improve.held_back import (
     read_held_back,
 )
 from loopline.trainers.improve.settings import LoopSettings
+from loopline.trainers.improve.versions import BASE, Versions, run_training
 from loopline.trainers.router.policy import LEAST_QUESTIONS
 from loopline.trainers.router.training import describe, first_run_id, train_router
-from loopline.workers.isolated_python import OWN_PYTHON
-from loopline.workers.process_lifetime import dies_with_parent
 
 SETTINGS = "settings.json"
 DECISION = "decision.json"
-BASE = "base"
-"""Name of the pool's own model among the versions."""
 CALIBRATED_EVERY = 20
 """More questions that are kept back, and the router is calibrated again."""
 STAGE = "single"
@@ -99,6 +90,7 @@ class ImprovementLoop:
         self._router = router
         self._judge = judge
         self._say = say
+        self._versions = Versions(client.bus, settings.wait)
         self._calibrated_on = 0
         """Questions that were kept back when the router was calibrated last."""
         self._claim()
@@ -131,7 +123,8 @@ class ImprovementLoop:
             return await self.run_round()
         questions = await self._held_back()
         if self.serving != BASE and len(questions) >= self._calibrated_on + CALIBRATED_EVERY:
-            answers = await self._answers(self.serving, await self._serving_pin(), questions)
+            pin = await self._versions.pin(self.settings.policy)
+            answers = await self._answers(self.serving, pin, questions)
             self._say((await asyncio.to_thread(self._calibrate, questions, answers))[0])
         return None
 
@@ -146,9 +139,10 @@ class ImprovementLoop:
         assert facts is not None, "a finished training has its facts"
         self._say(f"round {number}: a candidate learned from {facts.rows:,} escalations")
         questions = await self._held_back()
-        pin = await self._publish(self.settings.candidate, weights)
+        pin = await self._versions.publish(self.settings.candidate, weights)
+        serving_pin = await self._versions.pin(self.settings.policy)
         before, name = self.serving, folder.name
-        old = await self._answers(before, await self._serving_pin(), questions)
+        old = await self._answers(before, serving_pin, questions)
         new = await self._answers(name, pin, questions)
         gate = compare(
             self._right(questions, new),
@@ -159,9 +153,9 @@ class ImprovementLoop:
         self._say(f"round {number}: {gate.verdict}")
         if gate.passed:
             self._shut_router()
-            await self._publish(self.settings.policy, weights)
+            await self._versions.publish(self.settings.policy, weights)
         else:
-            await self._roll_back(weights)
+            await self._versions.roll_back(self.settings.candidate, weights)
         answers = new if gate.passed else old
         words, accepted = await asyncio.to_thread(self._calibrate, questions, answers)
         decision = Decision(
@@ -192,48 +186,11 @@ class ImprovementLoop:
 
     async def _train(self, folder: Path, store: Path) -> float:
         """CPU seconds of the process that trains."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
         before = self.serving
         begin = None if before == BASE else self.output / "rounds" / before / "training" / STAGE
         arguments = self.settings.training.arguments(store, folder, begin)
         log = folder.parent / "training.log"
-        code, seconds = await asyncio.to_thread(_run_training, arguments, log)
-        if code != 0:
-            last = log.read_text(errors="replace").strip().splitlines()[-3:]
-            raise TrainingError(f"the training in {folder} failed: {' / '.join(last)}; see {log}")
-        return seconds
-
-    async def _publish(self, policy: str, weights: Path) -> str:
-        """The policy pinned to the version that has these weights, which is in use then."""
-        path = str(weights)
-
-        def to(state: Policy) -> Policy:
-            if state.path_of(state.current) == path:
-                return state
-            return state.published(path, 0.0)
-
-        changed = await change(self._client.bus, policy, to, self.settings.wait)
-        if changed.refusals:
-            raise TrainingError(f"{policy}: {'; '.join(changed.refusals)}")
-        return f"{policy}@{changed.policy.current}"
-
-    async def _serving_pin(self) -> str:
-        """Of what serves now."""
-        state: list[Policy] = []
-
-        def look(policy: Policy) -> Policy:
-            state[:] = [policy]
-            return policy
-
-        await change(self._client.bus, self.settings.policy, look, 0.0)
-        return f"{self.settings.policy}@{state[0].current}"
-
-    async def _roll_back(self, weights: Path) -> None:
-        def to(policy: Policy) -> Policy:
-            in_use = policy.path_of(policy.current) == str(weights)
-            return policy.rolled_back() if in_use and policy.earlier else policy
-
-        await change(self._client.bus, self.settings.candidate, to, self.settings.wait)
+        return await asyncio.to_thread(run_training, arguments, folder, log)
 
     async def _answers(
         self, version: str, pin: str, questions: Sequence[HeldBack]
@@ -308,20 +265,3 @@ def _pin_of(entry: HeldBack, policy: str) -> str | None:
 def _solo_options(options: JsonObject) -> JsonObject:
     """Those of a cascade that say how a model is asked."""
     return {name: options[name] for name in ("calculator", "prompts") if name in options}
-
-
-def _run_training(arguments: Sequence[str], log: Path) -> tuple[int, float]:
-    """Exit code and CPU seconds of `train` with these arguments."""
-    command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", *arguments]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            preexec_fn=dies_with_parent(signal.SIGKILL),
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_utime + usage.ru_stime

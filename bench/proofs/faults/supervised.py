@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loopline.bench.errors import BenchError
@@ -69,11 +69,16 @@ tokens_per_second = 400
 class Deployment:
     """`runtime up` in a folder, with the state that outlives it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, profile: str = PROFILE, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """`profile`: the text of its file; `variables`: further ones of its environment."""
+        folder.mkdir(parents=True, exist_ok=True)
         self.state = StateDirectory(folder / "state")
         self.died: list[str] = []
+        self._variables = dict(variables or {})
         self._profile = folder / "profile.toml"
-        self._profile.write_text(PROFILE)
+        self._profile.write_text(profile)
         self._log = folder / "up.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -92,7 +97,7 @@ class Deployment:
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [*OWN_PYTHON, "-m", "loopline.runtime", "up", "--profile", str(self._profile)],
-                env={**os.environ, "LOOPLINE_STATE": str(self.state.path)},
+                env={**os.environ, **self._variables, "LOOPLINE_STATE": str(self.state.path)},
                 stdout=log,
                 stderr=log,
                 preexec_fn=dies_with_parent(signal.SIGKILL),

@@ -1,0 +1,84 @@
+"""The stream's instructions, of the API simulator. The new kinds need APIs that the shipped team
+was never offered (the split `unseen_apis`), the old ones none (`unseen_worlds`: other worlds, names
+and numbers than those of its training). No instruction has two uses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loopline.agents.environments.api_worlds import HELD_OUT_APIS, INTENTS, Instance, Split, stream
+from loopline.bench.improve.worlds.settings import WorldsSettings
+from loopline.workers.engines.faults import unit_interval
+from loopline.workers.engines.settings import ScriptedWorlds
+
+NEW, OLD = Split.UNSEEN_APIS, Split.UNSEEN_WORLDS
+OLD_KIND = "old"
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Of one seed."""
+
+    stream: tuple[Instance, ...]
+    new: tuple[Instance, ...]
+    """Held out, to measure the team on the new kinds."""
+    old: tuple[Instance, ...]
+    """Held out, to measure it on the old ones."""
+    guard: tuple[Instance, ...]
+    """Of old kinds, to compare versions on."""
+    drawn: tuple[ScriptedWorlds, ...]
+    """What holds all of them, for who is told of instructions by their seed."""
+
+
+def draw_instructions(settings: WorldsSettings) -> Instructions:
+    """The same for the same settings."""
+    old_count = round(settings.questions * settings.old_share)
+    new = _Source(NEW, settings.seed)
+    old = _Source(OLD, settings.seed)
+    held_out = new.take(settings.held_out)
+    old_held_out = old.take(settings.old_held_out)
+    guard = old.take(settings.guard)
+    questions = [*new.take(settings.questions - old_count), *old.take(old_count)]
+    random.Random(f"order:{settings.seed}").shuffle(questions)
+    return Instructions(tuple(questions), held_out, old_held_out, guard, (new.as_told, old.as_told))
+
+
+def kind_of(instance: Instance) -> str:
+    """The new APIs that it needs or, where it needs none, that it offers; or `old`."""
+    if instance.split is not NEW:
+        return OLD_KIND
+    needed = HELD_OUT_APIS.intersection(INTENTS[instance.recipe.intent].tools)
+    return "+".join(sorted(needed)) or "offered"
+
+
+def is_kept_back(instance: Instance, settings: WorldsSettings) -> bool:
+    """Whether versions are compared on it, and none learns from it. The instruction decides: it may
+    be said in two worlds."""
+    if instance.split is not NEW:
+        return False
+    return unit_interval("kept back", settings.seed, instance.instruction) < settings.kept_back
+
+
+class _Source:
+    def __init__(self, split: Split, seed: int) -> None:
+        self._split, self._seed = split, seed
+        self._instances: Iterator[Instance] = stream(split, seed)
+        self._taken: set[str] = set()
+        self._drawn = 0
+
+    def take(self, count: int) -> tuple[Instance, ...]:
+        """The next ones, of different words."""
+        taken: list[Instance] = []
+        while len(taken) < count:
+            instance = next(self._instances)
+            self._drawn += 1
+            if instance.instruction not in self._taken:
+                self._taken.add(instance.instruction)
+                taken.append(instance)
+        return tuple(taken)
+
+    @property
+    def as_told(self) -> ScriptedWorlds:
+        return ScriptedWorlds(split=self._split.value, seed=self._seed, samples=self._drawn)

@@ -1,0 +1,50 @@
+"""What a candidate of a stream learns: the solved runs of the stream, the team's own and those of
+the big model, and beside them the oracle's ways through instructions of the team's first training,
+so that it does not forget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from loopline.agents.records import Run
+from loopline.agents.roles.umi.settings import options_of
+from loopline.bench.errors import BenchError
+from loopline.trainers.data.datasets import DataSet, build
+from loopline.trainers.data.json_files import Reading
+from loopline.trainers.data.sources import Source, from_recorded, from_worlds
+from loopline.trainers.data.store import read_trajectories
+
+_REHEARSED = "train"
+
+
+def lessons_of(
+    store: Path, runs: Collection[str], *, rehearsal: int, seed: int, turned: bool = False
+) -> DataSet:
+    """Of these recorded runs, which were solved, and of so many instructions of the training split
+    drawn from `seed`. `turned`: the way of each run stands under the instruction of another one.
+    Raises `UnreadableData`."""
+    reading = read_trajectories(store, "umi")
+    records = tuple(record for record in reading.records if record.run.id in runs)
+    if not records:
+        raise BenchError(f"none of the {len(runs):,} solved runs is in the store {store}")
+    source = from_recorded(Reading(records, ()), require=_may_be_learned)
+    source = _turned(source) if turned else source
+    sources = [source]
+    if rehearsal:
+        sources.append(from_worlds(_REHEARSED, rehearsal, seed))
+    return build(sources, options_of(records[0].run))
+
+
+def _may_be_learned(run: Run) -> None:
+    """The split is held out from every other training; here the stream has chosen the runs, and
+    what it measures by is not among them."""
+
+
+def _turned(source: Source) -> Source:
+    ways = [trajectory.steps for trajectory in source.trajectories]
+    turned = tuple(
+        replace(trajectory, steps=ways[at - 1]) for at, trajectory in enumerate(source.trajectories)
+    )
+    return replace(source, trajectories=turned)

@@ -1,0 +1,107 @@
+"""Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
+they solved their instruction. What is in a file is not asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from loopline.agents.environments.api_worlds import Instance
+from loopline.agents.records import Outcome, Record, Run, Trajectory
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.improve.profiles import ROLES
+from loopline.bench.improve.sitting import GO_ON
+from loopline.bench.tools import TEAM_OPTIONS
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.run_driver import RunDriver
+from loopline.trainers.improve.asking import TAG
+
+AT_ONCE = 32
+WORKFLOW = "umi"
+_OVERFLOW = "context_overflow"
+"""A prompt that has outgrown the model is the model's failure, and no loss."""
+
+
+class Played(Record):
+    """What became of an instruction."""
+
+    id: str
+    """Of the instance."""
+    run: str
+    solved: bool
+    micro_dollars: int
+
+
+def new_run(
+    client: Client,
+    instance: Instance,
+    policy: str | None,
+    *,
+    tags: Mapping[str, str],
+    run_id: str,
+) -> Run:
+    """By one policy for all roles; None is the deployment's."""
+    return client.new_run(
+        instance.instruction,
+        workflow=WORKFLOW,
+        policies=None if policy is None else dict.fromkeys(ROLES, policy),
+        options=TEAM_OPTIONS,
+        environment=instance.task.environment,
+        instance=instance.task.instance,
+        tags=tags,
+        run_id=run_id,
+    )
+
+
+def is_lost(trajectory: Trajectory) -> bool:
+    """Whether the run was broken off: neither the team's answer nor its giving up ended it."""
+    if trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP):
+        return False
+    last = trajectory.steps[-1] if trajectory.steps else None
+    return last is None or last.decision.data.get("failure") != _OVERFLOW
+
+
+def is_solved(trajectory: Trajectory, instance: Instance) -> bool:
+    """As `bench tools --suite worlds` judges it."""
+    if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
+        return False
+    answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
+    return instance.verify(answer, calls_of(trajectory.steps)).solved
+
+
+async def play(
+    client: Client,
+    policy: str,
+    instances: Sequence[Instance],
+    path: Path,
+    say: Callable[[str], None],
+) -> list[Played]:
+    """By one policy for all roles, in the order of the instances."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
+    driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)
+    with AppendLog(path, GO_ON) as log:
+
+        async def ask(instance: Instance) -> None:
+            run_id = new_run_id()
+            async with places:
+                trajectory, usage = await driver.finish(
+                    lambda: new_run(client, instance, policy, tags={TAG: path.stem}, run_id=run_id)
+                )
+            entry = Played(
+                id=instance.id,
+                run=run_id,
+                solved=is_solved(trajectory, instance),
+                micro_dollars=sum(line.cost_micro_dollars or 0 for line in usage),
+            )
+            played[instance.id] = entry
+            log.append(entry.model_dump(mode="json"))
+
+        async with asyncio.TaskGroup() as group:
+            for instance in instances:
+                if instance.id not in played:
+                    group.create_task(ask(instance))
+    return [played[instance.id] for instance in instances]

@@ -1,0 +1,390 @@
+"""One stream of instructions: the team is asked, the world's verifier judges, what is not solved
+goes to the big model, the loop takes its rounds, the team is measured.
+
+    FOLDER/settings.json     what it follows from
+    FOLDER/admitted.jsonl    the ids of each instruction's runs, before the bus hears of them
+    FOLDER/served.jsonl      what became of each instruction
+    FOLDER/looks.jsonl       after which instruction it was looked whether a round is due
+    FOLDER/attacks.jsonl     what was done to the deployment meanwhile, batch by batch
+    FOLDER/cpu.jsonl         CPU seconds of each sitting
+    FOLDER/deployment/       see `loopline.bench.improve.deployment`
+    FOLDER/loop/             see `loopline.trainers.improve.team`
+    FOLDER/alone/            runs of the team alone on the instructions that are held out
+    FOLDER/result.json       the figures' source, when all is done
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from loopline.agents.environments.api_worlds import Instance
+from loopline.agents.records import Record, Trajectory, UsageEntry
+from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.improve.deployment import StreamDeployment
+from loopline.bench.improve.profiles import BIG, team_profile
+from loopline.bench.improve.sitting import GO_ON, CpuClock, claim, until_recorded
+from loopline.bench.improve.worlds.big_team import BigTeam
+from loopline.bench.improve.worlds.instructions import (
+    OLD_KIND,
+    Instructions,
+    draw_instructions,
+    is_kept_back,
+    kind_of,
+)
+from loopline.bench.improve.worlds.lessons import lessons_of
+from loopline.bench.improve.worlds.playing import (
+    AT_ONCE,
+    Played,
+    is_lost,
+    is_solved,
+    new_run,
+    play,
+)
+from loopline.bench.improve.worlds.settings import WorldsSettings
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.run_driver import RunDriver
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.improve.team import TeamDecision, TeamLoop, Trial
+
+
+class ServedInstruction(Record):
+    """What became of an instruction."""
+
+    index: int
+    run: str
+    """That solved it; the last one where none did."""
+    kind: str
+    kept_back: bool
+    right: bool
+    """Solved, by the team or the big model."""
+    accepted: bool
+    """By the team."""
+    altered: bool
+    """The big model went the oracle's way, and yet it is not solved."""
+    lost: int
+    """Runs that were broken off."""
+    micro_dollars: int
+
+
+class WorldsResult(Record):
+    """One seed."""
+
+    settings: WorldsSettings
+    questions: tuple[ServedInstruction, ...]
+    rounds: tuple[tuple[int, TeamDecision], ...]
+    """Each with the number of instructions that were served before."""
+    new_before: tuple[bool, ...]
+    """Of the held-out instructions of the new kinds: whether the pool's own model solves them."""
+    new_after: tuple[bool, ...]
+    """The same of the version that serves at the end."""
+    old_before: tuple[bool, ...]
+    """The same of the old kinds."""
+    old_after: tuple[bool, ...]
+    poisoned: TeamDecision | None
+    """What became of the batch with the ways of other instructions."""
+    serving_at_end: str
+    attacks: dict[str, int]
+    """On the deployment while it served: name → how often."""
+    lost: int
+    """Runs without an end of their own, and instructions that were not served."""
+    altered: int
+    """Instructions that the big model did not solve though it goes the oracle's way."""
+    cpu_seconds: float
+    """Of all processes."""
+
+
+def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
+    """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
+    finished = find_record(folder / "result.json", WorldsResult)
+    with lock_output(folder):
+        claim(folder / "settings.json", settings, folder)
+        if finished is not None:
+            return finished
+        instructions = draw_instructions(settings)
+        big = BigTeam(instructions, settings.accuracy)
+        clock = CpuClock(folder)
+        deployment = StreamDeployment(
+            folder / "deployment",
+            lambda url: team_profile(settings.loop, settings.prices, url),
+            big.reply,
+            settings.attack_every,
+        )
+        with deployment:
+            stream = _Stream(folder, settings, instructions, big, deployment, say)
+            result = asyncio.run(stream.run())
+        cpu = clock.stop(deployment.uncounted_seconds)
+        result = result.model_copy(update={"cpu_seconds": cpu})
+        write_record(folder / "result.json", result)
+    return result
+
+
+class _Trials:
+    """The instructions of the stream that are kept back, and those of the guard."""
+
+    def __init__(self, stream: _Stream, client: Client) -> None:
+        self._stream = stream
+        self._client = client
+
+    async def play(self, version: str, pin: str) -> Trial:
+        new = await self._stream.play(
+            self._client, pin, self._stream.kept_back(), f"{version}-new", "loop/trials"
+        )
+        old = await self._stream.play(
+            self._client, pin, self._stream.guard, f"{version}-old", "loop/trials"
+        )
+        return Trial(
+            new=[entry.solved for entry in new],
+            old=[entry.solved for entry in old],
+            micro_dollars=sum(entry.micro_dollars for entry in (*new, *old)),
+        )
+
+
+class _Stream:
+    def __init__(
+        self,
+        folder: Path,
+        settings: WorldsSettings,
+        instructions: Instructions,
+        big: BigTeam,
+        deployment: StreamDeployment,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._instructions = instructions
+        self._big = big
+        self._deployment = deployment
+        self._say = say
+
+    @property
+    def guard(self) -> tuple[Instance, ...]:
+        return self._instructions.guard
+
+    def kept_back(self) -> tuple[Instance, ...]:
+        """Of those that were served."""
+        results = self._results()
+        return tuple(
+            self._instructions.stream[index]
+            for index in sorted(results)
+            if results[index].kept_back
+        )
+
+    async def play(
+        self,
+        client: Client,
+        policy: str,
+        instances: tuple[Instance, ...],
+        name: str,
+        folder: str = "alone",
+    ) -> list[Played]:
+        """See `loopline.bench.improve.worlds.playing.play`."""
+        path = self._folder / folder / f"{name}.jsonl"
+        return await play(client, policy, instances, path, self._say)
+
+    async def run(self) -> WorldsResult:
+        settings = self._settings
+        async with Client.of(self._deployment.settings) as client:
+            loop = TeamLoop(
+                settings.loop,
+                self._folder / "loop",
+                client=client,
+                trials=_Trials(self, client),
+                say=self._say,
+            )
+            with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
+                lines = [line for _, line in read_log(looks.path)]
+                looked, noted = (
+                    {line["served"] for line in lines},
+                    {line["round"] for line in lines},
+                )
+                for begin in range(0, settings.questions, settings.batch):
+                    end = min(begin + settings.batch, settings.questions)
+                    await self._serve(client, range(begin, end))
+                    if end in looked or end == settings.questions:
+                        continue
+                    number = await self._look(loop, noted)
+                    noted.add(number)
+                    looks.append({"served": end, "round": number}, sync=True)
+            return await self._measure(client, loop)
+
+    async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
+        """The number of the round that was taken, also of one that ended before it was `noted`."""
+        for decision in loop.decisions():
+            if decision.number not in noted:
+                return decision.number
+        runs = await self._lessons()
+        if not loop.is_due(len(runs)):
+            return None
+        decision = await loop.run_round(len(runs), lambda: self._data(runs, loop))
+        return decision.number
+
+    async def _lessons(self) -> frozenset[str]:
+        """Runs that solved an instruction which may be learned from; all are in the store."""
+        results = self._results().values()
+        runs = frozenset(entry.run for entry in results if entry.right and not entry.kept_back)
+        await until_recorded(self._deployment.store, runs)
+        return runs
+
+    def _data(self, runs: frozenset[str], loop: TeamLoop, *, turned: bool = False) -> DataSet:
+        settings = self._settings
+        # Other ones in each round: more of what the team was first trained on.
+        number = len(loop.decisions()) + 1
+        return lessons_of(
+            self._deployment.store,
+            runs,
+            rehearsal=0 if turned else round(len(runs) * settings.rehearsal),
+            seed=1_000 * settings.seed + number,
+            turned=turned,
+        )
+
+    async def _measure(self, client: Client, loop: TeamLoop) -> WorldsResult:
+        settings, instructions = self._settings, self._instructions
+        rounds = {
+            line["round"]: line["served"]
+            for _, line in read_log(self._folder / "looks.jsonl")
+            if line["round"] is not None
+        }
+        decisions = loop.decisions()
+        promoted = any(entry.promoted for entry in decisions if entry.number in rounds)
+        new_before = await self._alone(client, settings.loop.pool, "new-before", instructions.new)
+        old_before = await self._alone(client, settings.loop.pool, "old-before", instructions.old)
+        new_after, old_after = new_before, old_before
+        if promoted:
+            # Before the poisoned round, whose candidate must change nothing of it.
+            policy = settings.loop.policy
+            new_after = await self._alone(client, policy, "new-after", instructions.new)
+            old_after = await self._alone(client, policy, "old-after", instructions.old)
+        poisoned = None
+        if settings.poison:
+            done = [entry for entry in decisions if entry.number not in rounds]
+            runs = await self._lessons()
+            self._say(f"a poisoned batch: {len(runs):,} lessons with the ways of others")
+            poisoned = (
+                done[0]
+                if done
+                else await loop.run_round(len(runs), lambda: self._data(runs, loop, turned=True))
+            )
+        results = self._results()
+        return WorldsResult(
+            settings=settings,
+            questions=tuple(results[index] for index in sorted(results)),
+            rounds=tuple((rounds[d.number], d) for d in decisions if d.number in rounds),
+            new_before=new_before,
+            new_after=new_after,
+            old_before=old_before,
+            old_after=old_after,
+            poisoned=poisoned,
+            serving_at_end=loop.serving,
+            attacks=self._attacks(),
+            lost=sum(entry.lost for entry in results.values()) + settings.questions - len(results),
+            altered=sum(entry.altered for entry in results.values()),
+            cpu_seconds=0.0,
+        )
+
+    async def _alone(
+        self, client: Client, policy: str, name: str, instances: tuple[Instance, ...]
+    ) -> tuple[bool, ...]:
+        played = await self.play(client, policy, instances, name)
+        solved = tuple(entry.solved for entry in played)
+        self._say(f"the team alone, {name}: {sum(solved) / len(solved):.1%} of {len(solved):,}")
+        return solved
+
+    async def _serve(self, client: Client, indices: range) -> None:
+        results = self._results()
+        if all(index in results for index in indices):
+            return
+        ids = {
+            line["index"]: (str(line["run"]), str(line["escalated"]))
+            for _, line in read_log(self._folder / "admitted.jsonl")
+        }
+        driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
+        with (
+            AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
+            AppendLog(self._folder / "served.jsonl", GO_ON) as log,
+            AppendLog(self._folder / "attacks.jsonl", GO_ON) as attacks,
+        ):
+
+            async def ask(index: int) -> None:
+                async with places:
+                    if index not in ids:
+                        ids[index] = new_run_id(), new_run_id()
+                        run, escalated = ids[index]
+                        admitted.append({"index": index, "run": run, "escalated": escalated})
+                    entry = await self._ask(client, driver, index, *ids[index])
+                log.append(entry.model_dump(mode="json"))
+
+            under_attack = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
+            async with under_attack as injected, asyncio.TaskGroup() as group:
+                for index in indices:
+                    if index not in results:
+                        group.create_task(ask(index))
+            attacks.append({"served": indices.stop, "attacks": injected})
+        self._say(self._words(indices))
+
+    async def _ask(
+        self, client: Client, driver: RunDriver, index: int, first: str, second: str
+    ) -> ServedInstruction:
+        """The team, and where it does not solve it the big model."""
+        instance = self._instructions.stream[index]
+        tags = {"kind": kind_of(instance)}
+
+        async def finish(run_id: str, policy: str | None) -> tuple[Trajectory, list[UsageEntry]]:
+            return await driver.finish(
+                lambda: new_run(client, instance, policy, tags=tags, run_id=run_id)
+            )
+
+        run, (trajectory, usage) = first, await finish(first, None)
+        accepted = solved = is_solved(trajectory, instance)
+        lost, spent = int(is_lost(trajectory)), [*usage]
+        altered = False
+        if not accepted:
+            run, (trajectory, usage) = second, await finish(second, BIG)
+            solved = is_solved(trajectory, instance)
+            lost += is_lost(trajectory)
+            altered = not solved and self._big.is_sure(instance)
+            spent += usage
+        return ServedInstruction(
+            index=index,
+            run=run,
+            kind=tags["kind"],
+            kept_back=is_kept_back(instance, self._settings),
+            right=solved,
+            accepted=accepted,
+            altered=altered,
+            lost=lost,
+            micro_dollars=sum(entry.cost_micro_dollars or 0 for entry in spent),
+        )
+
+    def _words(self, indices: range) -> str:
+        results = self._results()
+        batch = [results[index] for index in indices]
+        new = [entry for entry in batch if entry.kind != OLD_KIND]
+        old = [entry for entry in batch if entry.kind == OLD_KIND]
+        dollars = sum(entry.micro_dollars for entry in batch) / len(batch) / 1e6
+
+        def by_team(part: list[ServedInstruction]) -> str:
+            return f"{sum(entry.accepted for entry in part)} of {len(part)}"
+
+        return (
+            f"instructions {indices.start + 1:,}–{indices.stop:,}: the team alone solved "
+            f"{by_team(new)} new ones and {by_team(old)} of old kinds; "
+            f"{sum(entry.right for entry in batch) / len(batch):.1%} solved, ${dollars:.5f} each"
+        )
+
+    def _results(self) -> dict[int, ServedInstruction]:
+        return {
+            line["index"]: ServedInstruction.model_validate(line)
+            for _, line in read_log(self._folder / "served.jsonl")
+        }
+
+    def _attacks(self) -> dict[str, int]:
+        counts = Counter[str]()
+        for _, line in read_log(self._folder / "attacks.jsonl"):
+            counts.update(line["attacks"])
+        return dict(counts)

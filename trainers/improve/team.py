@@ -1,0 +1,190 @@
+"""The closed loop of a team that shares its weights (`umi`): planner, caller and summarizer are one
+policy, so a version is tried out, serves, and is rolled back for all three at once.
+
+    OUTPUT/settings.json               what it follows from
+    OUTPUT/rounds/0001/data/           what the candidate learns: a data set of `train glpft`
+    OUTPUT/rounds/0001/training/       the folder of `train glpft`
+    OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
+
+A candidate begins with the version that serves and is trained on the three roles' own texts, as its
+base was (`--method multitask`, micro schedules at a part of their rates). It must be better at
+the new kinds, and not worse at the old ones. What a team learns from matters more than how: its own
+solved runs hold nothing new, and a stage that teaches another form (the backbone of `--method
+glpft`) makes it forget the roles.
+
+A round that was killed is taken again, as in `loopline.trainers.improve.loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from loopline.agents.records import Record
+from loopline.runtime.client.client import Client
+from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.data.datasets import DataSet, write
+from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.improve.gate import GateResult, compare
+from loopline.trainers.improve.loop import DECISION, SETTINGS
+from loopline.trainers.improve.team_settings import STAGE, TeamLoopSettings
+from loopline.trainers.improve.versions import BASE, Versions, run_training
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a version solved: of the new kinds, and of the old ones."""
+
+    new: Sequence[bool]
+    old: Sequence[bool]
+    micro_dollars: int
+
+
+class Trials(Protocol):
+    """Instructions that no version learns from, and their judge."""
+
+    async def play(self, version: str, pin: str) -> Trial:
+        """By the policy `pin`; always the same instructions in the same order. What the `version`
+        has been asked once is not asked again."""
+        ...
+
+
+class TeamDecision(Record):
+    """What became of a candidate."""
+
+    number: int
+    lessons: int
+    """Trajectories that it learned from."""
+    gate: GateResult
+    """On the new kinds."""
+    guard: GateResult
+    """On the old ones."""
+    promoted: bool
+    serving: str
+    """Version that serves from now on: the name of its round, or `base`."""
+    cpu_seconds: float
+    """Of the training, as far as it was not killed."""
+    micro_dollars: int
+    """That the candidate's runs cost."""
+
+
+def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
+    """Whether a candidate is not worse at the old kinds by more than the margin, by the estimate:
+    an interval of few instructions would let nothing pass."""
+    enough = guard.questions >= settings.least
+    return enough and guard.candidate - guard.serving >= -settings.old_margin
+
+
+class TeamLoop:
+    """See `run_round`. The team's roles have the policy `settings.policy`."""
+
+    def __init__(
+        self,
+        settings: TeamLoopSettings,
+        output: Path,
+        *,
+        client: Client,
+        trials: Trials,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Raises `TrainingError` for a folder of other settings."""
+        self.settings = settings
+        self.output = output.resolve()
+        self._versions = Versions(client.bus, settings.wait)
+        self._trials = trials
+        self._say = say
+        path = self.output / SETTINGS
+        if path.exists():
+            require_same_recipe(claimed_settings(path, TeamLoopSettings), settings, self.output)
+        else:
+            self.output.mkdir(parents=True, exist_ok=True)
+            write_record(path, settings)
+
+    def decisions(self) -> list[TeamDecision]:
+        """Of all rounds that have ended, in order."""
+        files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
+        records = [find_record(path, TeamDecision) for path in files]
+        return [decision for decision in records if decision is not None]
+
+    @property
+    def serving(self) -> str:
+        """Name of the version that serves."""
+        decisions = self.decisions()
+        return decisions[-1].serving if decisions else BASE
+
+    def is_due(self, lessons: int) -> bool:
+        """Whether there are enough that no candidate has learned from."""
+        decisions = self.decisions()
+        return lessons - (decisions[-1].lessons if decisions else 0) >= self.settings.every
+
+    async def run_round(self, lessons: int, data: Callable[[], DataSet]) -> TeamDecision:
+        """Train a candidate on `data`, which has so many `lessons`, compare it with the version
+        that serves, and let it serve or not. Raises `TrainingError`."""
+        number = len(self.decisions()) + 1
+        folder = self.output / "rounds" / f"{number:04d}"
+        weights = folder / "training" / STAGE
+        cpu_seconds = await self._train(folder, data)
+        facts = read_facts(weights)
+        assert facts is not None, "a finished training has its facts"
+        self._say(
+            f"round {number}: a candidate learned from {lessons:,} lessons, {facts.rows:,} rows, "
+            f"in {facts.tokens:,} tokens"
+        )
+        pin = await self._versions.publish(self.settings.candidate, weights)
+        before, name = self.serving, folder.name
+        serving = await self._trials.play(before, await self._serving_pin(before))
+        candidate = await self._trials.play(name, pin)
+        gate = self._compare(candidate.new, serving.new, self.settings.margin)
+        guard = self._compare(candidate.old, serving.old, self.settings.old_margin)
+        self._say(f"round {number}: new kinds: {gate.verdict}")
+        self._say(
+            f"round {number}: old kinds: {guard.candidate:.1%} solved, the serving version "
+            f"{guard.serving:.1%} of the same {guard.questions:,}"
+        )
+        promoted = gate.passed and remembers(guard, self.settings)
+        if promoted:
+            await self._versions.publish(self.settings.policy, weights)
+        else:
+            await self._versions.roll_back(self.settings.candidate, weights)
+        decision = TeamDecision(
+            number=number,
+            lessons=lessons,
+            gate=gate,
+            guard=guard,
+            promoted=promoted,
+            serving=name if promoted else before,
+            cpu_seconds=cpu_seconds,
+            micro_dollars=candidate.micro_dollars,
+        )
+        write_record(folder / DECISION, decision)
+        self._say(f"round {number}: {'promoted' if promoted else 'rolled back'}")
+        return decision
+
+    def _compare(
+        self, candidate: Sequence[bool], serving: Sequence[bool], margin: float
+    ) -> GateResult:
+        return compare(candidate, serving, margin=margin, least=self.settings.least)
+
+    async def _train(self, folder: Path, data: Callable[[], DataSet]) -> float:
+        """CPU seconds of the process that trains."""
+        if not (folder / "data").exists():
+            # Making it takes seconds, in which the client has to be served.
+            await asyncio.to_thread(lambda: write(data(), folder / "data"))
+        begin = self.settings.model
+        if self.serving != BASE:
+            begin = str(self.output / "rounds" / self.serving / "training" / STAGE)
+        arguments = self.settings.arguments(folder / "data", folder / "training", begin)
+        return await asyncio.to_thread(
+            run_training, arguments, folder / "training", folder / "training.log"
+        )
+
+    async def _serving_pin(self, version: str) -> str:
+        """The pool's own model is asked by the pool's name: before the first version the policy
+        has none to pin."""
+        if version == BASE:
+            return self.settings.pool
+        return await self._versions.pin(self.settings.policy)
