@@ -184,7 +184,7 @@ async def test_who_waits_ends_at_its_own_deadline(bus: Bus) -> None:
         _, first = await request(bus)
         leading = asyncio.create_task(pool.handle(first))
         await api.served.wait_for_arrivals(1)
-        run_id, late = await request(bus, seconds=1.0)
+        run_id, late = await request(bus, 1.0)
         await pool.handle(late)
         with pytest.raises(RequestError) as caught:
             await answer(bus, run_id)
