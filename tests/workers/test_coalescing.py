@@ -47,7 +47,7 @@ async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
         await engine.close()
 
 
-async def request(bus: Bus, *, seconds: float = 600, **changes: object) -> tuple[str, Delivery]:
+async def request(bus: Bus, seconds: float = 600, /, **changes: object) -> tuple[str, Delivery]:
     run_id = await admit(bus, "other", seconds=seconds, micro_dollars=10_000)
     delivery = await request_of(bus, run_id, time.time() + 600)
     payload = delivery.payload
