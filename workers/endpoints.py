@@ -1,5 +1,5 @@
-"""What the workers that call one endpoint share: its rate limits, whether it answers, and the answers
-to equal requests."""
+"""What the workers that call one endpoint share: its rate limits, whether it answers, and the
+answers to equal requests."""
 
 from __future__ import annotations
 

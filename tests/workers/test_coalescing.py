@@ -47,7 +47,7 @@ async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
         await engine.close()
 
 
-async def request(bus: Bus, *, seconds: float = 600, **changes: object) -> tuple[str, Delivery]:
+async def request(bus: Bus, seconds: float = 600, /, **changes: object) -> tuple[str, Delivery]:
     run_id = await admit(bus, "other", seconds=seconds, micro_dollars=10_000)
     delivery = await request_of(bus, run_id, time.time() + 600)
     payload = delivery.payload
@@ -184,7 +184,7 @@ async def test_who_waits_ends_at_its_own_deadline(bus: Bus) -> None:
         _, first = await request(bus)
         leading = asyncio.create_task(pool.handle(first))
         await api.served.wait_for_arrivals(1)
-        run_id, late = await request(bus, seconds=1.0)
+        run_id, late = await request(bus, 1.0)
         await pool.handle(late)
         with pytest.raises(RequestError) as caught:
             await answer(bus, run_id)
