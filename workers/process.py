@@ -264,9 +264,9 @@ class Worker:
         from loopline.workers.tool import tool_handler
         from loopline.workers.tracing.tool_spans import trace_calls
 
-        handler = await stack.enter_async_context(trace_calls(self._bus, settings, self.name))
+        watch = await stack.enter_async_context(trace_calls(self._bus, settings, self.name))
         if not settings.sources:
-            self._consume([TOOL_STREAM], handler(tool_handler()), settings.concurrency)
+            self._consume([TOOL_STREAM], tool_handler(watch=watch), settings.concurrency)
             return
         from loopline.workers.tool_sources.sources import tool_sources
 
@@ -277,7 +277,7 @@ class Worker:
             "sources": sources.state(),
             OFFERED_TOOLS: [spec.model_dump(mode="json") for spec in sources.specs],
         }
-        self._consume([TOOL_STREAM], handler(tool_handler(sources)), settings.concurrency)
+        self._consume([TOOL_STREAM], tool_handler(sources, watch), settings.concurrency)
 
     async def _build_judge(self, settings: JudgeWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.workers.judging.problems import ProblemFolder

@@ -4,6 +4,8 @@ bus."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -83,10 +85,14 @@ class CallNote(StoredRecord):
     """What its worker answered after the run had gone on without it."""
 
 
-def tool_handler(sources: ToolSources | None = None) -> Handler:
+def tool_handler(
+    sources: ToolSources | None = None,
+    watch: Callable[[Delivery], AbstractContextManager[None]] = lambda delivery: nullcontext(),
+) -> Handler:
     """What answers a request. A tool that fails or hangs answers `{"error": …}` for the model.
 
-    A registered tool wins over one of a source that has the same name.
+    A registered tool wins over one of a source that has the same name. `watch` stands around the
+    work of each call, and not around its reply, which its caller may have before it ends here.
     """
 
     def callee_of(name: str) -> Callee:
@@ -95,32 +101,29 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
         return tools.get(name)
 
     async def handle(delivery: Delivery) -> None:
+        with watch(delivery):
+            reply, store = await answer(delivery)
+        await delivery.reply(reply, store=store)
+
+    async def answer(delivery: Delivery) -> tuple[bytes, bool]:
+        """A reply, and whether it is stored."""
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
         try:
             callee = callee_of(payload.name)
         except UnknownName as error:
-            await delivery.reply(tool_result.dump_json({"error": str(error)}), store=True)
-            return
+            return tool_result.dump_json({"error": str(error)}), True
         if await callee.needs_approval(payload.arguments, _context(delivery, payload)):
             approval = await _approval(delivery, payload)
             if approval is None:
-                request = _approval_request(delivery, payload, callee)
-                await delivery.reply(
-                    error_reply(APPROVAL_ERROR, request.model_dump_json(), retryable=False),
-                    store=False,
-                )
-                return
+                request = _approval_request(delivery, payload, callee).model_dump_json()
+                return error_reply(APPROVAL_ERROR, request, retryable=False), False
             if approval.decision != "approved":
-                refused = tool_result.dump_json({"error": refusal_of(approval)})
-                await delivery.reply(refused, store=True)
-                return
+                return tool_result.dump_json({"error": refusal_of(approval)}), True
         if callee.effect == "once":
-            reply = await _Once(delivery, payload, callee).reply()
-        else:
-            answer = await callee.carry_out(payload.arguments, _context(delivery, payload))
-            reply = tool_result.dump_json(answer.value)
-        await delivery.reply(reply, store=True)
+            return await _Once(delivery, payload, callee).reply(), True
+        result = await callee.carry_out(payload.arguments, _context(delivery, payload))
+        return tool_result.dump_json(result.value), True
 
     return handle
 

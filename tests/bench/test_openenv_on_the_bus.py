@@ -49,11 +49,11 @@ async def test_a_model_that_halves_the_numbers_guesses_each(
             arguments = ("puzzles", "--game", GAME, "--setting", "turns=4", "--samples", "8")
             async with workers_running(workers, tmp_path / "workers"):
                 line = last_line(
-                    environment, *arguments, "--arms", "pair", "--output", str(tmp_path / "out")
+                    environment, *arguments, "--arms", "team", "--output", str(tmp_path / "out")
                 )
         assert line["complete"]
-        arm = line["arms"]["pair"]
+        arm = line["arms"]["team"]
         assert (arm["n"], arm["right"]) == (8, 8)
-        [version] = line["puzzles"]["versions"]["pair"]
+        [version] = line["puzzles"]["versions"]["team"]
         assert f"{PLAYER}: pair v0" in version["policies"]
         assert server.steps > 0

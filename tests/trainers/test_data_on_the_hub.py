@@ -119,4 +119,4 @@ def test_offline_the_error_says_what_to_do(hub: Hub) -> None:
 def test_a_path_of_this_machine_stays_what_it_is(tmp_path: Path) -> None:
     options = PromptsOptions(workflow="solo", output=Path("out"), data=tmp_path / "a.jsonl")  # pyright: ignore[reportArgumentType]
     assert options.data == str(tmp_path / "a.jsonl")
-    assert local_file(options.data) == tmp_path / "a.jsonl"
+    assert local_file(str(options.data)) == tmp_path / "a.jsonl"

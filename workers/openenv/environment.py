@@ -38,21 +38,16 @@ SHOWN_STEPS = 16
 """Newest steps that the agent sees, beside the beginning."""
 SHOWN_CHARS = 20_000
 """Of one observation."""
+TURNS = 10
+"""Actions of an episode at most, where nothing is said of how it is played."""
 _TRIES = 5_000
 _DECODER = json.JSONDecoder()
-
-
-class OpenEnvSetting(TurnSetting):
-    """How an episode is played."""
-
-    turns: int = Field(default=10, ge=1, le=400)
-    """Actions of an episode, at most."""
 
 
 class OpenEnvLevel(TurnLevel):
     """What the server is asked for."""
 
-    setting: OpenEnvSetting = OpenEnvSetting()
+    setting: TurnSetting = TurnSetting(turns=TURNS)
     reset: JsonObject = Field(default_factory=dict)
     """What the reset is given beside the seed."""
     solved_from: float = Field(default=1.0, ge=-1e9, le=1e9)
@@ -62,7 +57,7 @@ class OpenEnvLevel(TurnLevel):
 class OpenEnvPuzzle(Conversation):
     """An episode of a server, by its seed."""
 
-    setting: OpenEnvSetting = OpenEnvSetting()
+    setting: TurnSetting = TurnSetting(turns=TURNS)
     seed: int = Field(ge=0)
     reset: JsonObject = Field(default_factory=dict)
     solved_from: float = 1.0

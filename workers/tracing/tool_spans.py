@@ -3,11 +3,15 @@ wrote down, have the way to the worker and back in them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 
 from loopline.bus import Bus, Delivery, TraceContext
-from loopline.bus.consumer import Handler
 from loopline.workers.messages import ToolPayload
 from loopline.workers.settings import ToolWorkerSettings
 from loopline.workers.tracing.conventions import Conventions
@@ -18,29 +22,26 @@ from loopline.workers.tracing.spans import Span
 @asynccontextmanager
 async def trace_calls(
     bus: Bus, settings: ToolWorkerSettings, worker: str
-) -> AsyncGenerator[Callable[[Handler], Handler]]:
-    """What makes a handler of calls one that leaves a span of each; the same where nothing is
-    traced."""
+) -> AsyncGenerator[Callable[[Delivery], AbstractContextManager[None]]]:
+    """What stands around the work of a call: it leaves a span of it, where anything is traced."""
     async with span_outbox(bus, settings.tracing) as outbox:
         if outbox is None:
-            yield lambda handle: handle
+            yield lambda delivery: nullcontext()
             return
         conventions = Conventions(semconv=settings.tracing.semconv)
 
-        def traced(handle: Handler) -> Handler:
-            async def handle_traced(delivery: Delivery) -> None:
-                started, error = bus.clock.now(), ""
-                try:
-                    await handle(delivery)
-                except BaseException as failure:
-                    error = type(failure).__name__
-                    raise
-                finally:
-                    _leave_span(outbox, conventions, delivery, worker, started, error)
+        @contextmanager
+        def trace(delivery: Delivery) -> Generator[None]:
+            started, error = bus.clock.now(), ""
+            try:
+                yield
+            except BaseException as failure:
+                error = type(failure).__name__
+                raise
+            finally:
+                _leave_span(outbox, conventions, delivery, worker, started, error)
 
-            return handle_traced
-
-        yield traced
+        yield trace
 
 
 def _leave_span(

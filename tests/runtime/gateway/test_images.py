@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,7 +42,7 @@ class Endpoint:
 
 
 @contextmanager
-def listening() -> Iterator[Endpoint]:
+def listening() -> Generator[Endpoint]:
     endpoint = Endpoint()
 
     class Handler(BaseHTTPRequestHandler):
