@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,6 +23,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import structlog
 
 from loopline.bench.errors import BenchError
 from loopline.bench.improve.attacks import (
@@ -40,7 +43,6 @@ from loopline.bus import Bus
 from loopline.runtime.config.settings import Settings, load_resolved_file
 from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.errors import Unreachable
-from loopline.runtime.observe.logging import log_to_stderr
 from loopline.runtime.run_driver import seed_of
 from loopline.runtime.supervise.control import ask_supervisor
 from loopline.testing import RedisProcess
@@ -146,7 +148,8 @@ class StreamDeployment:
     # -- on the background loop -----------------------------------------------------------------
 
     async def _open(self) -> None:
-        log_to_stderr()
+        # What the client says of each attack is no news.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         stack = self._stack
         self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")
         await asyncio.to_thread(self._server.start)

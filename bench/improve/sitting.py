@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import TypeVar
 
 from loopline.agents.records import Record
 from loopline.bench.append_log import AppendLog, read_log
@@ -22,10 +21,8 @@ RECORDED_SECONDS = 120.0
 """In which an ended run must have come to the store."""
 GO_ON = "the same `bench improve` command"
 
-R = TypeVar("R", bound=Record)
 
-
-def claim(path: Path, settings: R, folder: Path) -> None:
+def claim(path: Path, settings: Record, folder: Path) -> None:
     """Make the folder this stream's. Raises `TrainingError` where it is another one's."""
     if path.exists():
         require_same_recipe(claimed_settings(path, type(settings)), settings, folder)

@@ -70,14 +70,14 @@ class _Source:
 
     def take(self, count: int) -> tuple[Instance, ...]:
         """The next ones, of different words."""
-        taken: list[Instance] = []
-        while len(taken) < count:
+        instances: list[Instance] = []
+        while len(instances) < count:
             instance = next(self._instances)
             self._drawn += 1
             if instance.instruction not in self._taken:
                 self._taken.add(instance.instruction)
-                taken.append(instance)
-        return tuple(taken)
+                instances.append(instance)
+        return tuple(instances)
 
     @property
     def as_told(self) -> ScriptedWorlds:
