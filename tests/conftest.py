@@ -18,6 +18,7 @@ import structlog
 from loopline.bus import Bus, BusSettings
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests import bare
+from tests.forked import start_by_copies
 from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
@@ -33,6 +34,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Deployments of tests that run side by side would ask for one port. A test of the gateway starts it
 # by `--set workers.gateway.count=1`, on a free port.
 os.environ["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
+
+# Most of the suite's time was that of imports.
+start_by_copies()
 
 # A shell that starts a command in the background may let it, and all that it starts, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
