@@ -31,6 +31,8 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite starts hundreds of processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# What a program prints is buffered as where users run it.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Deployments of tests that run side by side would ask for one port. A test of the gateway starts it
 # by `--set workers.gateway.count=1`, on a free port.
 os.environ["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"

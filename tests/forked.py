@@ -26,7 +26,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -65,13 +64,19 @@ TRAIN = TORCH_WORKERS = (
     "loopline.trainers.sft.training",
     "loopline.workers.engines.torch.engine",
     QWEN2,
+    "peft",
 )
 PRELOADED = {
     "loopline.bench.cli": PROGRAMS,
+    "loopline.bench.experiments.worker": TRAIN,
+    "loopline.bench.proofs.bus.child": PROGRAMS,
+    "loopline.bench.proofs.bus.recovery": PROGRAMS,
     "loopline.bench.proofs.gateway_process": PROGRAMS,
+    "loopline.bench.proofs.rewards.poster": PROGRAMS,
     "loopline.runtime": PROGRAMS,
     "loopline.runtime.cli": PROGRAMS,
     "loopline.trainers.cli": TRAIN,
+    "loopline.trainers.grpo.arms.worker": TRAIN,
     "loopline.workers": PROGRAMS,
     "loopline.workers.__main__": PROGRAMS,
     "loopline.workers.scripted_api": PROGRAMS,
@@ -79,9 +84,8 @@ PRELOADED = {
 }
 """What is imported before a module is run."""
 _CODE = re.compile(r"from (loopline\.\w+\.cli) import main; main\(\)")
-_OTHER_INTERPRETER = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "COV")
-"""Variables that an interpreter goes by from its start, or that measure it."""
-_LOCALE = ("LANG", "LC_ALL", "LC_CTYPE")
+_OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
+"""Variables that an interpreter goes by from its start."""
 _LONGEST = 100_000
 """Bytes of a request: it is one message."""
 _ROOM = 1 << 16
@@ -188,8 +192,16 @@ class Server:
         return int(answer)
 
 
-@cache
+_servers: dict[tuple[str, ...], Server] = {}
+
+
 def _server(preload: tuple[str, ...]) -> Server:
+    if preload not in _servers:
+        _servers[preload] = _start_server(preload)
+    return _servers[preload]
+
+
+def _start_server(preload: tuple[str, ...]) -> Server:
     line, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST)
     # Not a deployment's own, which is found by its state directory and ended with it.
@@ -268,16 +280,20 @@ def start_by(line: Line) -> None:
 
 
 def _server_of_tests(module: str) -> Server | None:
-    # A child dies with the thread that is its parent's, not only with the whole process.
-    if threading.current_thread() is not threading.main_thread():
+    """The server of a module; None where it would have to be started now, by another thread than
+    the main one: processes that are to die with their parent die with that thread."""
+    preload = PRELOADED[module]
+    if preload not in _servers and threading.current_thread() is not threading.main_thread():
         return None
-    return _server(PRELOADED[module])
+    return _server(preload)
 
 
 def _replace(server_of: Callable[[str], Server | None]) -> None:
+    born = dict(os.environ)
+
     def execute(process: Any, *values: Any, **named: Any) -> None:
         start = _parameters.bind(process, *values, **named).arguments
-        copy = _copy_of(start)
+        copy = _copy_of(start, born)
         server = None if copy is None else server_of(copy[0])
         if copy is None or server is None:
             _really_execute(process, *values, **named)
@@ -294,9 +310,11 @@ def _replace(server_of: Callable[[str], Server | None]) -> None:
     subprocess.Popen._execute_child = execute  # type: ignore[attr-defined]
 
 
-def _copy_of(start: Mapping[str, Any]) -> tuple[str, dict[str, Any], list[int]] | None:
+def _copy_of(
+    start: Mapping[str, Any], born: Mapping[str, str]
+) -> tuple[str, dict[str, Any], list[int]] | None:
     """The module, the request and the files of a start by `subprocess`, or None if it must be
-    one by `exec`."""
+    one by `exec`; `born` is the environment of the server."""
     command = start["args"]
     if not isinstance(command, list | tuple) or start["shell"] or not start["close_fds"]:
         return None
@@ -319,8 +337,8 @@ def _copy_of(start: Mapping[str, Any]) -> tuple[str, dict[str, Any], list[int]] 
         or start.get("process_group", -1) != -1
         or (tie is not None and getattr(tie, "__qualname__", "") != "dies_with_parent.<locals>.tie")
         or not all(isinstance(word, str) for pair in env.items() for word in pair)
-        or any(name.startswith(_OTHER_INTERPRETER) and name != "PYTHONPATH" for name in env)
-        or any(env.get(name) != os.environ.get(name) for name in _LOCALE)
+        or any(env.get(name) != born.get(name) for name in {*env, *born} if _OF_START.match(name))
+        or any(name.startswith("COV") for name in env)
     ):
         return None
     try:
