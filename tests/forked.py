@@ -84,7 +84,7 @@ PRELOADED = {
 }
 """What is imported before a module is run."""
 _CODE = re.compile(r"from (loopline\.\w+\.cli) import main; main\(\)")
-_OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
+OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
 """Variables that an interpreter goes by from its start."""
 _LONGEST = 100_000
 """Bytes of a request: it is one message."""
@@ -337,7 +337,7 @@ def _copy_of(
         or start.get("process_group", -1) != -1
         or (tie is not None and getattr(tie, "__qualname__", "") != "dies_with_parent.<locals>.tie")
         or not all(isinstance(word, str) for pair in env.items() for word in pair)
-        or any(env.get(name) != born.get(name) for name in {*env, *born} if _OF_START.match(name))
+        or any(env.get(name) != born.get(name) for name in {*env, *born} if OF_START.match(name))
         or any(name.startswith("COV") for name in env)
     ):
         return None
@@ -348,7 +348,7 @@ def _copy_of(
     how = "code" if option == "-c" else "module"
     request = _request(how, arguments, words, env, folder)
     numbers = [start[name] for name in ("p2cread", "c2pwrite", "errwrite")]
-    files = [own if number == -1 else number for own, number in enumerate(numbers)]
+    files = [inherited if number == -1 else number for inherited, number in enumerate(numbers)]
     passed = sorted(int(number) for number in start["pass_fds"])
     request |= {"new_session": bool(start["start_new_session"]), "targets": [0, 1, 2, *passed]}
     if tie is not None:

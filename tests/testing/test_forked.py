@@ -32,8 +32,8 @@ def _of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    locale = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE") if name in os.environ}
-    environment = {**locale, "PATH": "/bin", "A": "ü =\n", "TZ": "XYZ-9"}
+    first_of_all = {name: os.environ[name] for name in os.environ if forked.OF_START.match(name)}
+    environment = {**first_of_all, "PATH": "/bin", "A": "ü =\n", "TZ": "XYZ-9"}
     with subprocess.Popen(
         [*PROGRAM, "say", "one", "zwölf"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, env=environment, cwd=tmp_path, pass_fds=[writing],
