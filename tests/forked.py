@@ -250,7 +250,7 @@ def _request(
         "new_session": False,
         "dies_by": None,
         "parent": os.getpid(),
-        "starts_others": _starts_others(arguments),
+        "starts_others": EXEC not in os.environ and _starts_others(arguments),
     }
 
 
