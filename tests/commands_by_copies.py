@@ -1,5 +1,5 @@
-"""Our commands for a shell of a test: small programs that let this process start the real ones, which
-are copies of one that has imported them (`tests.forked`).
+"""Our commands for a shell of a test: small programs that let this process start the real ones,
+which are copies of one that has imported them (`tests.forked`).
 
 A command in the folder has the arguments, files, environment and exit code of the program that is
 started for it, hands its signals on, and takes the sixtieth part of its start.
@@ -47,9 +47,7 @@ def commands() -> Generator[Path]:
         for name in PROGRAMS:
             program = folder / "bin" / name
             program.parent.mkdir(exist_ok=True)
-            program.write_text(
-                _CLIENT.format(python=sys.executable, address=str(folder / "desk"))
-            )
+            program.write_text(_CLIENT.format(python=sys.executable, address=str(folder / "desk")))
             program.chmod(0o755)
         threading.Thread(target=_serve, args=[desk], daemon=True).start()
         # So that the server is one of the main thread.

@@ -66,7 +66,7 @@ TRAIN = TORCH_WORKERS = (
     QWEN2,
     "peft",
 )
-PRELOADED = {
+PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.bench.cli": PROGRAMS,
     "loopline.bench.experiments.worker": TRAIN,
     "loopline.bench.proofs.bus.child": PROGRAMS,
@@ -90,8 +90,12 @@ _LONGEST = 100_000
 """Bytes of a request: it is one message."""
 _ROOM = 1 << 16
 """For the environment of a copy, and a quarter of it for its arguments; see `zygote._show`."""
-_SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from tests.zygote import serve; "
-_SERVE += "serve(int(sys.argv[2]), sys.argv[3].split(','))"
+_SERVE = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.zygote import serve
+serve(int(sys.argv[2]), sys.argv[3].split(','))
+"""
 
 
 def forked(
@@ -328,7 +332,7 @@ def _copy_of(
         module = arguments[0]
     else:
         return None
-    env: Mapping[str, str] = os.environ if start["env"] is None else start["env"]
+    env: Mapping[Any, Any] = os.environ if start["env"] is None else start["env"]
     tie = start["preexec_fn"]
     if (
         module not in PRELOADED

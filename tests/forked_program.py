@@ -57,7 +57,9 @@ def main(what: str) -> int:
             raise ValueError(what)
         case "interrupt":
             raise KeyboardInterrupt
-    sys.exit("ended by exit")
+        case _:
+            sys.exit("ended by exit")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The process that `tests.forked` starts: it has imported our programs, and for each start that is
 asked for there is a copy of it that becomes the process.
 
-`clone` with CLONE_PARENT makes that copy a child of whoever asks, as `fork` and `exec` would: it is
-waited for, and dies with its parent, as always. A copy takes over everything that a process has from
-its start: arguments, environment, folder, files, signals, limits. What it does not do again is to
-import.
+`clone` with CLONE_PARENT makes that copy a child of the process that asks, as `fork` and `exec`
+would: it is waited for, and dies with its parent, as always. A copy takes over everything that a
+process has from its start: arguments, environment, folder, files, signals, limits. What it does
+not do again is to import.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -27,7 +28,11 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def _of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(forked.PRELOADED, "tests.forked_program", ("tests.forked_program",))
-    monkeypatch.setattr(forked, "_starts_others", lambda words: words[1:] == ["start"])
+
+    def starts_others(arguments: Sequence[str]) -> bool:
+        return arguments[1:] == ["start"]
+
+    monkeypatch.setattr(forked, "_starts_others", starts_others)
 
 
 def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
