@@ -18,6 +18,7 @@ import structlog
 from loopline.bus import Bus, BusSettings
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests import bare
+from tests.forked import start_by_copies
 from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
@@ -30,9 +31,14 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite starts hundreds of processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# What a program prints is buffered as where users run it.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Deployments of tests that run side by side would ask for one port. A test of the gateway starts it
 # by `--set workers.gateway.count=1`, on a free port.
 os.environ["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
+
+# Most of the suite's time was that of imports.
+start_by_copies()
 
 # A shell that starts a command in the background may let it, and all that it starts, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

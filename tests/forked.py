@@ -1,17 +1,23 @@
 """Our programs in processes of their own that have imported everything already.
 
 A program of this project imports for a second, and for several with torch, before it does anything.
-Here a server imports once, then forks a process for each start: it has its own arguments,
-environment, files and signals, and ends as any interpreter ends.
+Here a server (`tests.zygote`) imports once; each start of a program is a copy of it. This holds for
+what `Forked` starts, and, after `start_by_copies`, for what a test, or a program that it starts,
+starts by `subprocess` as `python -m loopline.…`: the workers of a deployment, for example.
+
+Such a process differs from any other in nothing but its modules, which are there before its first
+line. TESTS_EXEC=1 starts all of them by `exec`, as users do.
 """
 
 from __future__ import annotations
 
 import atexit
-import gc
-import importlib
+import inspect
 import json
 import os
+import platform
+import re
+import resource
 import select
 import signal
 import socket
@@ -19,12 +25,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-RUNTIME = (
+ROOT = str(Path(__file__).parents[1])
+EXEC = "TESTS_EXEC"
+Line: TypeAlias = socket.socket
+
+QWEN2 = "transformers.models.qwen2.modeling_qwen2"
+PROGRAMS = (
     "loopline.runtime.cli",
     "loopline.runtime.client.client",
     "loopline.runtime.jobs.queue",
@@ -34,22 +44,58 @@ RUNTIME = (
     "loopline.runtime.observe.status",
     "loopline.runtime.supervise.detached",
     "loopline.runtime.supervise.stopping",
-)
-BENCH = (*RUNTIME, "loopline.bench.cli", "loopline.bench.session")
-QWEN2 = "transformers.models.qwen2.modeling_qwen2"
-TRAIN = ("loopline.trainers.cli", "loopline.trainers.sft.training", QWEN2)
-WORKERS = tuple(
-    f"loopline.workers.{name}"
-    for name in (
-        "__main__", "gpu", "judging", "recorder", "role", "tool", "engines.openai.engine",
-        "engines.scripted.engine",
-    )
+    "loopline.runtime.supervise.supervisor",
+    "loopline.runtime.supervise.worker_process",
+    "loopline.bench.cli",
+    "loopline.bench.session",
+    *(
+        f"loopline.workers.{name}"
+        for name in (
+            "__main__", "gpu", "judging", "recorder", "role", "tool", "engines.openai.engine",
+            "engines.scripted.engine", "scripted_api.server",
+        )
+    ),
 )  # fmt: skip
-TORCH_WORKERS = (
-    *WORKERS,
+"""What all programs import that don't compute with torch."""
+RUNTIME = BENCH = WORKERS = PROGRAMS
+TRAIN = TORCH_WORKERS = (
+    *PROGRAMS,
+    "loopline.trainers.cli",
+    "loopline.trainers.sft.training",
     "loopline.workers.engines.torch.engine",
     QWEN2,
+    "peft",
 )
+PRELOADED: dict[str, tuple[str, ...]] = {
+    "loopline.bench.cli": PROGRAMS,
+    "loopline.bench.experiments.worker": TRAIN,
+    "loopline.bench.proofs.bus.child": PROGRAMS,
+    "loopline.bench.proofs.bus.recovery": PROGRAMS,
+    "loopline.bench.proofs.gateway_process": PROGRAMS,
+    "loopline.bench.proofs.rewards.poster": PROGRAMS,
+    "loopline.runtime": PROGRAMS,
+    "loopline.runtime.cli": PROGRAMS,
+    "loopline.trainers.cli": TRAIN,
+    "loopline.trainers.grpo.arms.worker": TRAIN,
+    "loopline.workers": PROGRAMS,
+    "loopline.workers.__main__": PROGRAMS,
+    "loopline.workers.scripted_api": PROGRAMS,
+    "tests.bus.worker_process": PROGRAMS,
+}
+"""What is imported before a module is run."""
+_CODE = re.compile(r"from (loopline\.\w+\.cli) import main; main\(\)")
+OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
+"""Variables that an interpreter goes by from its start."""
+_LONGEST = 100_000
+"""Bytes of a request: it is one message."""
+_ROOM = 1 << 16
+"""For the environment of a copy, and a quarter of it for its arguments; see `zygote._show`."""
+_SERVE = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.zygote import serve
+serve(int(sys.argv[2]), sys.argv[3].split(','))
+"""
 
 
 def forked(
@@ -94,16 +140,17 @@ class Forked:
     ) -> None:
         self.args = [module, *arguments]
         self.returncode: int | None = None
-        self._server = _server(tuple(preload))
-        for file in (stdout, stderr):
-            file.touch()
-        request = {
-            "arguments": self.args,
-            "environment": dict(os.environ if env is None else env),
-            "folder": str(Path.cwd()),
-            "files": [str(stdin), str(stdout), str(stderr)],
-        }
-        self.pid = self._server.ask(request)
+        request = _request(
+            "main", self.args, ["-m", *self.args], os.environ if env is None else env, os.getcwd()
+        )
+        writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        files = [os.open(stdin, os.O_RDONLY)]
+        try:
+            files += [os.open(path, writing, 0o600) for path in (stdout, stderr)]
+            self.pid = _server(tuple(preload)).start(request, files)
+        finally:
+            for file in files:
+                os.close(file)
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, negative for a signal. Raises `TimeoutExpired`."""
@@ -114,7 +161,7 @@ class Forked:
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
             finally:
                 os.close(end)
-            self.returncode = self._server.ask({"ended": self.pid})
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
     def poll(self) -> int | None:
@@ -131,76 +178,184 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class _Server:
-    """Forks a process for each request, and tells how it ended."""
+class Server:
+    """Somebody to ask for copies, which become children of this process."""
 
-    def __init__(self, preload: Sequence[str]) -> None:
-        self._line, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, line: Line) -> None:
+        self._line = line
         self._one_at_a_time = threading.Lock()
-        with child_socket:
-            number = child_socket.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forked", str(number), *preload],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[number],
-                # Not a deployment's own, which is found by its state directory and ended with it.
-                env={k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
-                cwd=Path(__file__).parents[1],
-            )
 
-    def ask(self, request: dict[str, Any]) -> int:
+    def start(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        """The pid of a new process; `files` get the numbers of `targets`."""
+        message = json.dumps({"targets": list(range(len(files))), **request}).encode()
         with self._one_at_a_time:
-            self._line.send(json.dumps(request).encode())
-            return int(self._line.recv(64))
-
-    def end(self) -> None:
-        self._line.close()
-        self._process.wait()
-
-
-@cache
-def _server(preload: tuple[str, ...]) -> _Server:
-    server = _Server(preload)
-    atexit.register(server.end)
-    return server
+            socket.send_fds(self._line, [message], list(files))
+            answer = self._line.recv(64)
+        if not answer or int(answer) < 0:
+            raise OSError(f"no copy of a process for {request['arguments'][0]}")
+        return int(answer)
 
 
-def _next_start(number: int) -> dict[str, Any] | None:
-    """In each forked process what it is to be; in the server None, at its end."""
-    with socket.socket(fileno=number) as line:
-        while message := line.recv(1 << 20):
-            request: dict[str, Any] = json.loads(message)
-            if "ended" in request:
-                answer = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
-            else:
-                answer = os.fork()
-                if answer == 0:
-                    return request
-            line.send(str(answer).encode())
-    return None
+_servers: dict[tuple[str, ...], Server] = {}
 
 
-def _become(request: dict[str, Any]) -> None:
-    """Take over what a new process would have been started with."""
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    os.chdir(request["folder"])
-    sys.argv = request["arguments"]
-    for number, name in enumerate(request["files"]):
-        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY
-        opened = os.open(name, how, 0o600)
-        os.dup2(opened, number)
-        os.close(opened)
+def _server(preload: tuple[str, ...]) -> Server:
+    if preload not in _servers:
+        _servers[preload] = _start_server(preload)
+    return _servers[preload]
 
 
-if __name__ == "__main__":
-    for _name in sys.argv[2:]:
-        importlib.import_module(_name)
-    gc.collect()
-    # What was imported is garbage in no fork, and none need look at it, which would copy it too.
-    gc.freeze()
-    _told = _next_start(int(sys.argv[1]))
-    if _told is not None:
-        _become(_told)
-        sys.exit(importlib.import_module(_told["arguments"][0]).main())
+def _start_server(preload: tuple[str, ...]) -> Server:
+    line, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST)
+    # Not a deployment's own, which is found by its state directory and ended with it.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")}
+    with its:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVE, ROOT, f"{its.fileno()}", ",".join(preload),
+             " " * (_ROOM // 4)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+            env={**environment, "ROOM": " " * _ROOM},
+            cwd=ROOT,
+        )  # fmt: skip
+
+    def end() -> None:
+        line.close()
+        process.wait()
+
+    atexit.register(end)
+    return Server(line)
+
+
+def _request(
+    how: str, arguments: Sequence[str], words: Sequence[str], env: Mapping[str, str], folder: str
+) -> dict[str, Any]:
+    """What `zygote` needs; `arguments` begin with the module or the code."""
+    number = os.umask(0)
+    os.umask(number)
+    ignored = [
+        int(entry)
+        for entry in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}
+        if signal.getsignal(entry) is signal.SIG_IGN
+    ]
+    limits = {getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {
+        "how": how,
+        "arguments": list(arguments),
+        "words": list(words),
+        "environment": dict(env),
+        "folder": folder,
+        "umask": number,
+        "limits": [(entry, resource.getrlimit(entry)) for entry in sorted(limits)],
+        "ignored": ignored,
+        "blocked": [int(entry) for entry in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+        "new_session": False,
+        "dies_by": None,
+        "parent": os.getpid(),
+        "starts_others": EXEC not in os.environ and _starts_others(arguments),
+    }
+
+
+def _starts_others(arguments: Sequence[str]) -> bool:
+    """Whether a program starts others of ours: it gets a server of its own."""
+    if "runtime" in arguments[0]:
+        return "up" in arguments[1:2] or "jobs" in arguments[1:3]
+    return ".cli" in arguments[0]
+
+
+# -- what `subprocess` starts -----------------------------------------------------------------
+
+_really_execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+_parameters = inspect.signature(_really_execute)
+
+
+def start_by_copies() -> None:
+    """From now on, for this process and for what it starts."""
+    if EXEC not in os.environ and platform.system() == "Linux":
+        _replace(_server_of_tests)
+
+
+def start_by(line: Line) -> None:
+    """The same in a copy, by the server at the other end of this socket."""
+    server = Server(line)
+    _replace(lambda module: server)
+
+
+def _server_of_tests(module: str) -> Server | None:
+    """The server of a module; None where it would have to be started now, by another thread than
+    the main one: processes that are to die with their parent die with that thread."""
+    preload = PRELOADED[module]
+    if preload not in _servers and threading.current_thread() is not threading.main_thread():
+        return None
+    return _server(preload)
+
+
+def _replace(server_of: Callable[[str], Server | None]) -> None:
+    born = dict(os.environ)
+
+    def execute(process: Any, *values: Any, **named: Any) -> None:
+        start = _parameters.bind(process, *values, **named).arguments
+        copy = _copy_of(start, born)
+        server = None if copy is None else server_of(copy[0])
+        if copy is None or server is None:
+            _really_execute(process, *values, **named)
+            return
+        _, request, files = copy
+        process.pid = server.start(request, files)
+        process._child_created = True
+        process._close_pipe_fds(
+            *(start[name] for name in (
+                "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite",
+            ))
+        )  # fmt: skip
+
+    subprocess.Popen._execute_child = execute  # type: ignore[attr-defined]
+
+
+def _copy_of(
+    start: Mapping[str, Any], born: Mapping[str, str]
+) -> tuple[str, dict[str, Any], list[int]] | None:
+    """The module, the request and the files of a start by `subprocess`, or None if it must be
+    one by `exec`; `born` is the environment of the server."""
+    command = start["args"]
+    if not isinstance(command, list | tuple) or start["shell"] or not start["close_fds"]:
+        return None
+    words = [str(word) for word in command[1:]]
+    if str(command[0]) != sys.executable or start["executable"] not in (None, sys.executable):
+        return None
+    option, *arguments = words[1:] if words[:1] == ["-P"] else words or [""]
+    if option == "-c" and arguments and (code := _CODE.fullmatch(arguments[0])):
+        module = code[1]
+    elif option == "-m" and arguments:
+        module = arguments[0]
+    else:
+        return None
+    env: Mapping[Any, Any] = os.environ if start["env"] is None else start["env"]
+    tie = start["preexec_fn"]
+    if (
+        module not in PRELOADED
+        or any(start[name] is not None for name in ("gid", "gids", "uid"))
+        or start["umask"] >= 0
+        or start.get("process_group", -1) != -1
+        or (tie is not None and getattr(tie, "__qualname__", "") != "dies_with_parent.<locals>.tie")
+        or not all(isinstance(word, str) for pair in env.items() for word in pair)
+        or any(env.get(name) != born.get(name) for name in {*env, *born} if OF_START.match(name))
+        or any(name.startswith("COV") for name in env)
+    ):
+        return None
+    try:
+        folder = os.path.abspath(start["cwd"]) if start["cwd"] is not None else os.getcwd()
+    except FileNotFoundError:
+        return None
+    how = "code" if option == "-c" else "module"
+    request = _request(how, arguments, words, env, folder)
+    numbers = [start[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+    files = [inherited if number == -1 else number for inherited, number in enumerate(numbers)]
+    passed = sorted(int(number) for number in start["pass_fds"])
+    request |= {"new_session": bool(start["start_new_session"]), "targets": [0, 1, 2, *passed]}
+    if tie is not None:
+        request["dies_by"] = inspect.getclosurevars(tie).nonlocals["number"]
+    fits = len(json.dumps(request)) < _LONGEST and os.path.isdir(folder)
+    return (module, request, [*files, *passed]) if fits else None

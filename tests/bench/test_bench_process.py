@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,19 @@ from tests.bench.command_line import bench
 COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("program", "commands"),
+    [
+        ("bench", ("gsm8k", "wordproblems", "resume", "report", "rescore", "compare", "check")),
+        ("runtime", ("up", "ask", "status")),
+        ("trainers", ("sft", "glpft", "grpo")),
+    ],
+)
+def test_help_imports_nothing_heavy(program: str, commands: Sequence[str]) -> None:
     """Somebody who only wants to read waits for no numpy, pydantic or torch."""
     code = (
-        "import sys; sys.argv = ['bench', '--help']\n"
-        "from loopline.bench.cli import main\n"
+        "import sys; sys.argv = ['program', '--help']\n"
+        f"from loopline.{program}.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'numpy', 'pydantic', 'torch', 'scipy', 'redis'} & set(sys.modules)))"
     )
@@ -33,7 +41,7 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert process.stdout.splitlines()[-1] == "[]"
-    for name in ("gsm8k", "wordproblems", "resume", "report", "rescore", "compare", "check"):
+    for name in commands:
         assert name in process.stdout
 
 

@@ -14,17 +14,18 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.commands_by_copies import commands
 from tests.docs.fences import ROOT, Block, blocks, documents
 
 BLOCK_SECONDS = 300
 REAL = ("docs/quickstart.md",)
-"""Pages that run on the micro models."""
+"""Pages that run on the micro models, and whose commands are those that pip installed."""
 ENDPOINT = "http://127.0.0.1:8000/v1"
 GATEWAY = "127.0.0.1:8400"
 """A page that shows it starts it; here at a port that is free."""
@@ -56,7 +57,7 @@ def endpoint() -> Generator[str]:
 class Reader:
     """Somebody who types a page's blocks."""
 
-    def __init__(self, folder: Path, page: str, url: str) -> None:
+    def __init__(self, folder: Path, page: str, url: str, commands: Path) -> None:
         shutil.copytree(ROOT / "examples", folder / "examples")
         self.folder = folder
         self.url = url
@@ -64,7 +65,7 @@ class Reader:
         packages = str(folder / "packages")
         self.environment = {
             **{name: os.environ[name] for name in names if name in os.environ},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": packages,
             "PIP_TARGET": packages,
             "PIP_NO_INDEX": "1",
@@ -107,12 +108,19 @@ class Reader:
             self.run(["runtime", "down"])
 
 
+@pytest.fixture(scope="module")
+def quick_commands() -> Iterator[Path]:
+    with commands() as folder:
+        yield folder
+
+
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.parametrize("page", [page for page in documents() if runnable(page)])
-def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
+def test_what_a_page_shows_runs(page: str, tmp_path: Path, quick_commands: Path) -> None:
     with endpoint() as url:
-        reader = Reader(tmp_path, page, url)
+        installed = Path(sys.executable).parent
+        reader = Reader(tmp_path, page, url, installed if page in REAL else quick_commands)
         try:
             for block in runnable(page):
                 reader.types(block)

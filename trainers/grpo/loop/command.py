@@ -19,7 +19,6 @@ from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.settings import PAIR
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,6 +43,7 @@ CLAIM = "loop.json"
 
 def preview(options: LoopOptions) -> list[str]:
     """What `--dry-run` says of a loop."""
+    from loopline.trainers.grpo.loop.settings import PAIR
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.report import REPORT
 

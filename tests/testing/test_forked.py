@@ -1,0 +1,114 @@
+"""A program that is a copy of a process which has imported it is one like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.workers.process_lifetime import dies_with_parent
+from tests import forked, forked_program
+from tests.forked import ROOT
+
+PROGRAM = (sys.executable, "-m", "tests.forked_program")
+
+pytestmark = pytest.mark.skipif(
+    forked.EXEC in os.environ or sys.platform != "linux", reason="all is started by exec here"
+)
+
+
+@pytest.fixture(autouse=True)
+def _of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(forked.PRELOADED, "tests.forked_program", ("tests.forked_program",))
+
+    def starts_others(arguments: Sequence[str]) -> bool:
+        return arguments[1:] == ["start"]
+
+    monkeypatch.setattr(forked, "_starts_others", starts_others)
+
+
+def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    first_of_all = {name: os.environ[name] for name in os.environ if forked.OF_START.match(name)}
+    environment = {**first_of_all, "PATH": "/bin", "A": "ü =\n", "TZ": "XYZ-9"}
+    with subprocess.Popen(
+        [*PROGRAM, "say", "one", "zwölf"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=environment, cwd=tmp_path, pass_fds=[writing],
+        start_new_session=True, preexec_fn=dies_with_parent(signal.SIGTERM),
+    ) as process:  # fmt: skip
+        os.close(writing)
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        seen = psutil.Process(process.pid)
+        assert seen.environ() == environment
+        assert [word for word in seen.cmdline() if word] == [*PROGRAM, "say", "one", "zwölf"]
+        output, errors = process.communicate(f"{writing}\n".encode())
+    assert (process.returncode, output, errors) == (7, b"end\n", b"error\n")
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "passed"
+    assert first == {
+        "words": [forked_program.__file__, "say", "one", "zwölf"],
+        "name": "__main__",
+        "environment": environment,
+        "folder": str(tmp_path),
+        "path": str(tmp_path),
+        "pid": process.pid,
+        "parent": os.getpid(),
+        "session": process.pid,
+        "zone": "XYZ",
+        "death": signal.SIGTERM,
+        "copied": True,
+    }
+
+
+@pytest.mark.parametrize("variable", ["PYTHONOPTIMIZE", "LD_BIND_NOW"])
+def test_it_is_no_copy_where_another_kind_of_interpreter_is_asked_for(variable: str) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "child"], env={**os.environ, variable: "1"}, capture_output=True, cwd=ROOT
+    )
+    assert json.loads(done.stdout)["copied"] is False
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("raise", 1, "ValueError: raise"),
+        ("interrupt", -signal.SIGINT, "KeyboardInterrupt"),
+        ("exit", 1, "ended by exit"),
+    ],
+)
+def test_its_end_is_that_of_any_program(end: str, code: int, said: str) -> None:
+    done = subprocess.run([*PROGRAM, end], capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stderr.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_it(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "wait"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+    assert process.returncode == -number
+
+
+def test_a_program_that_starts_another_does_it_in_the_same_way() -> None:
+    done = subprocess.run([*PROGRAM, "start"], capture_output=True, text=True)
+    parent, child = (json.loads(line) for line in done.stdout.splitlines())
+    assert child["parent"] == parent["pid"] != parent["parent"] == os.getpid()
+    assert child["copied"] is parent["copied"] is True
+
+
+def test_a_folder_that_is_not_there_is_an_error_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        subprocess.run([*OWN_PYTHON, "-m", "loopline.runtime"], cwd=tmp_path / "nowhere")

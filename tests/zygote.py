@@ -1,0 +1,179 @@
+"""The process that `tests.forked` starts: it has imported our programs, and for each start that is
+asked for there is a copy of it that becomes the process.
+
+`clone` with CLONE_PARENT makes that copy a child of the process that asks, as `fork` and `exec`
+would: it is waited for, and dies with its parent, as always. A copy takes over everything that a
+process has from its start: arguments, environment, folder, files, signals, limits. What it does
+not do again is to import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import platform
+import resource
+import runpy
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.forked import ROOT, Line, start_by
+
+CLONE = {"x86_64": 56, "aarch64": 220}
+"""Numbers of the system call, by machine."""
+_CLONE_PARENT = 0x8000
+_PR_SET_PDEATHSIG = 1
+_PR_SET_MM, _ARG_END, _ENV_END = 35, 9, 11
+_FIRST_FREE = 200
+"""Descriptors from here on are no process's by number."""
+
+_libc = ctypes.PyDLL(None)  # unlike CDLL it keeps Python's lock, which a copy would wait for
+_libc.syscall.restype = ctypes.c_long
+
+
+def serve(number: int, modules: Sequence[str]) -> None:
+    """Until the socket with this number is closed. Returns nowhere but in the copies, which run
+    what was asked for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in modules:
+        importlib.import_module(name)
+    sys.path.remove(ROOT)
+    gc.collect()
+    # What was imported is garbage in no copy, and none need look at it, which would copy it too.
+    gc.freeze()
+    line: Line = socket.socket(fileno=number)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(line, 1 << 20, 64)
+        if not message:
+            os._exit(0)
+        request: dict[str, Any] = json.loads(message)
+        pid = _clone_as_sibling()
+        if pid:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            line.send(str(pid).encode())
+            continue
+        line.close()
+        if request["starts_others"]:
+            mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            if os.fork() == 0:
+                for descriptor in (*descriptors, mine.detach()):
+                    os.close(descriptor)
+                line = its
+                continue
+            its.close()
+            start_by(mine)
+        break
+    _become(request, descriptors)
+    _run(request)
+
+
+def _clone_as_sibling() -> int:
+    """As `os.fork`, but the new process is a child of this one's parent."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+    flags = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD)
+    number = ctypes.c_long(CLONE[platform.machine()])
+    nothing = ctypes.c_long(0)
+    pid: int = _libc.syscall(number, flags, nothing, nothing, nothing, nothing)
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid
+
+
+def _become(request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    """Take over what a new process would have been started with."""
+    if request["new_session"]:
+        os.setsid()
+    _place(descriptors, request["targets"])
+    os.umask(request["umask"])
+    for name, limits in request["limits"]:
+        if resource.getrlimit(name) != tuple(limits):
+            resource.setrlimit(name, tuple(limits))
+    os.chdir(request["folder"])
+    environment: dict[str, str] = request["environment"]
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    _show([sys.executable, *request["words"]], environment)
+    _take_signals(request["ignored"], request["blocked"])
+    if (number := request["dies_by"]) is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != request["parent"]:
+            os._exit(1)
+    places = environment.get("PYTHONPATH", "").split(os.pathsep)
+    here = [request["folder"]] if request["how"] != "main" and request["words"][0] != "-P" else []
+    sys.path[:] = [*here, *(place for place in places if place), *sys.path]
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+
+
+def _place(descriptors: Sequence[int], targets: Sequence[int]) -> None:
+    """Give descriptors the numbers that they have in the new process."""
+    above = max(_FIRST_FREE, *targets) + 1
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, above) for number in descriptors]
+    for number in descriptors:
+        os.close(number)
+    for number, target in zip(moved, targets, strict=True):
+        os.dup2(number, target)
+        os.close(number)
+
+
+def _take_signals(ignored: Sequence[int], blocked: Sequence[int]) -> None:
+    """Dispositions as an interpreter has them at its start."""
+    for number in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}):
+        if number in ignored:
+            wanted: Any = signal.SIG_IGN
+        elif number == signal.SIGINT:
+            wanted = signal.default_int_handler
+        elif number in (signal.SIGPIPE, signal.SIGXFSZ):
+            wanted = signal.SIG_IGN
+        else:
+            wanted = signal.SIG_DFL
+        if signal.getsignal(number) != wanted:
+            signal.signal(number, wanted)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _show(words: Sequence[str], environment: dict[str, str]) -> None:
+    """Let `ps` and /proc say of this process what they say of one that was started: they read where
+    the kernel put the arguments and the environment of the process that this is a copy of."""
+    # From field 48 on; the second one, in brackets, may hold spaces.
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    starts = [int(field) for field in fields[45:49]]
+    entries = [f"{name}={value}" for name, value in environment.items()]
+    for begin, end, listed, which in (
+        (*starts[:2], words, _ARG_END), (*starts[2:], entries, _ENV_END),
+    ):  # fmt: skip
+        block = b"".join(os.fsencode(word) + b"\0" for word in listed)[: end - begin]
+        ctypes.memmove(begin, block.ljust(end - begin, b"\0"), end - begin)
+        # Refused without privileges; then zeros follow.
+        _libc.prctl(*map(ctypes.c_ulong, (_PR_SET_MM, which, begin + len(block), 0, 0)))
+
+
+def _run(request: dict[str, Any]) -> None:
+    """As the interpreter runs its arguments."""
+    arguments: list[str] = request["arguments"]
+    match request["how"]:
+        case "main":
+            sys.argv = arguments
+            sys.exit(importlib.import_module(arguments[0]).main())
+        case "code":
+            sys.argv = ["-c", *arguments[1:]]
+            exec(compile(arguments[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
+        case _:
+            # It is run once more, as what it is called on the command line.
+            for name in (arguments[0], f"{arguments[0]}.__main__"):
+                if not hasattr(sys.modules.get(name), "__path__"):
+                    sys.modules.pop(name, None)
+            sys.argv = ["-m", *arguments[1:]]
+            runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]
