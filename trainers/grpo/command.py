@@ -108,7 +108,7 @@ def offline(options: OfflineOptions) -> None:
             policy_names: dict[str, str] | None = None
             if deployed is not None:
                 policy_names = served_policies(data.agents, deployed, workflow, options.pool)
-                require_publishable(settings, policy_names, folder, output / POLICIES, deployed)
+                require_publishable(settings, policy_names, output / POLICIES, deployed)
             if processes.is_first:
                 stack.enter_context(lock_output(output))
                 claim(output, settings, data, restart=begin_anew)

@@ -96,6 +96,8 @@ class Learner:
         """`kept`: what is to be recorded of importance ratios."""
         self.policies = policies
         self.kept = kept
+        self._holds = False
+        """Whether gradients are put aside until those of all policies are there."""
         if self.settings.objective.prefers and self.processes.count > 1:
             raise TrainingError(
                 f"--loss {self.settings.objective.loss} compares samples with each other, which "
@@ -120,23 +122,30 @@ class Learner:
         if self.kept is not None:
             self.kept.begin_step()
         if not self.settings.checkpoint_activations:
-            self.policies.network.whole.eval()
+            for network in self.policies.networks:
+                network.whole.eval()
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         zero_variance = self._zero_variance_counts(batch)
-        # A single update is refused before it changes anything: nothing to copy.
-        before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
+        learning = {name: groups for name, groups in by_policy.items() if groups}
+        # Of single updates the gradients are all computed before any weight changes: a step that
+        # is refused has changed nothing, and nothing has to be copied for it.
+        self._holds = len(learning) > 1 and self._updates(learning.values()) == len(learning)
+        several = self._updates(learning.values()) > 1 and not self._holds
+        before = self.policies.copied() if several else None
         try:
-            return {
+            policy_steps = {
                 name: self._policy_step(name, groups, batch.version, zero_variance[name], rate)
-                for name, groups in by_policy.items()
-                if groups
+                for name, groups in learning.items()
             }
         except NotFinite:
+            self.policies.drop_gradients()
             if before is not None:
                 self.policies.restore(before)
             raise
+        self.policies.apply_gradients()
+        return policy_steps
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step; `policy_steps` is what it made of a batch."""
@@ -171,7 +180,7 @@ class Learner:
         began = time.monotonic()
         optimizer = self.policies.activate(name)
         for parameters in optimizer.param_groups:
-            parameters["lr"] = rate * self.settings.learning_rate
+            parameters["lr"] = rate * self.settings.rate_of(name)
         if self.kept is not None:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
@@ -268,7 +277,10 @@ class Learner:
             raise NotFinite(
                 _not_finite_message("gradient", [(row.origin, norm) for row in rows], where)
             )
-        optimizer.step()
+        if self._holds:
+            self.policies.hold_gradients()
+        else:
+            optimizer.step()
         sums.norms.append(norm)
         sums.loss += processes.sum_of(loss)
 

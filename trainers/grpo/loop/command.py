@@ -94,7 +94,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
-    from loopline.trainers.core.network import base_folder, load_base
+    from loopline.trainers.core.network import load_base
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
@@ -115,9 +115,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     settings = _settings(grpo, options, file, questions, deployed)
     for policy in settings.policies.values():
         _require_pool(policy, deployed)
-    require_publishable(
-        grpo, settings.policies, base_folder(grpo.base), output, deployed, option="loop"
-    )
+    require_publishable(grpo, settings.policies, output, deployed, option="loop")
     with lock_output(output):
         book = claim(output, settings, restart=options.restart)
         options.record()
@@ -195,12 +193,13 @@ def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
     """A line where the answers of one step, all as long as they may be, are more than the `limit`
     in bytes of a message of the bus: they would be given up after they were sampled."""
     answers = settings.most_candidates
-    most = answers * settings.max_tokens * TOKEN_BYTES
+    longest = max(settings.max_tokens, *settings.agent_max_tokens.values(), 0)
+    most = answers * longest * TOKEN_BYTES
     if most <= limit:
         return ()
     lower = "--max-tokens" if settings.adaptive is None else "--max-tokens or --sampling-rounds"
     return (
-        f"{answers} answers of {settings.max_tokens:,} tokens take up to {most / 1e6:.1f} MB, and "
+        f"{answers} answers of {longest:,} tokens take up to {most / 1e6:.1f} MB, and "
         f"a message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
         f"{lower}, or `runtime up --set bus.max_message_bytes={most}`",
     )
@@ -258,6 +257,7 @@ def _settings(
     deployed: Settings,
 ) -> LoopSettings:
     """Raises `TrainingError` or `InputError`, naming the option."""
+    from loopline.agents.errors import InvalidOptions
     from loopline.agents.workflows import prompt_hashes, prompts_of
     from loopline.runtime.config.options import validated
     from loopline.trainers.grpo.loop.asked import question_file, resolved_options
@@ -298,7 +298,7 @@ def _settings(
     workflow_options = loop_settings.workflow_options
     workflow_prompts = prompts_of(workflow, played, workflow_options)
     files = {file: text for file, text in deployed.prompt_files.items() if file in workflow_prompts}
-    return loop_settings.model_copy(
+    complete = loop_settings.model_copy(
         update={
             "policies": {
                 **served_policies(
@@ -317,6 +317,11 @@ def _settings(
             "prompts": prompt_hashes(workflow, files, played, workflow_options),
         }
     )
+    try:
+        complete.require_agents()
+    except InvalidOptions as error:
+        raise TrainingError(str(error)) from error
+    return complete
 
 
 def _played_part(

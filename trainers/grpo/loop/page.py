@@ -59,5 +59,8 @@ def _exclusion_counts(report: LoopReport) -> dict[str, int]:
         "group sampled by weights that the loop has not published": sum(
             round_facts.foreign for round_facts in report.rounds
         ),
+        "group of a policy whose turn it was not": sum(
+            round_facts.frozen for round_facts in report.rounds
+        ),
     }
     return {**report.left_out, **{why: count for why, count in groups.items() if count}}

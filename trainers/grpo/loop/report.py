@@ -58,6 +58,8 @@ class RoundFacts(Record):
     """Whose completions all ran into their limit, where these are masked."""
     foreign: int
     """Sampled by weights that the loop has not published."""
+    frozen: int = 0
+    """Sampled by a policy that did not learn in the round."""
     left_out: dict[str, int]
     """What could not be sealed, by its reason; runs that broke off are among it."""
     agreement: float | None
@@ -107,8 +109,9 @@ class LoopReport(Record):
     """Behind the last round: its checkpoint, and publishing what it came to."""
     peak_memory_mb: float
     parameters: int
+    """Of all bases."""
     trained_parameters: int
-    """Of each policy."""
+    """Of each policy; where they have several bases, of the one that has most."""
     looks: tuple[Look, ...] = ()
     """At held-out tasks."""
     best: Look | None = None

@@ -93,10 +93,11 @@ class Rollouts:
                 ROUND_TAG: str(wave.round),
                 "wave": str(wave.number),
             }
-        options, generation = settings.options, None
+        own = settings.sampling_of(greedily=self.looks)
+        options, generation = settings.options, GenerationOptions(agents=own) if own else None
         if settings.asks:
             temperature = 0.0 if self.looks else settings.temperature
-            generation = GenerationOptions(temperature=temperature, top_p=1.0)
+            generation = GenerationOptions(temperature=temperature, top_p=1.0, agents=own)
         elif self.looks:
             options = {**options, "greedy": True, "candidates": 1, "adaptive": None}
         return self.client.new_run(

@@ -37,6 +37,7 @@ def nothing_to_learn(
     )
     levels = " (--size, --difficulty)" if settings.tasks is None and not settings.asks else ""
     cut, longer = "", ""
+    frozen = f", {counts['frozen']:,} of policies whose turn it is not" if counts["frozen"] else ""
     if counts["truncated"]:
         cut = f", {counts['truncated']:,} whose completions all ran into their limit"
         longer = "a larger --max-tokens, --truncated keep, "
@@ -45,7 +46,7 @@ def nothing_to_learn(
         f"of {format_count(played, settings.noun)} "
         f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
         f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
-        f"weights{cut}{listed}. Take {longer}"
+        f"weights{frozen}{cut}{listed}. Take {longer}"
         f"easier {settings.noun}s{levels}, a higher --group-size or --temperature, a larger "
         "--most-puzzles, or a base that has learned how an answer looks"
     )
@@ -73,6 +74,7 @@ def facts_of_round(
         stale=counts["stale"],
         truncated=counts["truncated"],
         foreign=counts["foreign"],
+        frozen=counts["frozen"],
         left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
         agreement=agreement_rate(*played),
         step=step,

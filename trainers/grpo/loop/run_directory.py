@@ -31,9 +31,9 @@ from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic
 
-Fate = Literal[Worth, "stale", "foreign"]
+Fate = Literal[Worth, "stale", "foreign", "frozen"]
 """Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
-loop has not published."""
+loop has not published. `frozen`: by a policy that does not learn in the round."""
 
 
 class Claim(Record):

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
-from loopline.agents.records import JsonObject, Record
+from loopline.agents.records import GenerationOptions, JsonObject, Record
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
@@ -55,6 +55,11 @@ def _looks(options: Any) -> bool:
     return options.look_every > 0
 
 
+def _alternates(options: Any) -> bool:
+    return options.alternate > 0
+
+
+_ALTERNATED = OnlyWith("--alternate", _alternates)
 _PAIR = OnlyWith("--workflow pair", _plays_pair)
 _ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
 _LOOKED = OnlyWith("--look-every", _looks)
@@ -93,6 +98,25 @@ class RolloutOptions(Options):
     """Temperature of rollouts."""
     max_tokens: Annotated[int, _PAIR] = Field(default=512, ge=1, le=131_072)
     """Most tokens of one completion; in another workflow than pair the pool says it."""
+    agent_temperature: Annotated[
+        dict[str, Annotated[float, Field(gt=0, le=5)]],
+        Option(metavar="AGENT=TEMPERATURE", example="coder=0.8"),
+    ] = Field(default_factory=dict)
+    """Temperature of one agent's rollouts, in place of --temperature; may be repeated."""
+    agent_max_tokens: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=131_072)]],
+        Option(metavar="AGENT=TOKENS", example="coder=1024"),
+    ] = Field(default_factory=dict)
+    """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
+    alternate: Annotated[
+        int, Option(metavar="<rounds>", default="all learn", panel="Policies")
+    ] = Field(default=0, ge=0)
+    """Rounds in which one policy learns and the others stay as they are, before it is the turn of
+    the next one."""
+    together: Annotated[
+        tuple[str, ...], _ALTERNATED, Option(metavar="POLICY,POLICY", panel="Policies")
+    ] = ()
+    """Policies that have their turn together; may be repeated. Others have one for themselves."""
     instructions: Annotated[bool, _PAIR] = True
     """Put the role's prompt before what an agent sees; off for models that learn without it."""
     run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
@@ -187,6 +211,67 @@ class LoopSettings(RolloutOptions):
             )
         if not self.team:
             raise InvalidOptions(f"--workflow {self.workflow} names no agent")
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The policies that are trained."""
+        return tuple(dict.fromkeys(self.grpo.policy_of(agent) for agent in self.policies))
+
+    def require_agents(self) -> None:
+        """Raises `InvalidOptions` for what is said of an agent or a policy that is none."""
+        said = {
+            "--agent-temperature": self.agent_temperature,
+            "--agent-max-tokens": self.agent_max_tokens,
+        }
+        for option, agents in said.items():
+            if unknown := sorted(set(agents) - set(self.team)):
+                raise InvalidOptions(
+                    f"{option}: nobody of the team ({', '.join(self.team)}) is called "
+                    f"{', '.join(unknown)}"
+                )
+        _ = self.turns
+
+    @property
+    def turns(self) -> tuple[frozenset[str], ...]:
+        """Sets of policies, of which one after the other learns for `alternate` rounds. Raises
+        `InvalidOptions` for sets that are none of the trained policies, or all of them."""
+        if not self.alternate:
+            return (frozenset(self.trained),)
+        sets = [frozenset(filter(None, text.split(","))) for text in self.together]
+        named = [name for members in sets for name in members]
+        for name in named:
+            if name not in self.trained or named.count(name) > 1:
+                why = "stands there twice" if name in self.trained else "is not trained"
+                raise InvalidOptions(
+                    f"--together: {name} {why}; policies: {', '.join(self.trained)}"
+                )
+        by_first = {min(self.trained.index(name) for name in members): members for members in sets}
+        for at, name in enumerate(self.trained):
+            if name not in named:
+                by_first[at] = frozenset([name])
+        if len(by_first) < 2:
+            raise InvalidOptions(
+                f"--alternate {self.alternate}: there is one turn, of {', '.join(self.trained)}: "
+                "train several policies (--policies per-role, --policy), or leave it out"
+            )
+        return tuple(by_first[at] for at in sorted(by_first))
+
+    def learning(self, number: int) -> frozenset[str]:
+        """The policies that learn in round `number`, from 1; the others stay as they are."""
+        turns = self.turns
+        return turns[(number - 1) // max(self.alternate, 1) % len(turns)]
+
+    def sampling_of(self, *, greedily: bool) -> dict[str, GenerationOptions]:
+        """By agent, what holds for its completions alone."""
+        agents = dict.fromkeys([*self.agent_temperature, *self.agent_max_tokens])
+        return {
+            agent: GenerationOptions(
+                temperature=None if greedily else self.agent_temperature.get(agent),
+                max_tokens=self.agent_max_tokens.get(agent),
+            )
+            for agent in agents
+            if not greedily or agent in self.agent_max_tokens
+        }
 
     def rate_of(self, number: int) -> float:
         """Factor of the learning rate in a round."""
