@@ -48,11 +48,13 @@ def preview(options: LoopOptions) -> list[str]:
     from loopline.trainers.grpo.report import REPORT
 
     played = options.game if options.tasks is None else f"the tasks of {options.tasks}"
+    if options.level:
+        played = ", ".join(options.level)
     if options.workflow != PAIR:
-        played = f"{options.workflow} on {options.questions or options.env}"
+        played = f"{options.workflow} on {options.questions or options.env or played}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
-        f"plays {played or 'nothing yet: give --game or --tasks'} on {where}, and publishes to it",
+        f"plays {played or 'nothing yet: give --game, --level or --tasks'} on {where}, and publishes to it",
         state_of_folder(options.output, CLAIM, CHECKPOINTS, REPORT, restart=options.restart),
     ]
 
@@ -258,9 +260,12 @@ def _settings(
 ) -> LoopSettings:
     """Raises `TrainingError` or `InputError`, naming the option."""
     from loopline.agents.errors import InvalidOptions
-    from loopline.agents.workflows import prompt_hashes, prompts_of
     from loopline.runtime.config.options import validated
-    from loopline.trainers.grpo.loop.asked import question_file, resolved_options
+    from loopline.trainers.grpo.loop.asked import (
+        played_prompts,
+        question_file,
+        resolved_options,
+    )
     from loopline.trainers.grpo.loop.options import MORE
     from loopline.trainers.grpo.loop.settings import LoopSettings, RolloutOptions
     from loopline.trainers.grpo.pipeline import require_known
@@ -296,8 +301,8 @@ def _settings(
     others = [item for item in loop_settings.team if item not in agents]
     workflow, played = loop_settings.workflow, loop_settings.played
     workflow_options = loop_settings.workflow_options
-    workflow_prompts = prompts_of(workflow, played, workflow_options)
-    files = {file: text for file, text in deployed.prompt_files.items() if file in workflow_prompts}
+    # One team plays all that is played, by the same policies.
+    first = played[0]
     complete = loop_settings.model_copy(
         update={
             "policies": {
@@ -306,15 +311,15 @@ def _settings(
                     deployed,
                     workflow,
                     options.pool,
-                    environment=played,
+                    environment=first,
                     option="loop",
                 ),
                 **{agent: options.policy[agent] for agent in agents if agent in options.policy},
             },
             "partners": served_policies(
-                others, deployed, workflow, None, environment=played, option="loop"
+                others, deployed, workflow, None, environment=first, option="loop"
             ),
-            "prompts": prompt_hashes(workflow, files, played, workflow_options),
+            "prompts": played_prompts(workflow, played, workflow_options, deployed),
         }
     )
     try:

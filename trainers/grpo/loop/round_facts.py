@@ -10,6 +10,7 @@ from loopline.agents.workflows.pair import agreement_rate
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.usable_runs import BROKEN_OFF
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.levels import LevelFacts
 from loopline.trainers.grpo.loop.report import RoundFacts, Seconds
 from loopline.trainers.grpo.loop.round_groups import RoundGroups
 from loopline.trainers.grpo.loop.run_directory import RolloutBatch
@@ -52,6 +53,33 @@ def nothing_to_learn(
     )
 
 
+def _level_facts(rolled: RoundRollouts) -> dict[str, LevelFacts]:
+    """By level; empty where rounds play one thing."""
+    level_of = {run.id: run.level for wave in rolled.waves for run in wave.runs if run.level}
+    if not level_of:
+        return {}
+    puzzles = sum((wave.levels for wave in rolled.waves), Counter[str]())
+    runs, solved = Counter(level_of.values()), Counter[str]()
+    for trajectory in rolled.trajectories:
+        solved[level_of[trajectory.run.id]] += trajectory.outcome is Outcome.SOLVED
+    groups, trained = Counter[str](), Counter[str]()
+    for _, record in rolled.harvest.groups:
+        name = level_of[record.origins[0].partition("/")[0]]
+        groups[name] += 1
+        trained[name] += record.fate == "trained"
+    return {
+        name: LevelFacts(
+            share=share,
+            puzzles=puzzles[name],
+            runs=runs[name],
+            solved=solved[name],
+            groups=groups[name],
+            trained=trained[name],
+        )
+        for name, share in rolled.waves[0].shares.items()
+    }
+
+
 def facts_of_round(
     number: int, rolled: RoundRollouts, step: StepFacts, seconds: Seconds
 ) -> RoundFacts:
@@ -75,6 +103,7 @@ def facts_of_round(
         truncated=counts["truncated"],
         foreign=counts["foreign"],
         frozen=counts["frozen"],
+        levels=_level_facts(rolled),
         left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
         agreement=agreement_rate(*played),
         step=step,

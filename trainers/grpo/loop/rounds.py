@@ -435,8 +435,10 @@ class Loop:
     def _plan(self, number: int, wave: int, played: int, count: int) -> RolloutBatch:
         self.clock.turn("rollout")
         planned = plan_batch(
-            self.settings, number, wave, played=played, count=count, questions=self.questions
-        )
+            self.settings, number, wave, played=played, count=count, questions=self.questions,
+            shares=self.settings.shares([facts.levels for facts in self.state.history]),
+            before=self.book.levels_played(number),
+        )  # fmt: skip
         self.book.plan(planned)
         return planned
 

@@ -5,6 +5,7 @@ and a checker that knows what is right pays the whole run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -19,6 +20,14 @@ from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.questions import Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
+from loopline.trainers.grpo.loop.levels import (
+    Level,
+    LevelChoice,
+    LevelFacts,
+    game_of,
+    level_shares,
+    read_levels,
+)
 from loopline.trainers.grpo.settings import GrpoSettings
 
 PAIR = "pair"
@@ -28,6 +37,11 @@ DATASETS: dict[QuestionEnvironment, Dataset] = {
     "api_worlds": "worlds",
     "word_problems": "wordproblems",
 }
+
+
+def dataset_of(source: str) -> Dataset:
+    """Of the generator of that name. Raises `KeyError`."""
+    return {str(name): dataset for name, dataset in DATASETS.items()}[source]
 
 
 class QuestionFile(Record):
@@ -90,6 +104,16 @@ class RolloutOptions(Options):
     """Option of the game's generator: boxes=2, obstacles=0.3, …; may be repeated."""
     setting: Annotated[JsonObject, _GENERATED] = Field(default_factory=dict)
     """How the game is played: turns=4, brief=true, view=3, …; may be repeated."""
+    level: Annotated[
+        tuple[str, ...], Option(metavar='"NAME [size=N] [OPTION=VALUE] [weight=W]"')
+    ] = ()
+    """Game, or generator of questions, at one difficulty, in place of --game and --env; may be
+    repeated: each has its weight's share of a round's puzzles."""
+    level_choice: Annotated[LevelChoice, OnlyWith("--level", lambda options: options.level)] = (
+        "weight"
+    )
+    """Levels by their weights, or by weight and solve rate: those whose groups are neither all
+    solved nor all unsolved."""
     rounds: int = Field(default=20, ge=1)
     """Rounds, each of which makes one version of the policies."""
     puzzles: int = Field(default=64, ge=1)
@@ -175,6 +199,11 @@ class LoopSettings(RolloutOptions):
 
     def require_playable(self) -> None:
         """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
+        if self.level and (self.game or self.size or self.difficulty or self.tasks):
+            raise InvalidOptions(
+                '--level says all of a game (--level "sokoban size=6 boxes=1"): leave --game, '
+                "--size, --difficulty and --tasks out"
+            )
         if self.asks:
             self._require_answerable()
             return
@@ -191,12 +220,18 @@ class LoopSettings(RolloutOptions):
 
     def _require_answerable(self) -> None:
         """Raises `InvalidOptions`."""
-        if (self.env is None) == (self.questions is None):
+        if [self.env is None, self.questions is None, not self.level].count(False) != 1:
             raise InvalidOptions(
                 f"--workflow {self.workflow} is asked questions: give --env "
-                f"{'|'.join(DATASETS)}, or --questions FILE (JSON lines with `question` and "
-                "`answer`); one of them"
+                f"{'|'.join(DATASETS)}, several of them by --level, or --questions FILE (JSON "
+                "lines with `question` and `answer`); one of them"
             )
+        for level in self.levels:
+            if level.source not in DATASETS or level.size is not None or level.difficulty:
+                raise InvalidOptions(
+                    f"--level {level.name!r}: with --workflow {self.workflow} a level is one of "
+                    f"{', '.join(DATASETS)}, without size and options"
+                )
         if self.tasks is not None:
             raise InvalidOptions("--tasks are those of a team of pair: give --questions FILE")
         if self.grpo.grouping == "at-grpo":
@@ -304,17 +339,21 @@ class LoopSettings(RolloutOptions):
         `InvalidOptions`."""
         if self.tasks is not None:
             return self.tasks
+        if self.level:
+            return game_of(self.levels[0], self.setting)[1]
         if self.game is None:
             raise InvalidOptions(
                 f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
-                "package.module:OBJECT; or the tasks of a file: --tasks FILE (`bench tasks` writes "
+                "package.module:OBJECT; several by --level; or the tasks of a file: --tasks FILE (`bench tasks` writes "
                 "one)"
             )
         return self.environment.levels(self.size, self.difficulty, self.setting)
 
     @property
     def environment(self) -> AnyEnvironment:
-        """Of the game. Raises `InvalidOptions`."""
+        """Of the game; of several, the first. Raises `InvalidOptions`."""
+        if self.level:
+            return game_of(self.levels[0], self.setting)[0]
         try:
             return find(str(self.game))
         except (UnknownName, PluginError) as error:
@@ -328,20 +367,53 @@ class LoopSettings(RolloutOptions):
         source = self.source
         if isinstance(source, TeamTasks):
             return source.team
+        if self.level:
+            return self._common_team()
         return self.environment.team(source.setting)
 
     @property
-    def played(self) -> str | None:
-        """What `Task.environment` says of everything that `pair` plays; None of questions."""
+    def levels(self) -> tuple[Level, ...]:
+        """That rounds play; empty where it is one game, file or generator. Raises
+        `InvalidOptions`."""
+        return read_levels(self.level)
+
+    def shares(self, history: Sequence[Mapping[str, LevelFacts]]) -> dict[str, float]:
+        """By level, its share of the puzzles after these rounds; empty without levels."""
+        if not self.level:
+            return {}
+        return level_shares(self.levels, self.level_choice, self.grpo.group_size, history)
+
+    def _common_team(self) -> tuple[str, ...]:
+        """Of all levels. Raises `InvalidOptions`."""
+        games = [game_of(level, self.setting) for level in self.levels]
+        teams = [game.team(asked.setting) for game, asked in games]
+        for level, team in zip(self.levels, teams, strict=True):
+            if set(team) != set(teams[0]):
+                raise InvalidOptions(
+                    f"--level {level.name!r} is played by {', '.join(team)}, but "
+                    f"{self.levels[0].name!r} by {', '.join(teams[0])}: one team plays all levels"
+                )
+        return teams[0]
+
+    @property
+    def played(self) -> tuple[str | None, ...]:
+        """What `Task.environment` says of what `pair` plays; None of questions."""
         if self.asks:
-            return None
-        return self.environment.key if self.tasks is None else self.tasks.environment
+            return (None,)
+        if self.tasks is not None:
+            return (self.tasks.environment,)
+        if not self.level:
+            return (self.environment.key,)
+        return tuple(dict.fromkeys(game_of(level, self.setting)[0].key for level in self.levels))
 
     @property
     def subject(self) -> str:
         """What is played, in words."""
         if self.questions is not None:
             return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
+        if self.level:
+            names = ", ".join(level.name for level in self.levels)
+            return f"{self.workflow} in {names}" if self.asks else names
         if self.asks:
             return f"{self.workflow} in {self.env}"
         if self.tasks is None:
