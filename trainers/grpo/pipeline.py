@@ -176,6 +176,14 @@ def _network(
     settings: GrpoSettings, loaded: LoadedModel, base: str, processes: Processes | None
 ) -> Network:
     """Of one base. Raises `TrainingError` for what it can't be computed with."""
+    if processes is not None and processes.sharded:
+        refused = {
+            "--head-chunk": settings.head_chunk > 0,
+            "--checkpoint-activations": settings.checkpoint_activations,
+            "--offload-optimizer": settings.offload_optimizer,
+        }
+        for option in (option for option, asked in refused.items() if asked):
+            raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
     network = network_of(
         loaded,
         adapter=settings.weights == "lora",
@@ -202,8 +210,9 @@ def require_whole(processes: Processes) -> None:
     """Raises `TrainingError` for weights that are spread over the processes."""
     if processes.sharded:
         raise TrainingError(
-            "train grpo keeps its weights whole in every process: launch it without FSDP, "
-            "and where memory is short use --weights lora and a smaller --micro-batch-tokens"
+            "train grpo loop keeps its weights whole in every process: launch it without FSDP, "
+            "and where memory is short use --weights lora, a smaller --micro-batch-tokens and "
+            "--offload-optimizer; train grpo offline takes FSDP"
         )
 
 
@@ -265,8 +274,9 @@ class _Training:
                     self.processes.wait()
                     raise KeyboardInterrupt
         report = self._report(stale)
-        if self.processes.is_first:
+        if self._writes:
             self._write(POLICIES, report)
+        if self.processes.is_first:
             write_atomic(self.output / PAGE, render(report))
             write_record(self.output / REPORT, report)
             forget_work(self.work)
@@ -309,6 +319,11 @@ class _Training:
         is and where, or why it is not there."""
         if self.state.step == 0:
             return "nothing was trained before it"
+        if self.processes.sharded:
+            return (
+                f"the last good version is that of the latest checkpoint in {self.work}, from "
+                "which the same command goes on"
+            )
         good = f"version {self.state.version}, after step {self.state.step}, is the last good one"
         try:
             self._save()
@@ -319,8 +334,13 @@ class _Training:
         return f"{good}: it is in {self.output / LAST_GOOD}"
 
     def _save(self) -> None:
-        if self.processes.is_first:
+        if self._writes:
             save(self.work, self.state, self.policies)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether weights can't be written without this process."""
+        return self.processes.is_first or self.processes.sharded
 
     def _curves(self, name: str) -> Path | None:
         return None if not self.processes.is_first else self.output / "curves" / folder_name(name)

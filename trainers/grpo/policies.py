@@ -7,14 +7,14 @@ place, each process its part, since FSDP holds on to the memory that it gathers 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopline.trainers.core.network import Network
 from loopline.trainers.core.optimizer_state import restore, tensors_of
-from loopline.trainers.core.processes import shard_tensors
+from loopline.trainers.core.processes import shard_tensors, spread_like
 from loopline.trainers.grpo.settings import GrpoSettings
 
 if TYPE_CHECKING:
@@ -152,17 +152,23 @@ class Policies:
     def tensors(self) -> Weights:
         """Weights and moments of all policies, for a checkpoint. Where they are spread over
         processes all of these must ask, and get them whole."""
-        named_tensors: Weights = {}
-        for name in self.names:
-            optimizer = self.activate(name)
-            network = self.network
-            for key, tensor in tensors_of(network.trained(), [optimizer]).items():
-                named_tensors[f"{name}/{key}"] = network.gather_parameter(tensor).contiguous()
-        return named_tensors
+        return {
+            key: self.network.gather_parameter(tensor).contiguous()
+            for key, tensor in self._named_tensors()
+        }
 
     def copied(self) -> Weights:
-        """The same in the machine's memory, which stay as they are when training goes on."""
-        return {name: tensor.to("cpu", copy=True) for name, tensor in self.tensors().items()}
+        """The same in the machine's memory, which stay as they are when training goes on; of what
+        is spread over processes each copies its part, where it is."""
+        if self.network.processes.sharded:
+            return {key: tensor.clone() for key, tensor in self._named_tensors()}
+        return {key: tensor.to("cpu", copy=True) for key, tensor in self._named_tensors()}
+
+    def _named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name in self.names:
+            optimizer = self.activate(name)
+            for key, tensor in tensors_of(self.network.trained(), [optimizer]).items():
+                yield f"{name}/{key}", tensor
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""
@@ -207,7 +213,7 @@ def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None
     copies: Weights = {}
     with torch.no_grad():
         for name, parameter in network.trained():
-            source = parameter if weights is None else weights[name]
+            source = parameter if weights is None else spread_like(weights[name], parameter)
             copies[name] = torch.empty_like(parameter, requires_grad=False).copy_(source)
     return copies
 
@@ -222,6 +228,11 @@ def _taken(network: Network) -> Weights:
 def _put(network: Network, weights: Mapping[str, torch.Tensor]) -> None:
     import torch
 
+    if network.processes.sharded:
+        for module in network.whole.modules():
+            # What a pass has put together would outlast the new weights.
+            if (reshard := getattr(module, "reshard", None)) is not None:
+                reshard()
     with torch.no_grad():
         for name, parameter in network.trained():
             if network.processes.sharded:

@@ -55,10 +55,13 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
 
 
 def save(work: Path, state: CheckpointState, policies: Policies) -> None:
-    """Write a checkpoint. Raises `NotEnoughDisk`."""
+    """Write a checkpoint, by the first process; of weights that are spread over several all must
+    ask. Raises `NotEnoughDisk`."""
     import torch
 
     tensors: dict[str, torch.Tensor] = policies.tensors()
+    if not policies.network.processes.is_first:
+        return
     tensors[_RANDOM_STATE] = torch.get_rng_state()
     if policies.network.device.type == "cuda":
         tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
@@ -75,7 +78,13 @@ def write_policies(
     policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]
 ) -> None:
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
-    folder appears whole or not at all. Raises `NotEnoughDisk`."""
+    folder appears whole or not at all. The first process writes; of weights that are spread over
+    several all must ask. Raises `NotEnoughDisk`."""
+    if not policies.network.processes.is_first:
+        for name in policies.names:
+            policies.activate(name)
+            policies.network.write(final, policies.network.loaded.weights.folder)
+        return
     with guard_disk_writes(final), atomic_folder(final, replace=True) as partial:
         for name in policies.names:
             policies.activate(name)
