@@ -43,12 +43,12 @@ def take_steps(
 def test_it_makes_the_steps_of_pytorch_s_adamw(
     seed: int, rate: float, decay: float, beta: float
 ) -> None:
-    mine, theirs = parameters(seed), parameters(seed)
+    trained, reference = parameters(seed), parameters(seed)
     kinds = {"lr": rate, "weight_decay": decay, "betas": (beta, 0.999)}
-    take_steps(OffloadedAdamW(mine, **kinds), mine, seed, STEPS)  # pyright: ignore[reportArgumentType]
-    take_steps(torch.optim.AdamW(theirs, **kinds), theirs, seed, STEPS)  # pyright: ignore[reportArgumentType]
-    for one, other in zip(mine, theirs, strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+    take_steps(OffloadedAdamW(trained, **kinds), trained, seed, STEPS)  # pyright: ignore[reportArgumentType]
+    take_steps(torch.optim.AdamW(reference, **kinds), reference, seed, STEPS)  # pyright: ignore[reportArgumentType]
+    for weight, wanted in zip(trained, reference, strict=True):
+        assert torch.allclose(weight, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_it_follows_the_formula_in_double_precision() -> None:
@@ -80,8 +80,8 @@ def test_a_checkpoint_of_either_is_one_of_the_other(begins: type[torch.optim.Opt
     alone = torch.optim.AdamW(whole, lr=1e-2)
     take_steps(alone, whole, 1, 2)
     take_steps(alone, whole, 2, 2)
-    for one, other in zip(trained, whole, strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+    for weight, reference in zip(trained, whole, strict=True):
+        assert torch.allclose(weight, reference, rtol=1e-5, atol=1e-6)
 
 
 def test_moments_are_in_the_machine_s_memory() -> None:

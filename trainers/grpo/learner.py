@@ -309,9 +309,10 @@ class Learner:
         """Without gradients."""
         import torch
 
-        own = minibatch.micro_batches
+        counted = minibatch.micro_batches
         with torch.no_grad():
-            return [self._scores(entry) for entry in (*own, *minibatch.echoes)][: len(own)]
+            scores = [self._scores(entry) for entry in (*counted, *minibatch.echoes)]
+        return scores[: len(counted)]
 
     def _references(self, minibatch: _Minibatch) -> list[torch.Tensor] | None:
         if not self.settings.objective.needs_reference:

@@ -16,6 +16,12 @@ _LOW, _MIDDLE, _HIGH = 1, 2, 3
 """Places in `PolicyStep.ratios` of the 5, 50 and 95 % quantiles."""
 
 
+def base_names(settings: GrpoSettings, policies: Iterable[str]) -> str:
+    """Of these policies' models, in words."""
+    names = dict.fromkeys(model_name(settings.base_of(policy).model) for policy in policies)
+    return " and ".join(names) or model_name(settings.base)
+
+
 def render(report: Report) -> str:
     """The whole page."""
     policy_summaries = summaries(report.steps)
@@ -23,7 +29,7 @@ def render(report: Report) -> str:
     left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
-        f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
+        f"{base_names(report.settings, policy_summaries)} in {format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
         f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
         f"{report.parameters:,} parameters, "

@@ -162,11 +162,11 @@ def initial_policies(
     for name in names:
         model = settings.base_of(name).model
         if model not in by_model:
-            own = loaded
+            base = loaded
             if model != settings.base:
                 device = "cpu" if loaded.device.type == "cpu" else "auto"
-                own = load_base(model, settings.base_precision, device=device)
-            by_model[model] = _network(settings, own, model, processes)
+                base = load_base(model, settings.base_precision, device=device)
+            by_model[model] = _network(settings, base, model, processes)
         networks[name] = by_model[model]
     begins = initial_weights(networks, settings)
     return Policies(networks[names[0]], names, settings, begins, networks)

@@ -56,13 +56,13 @@ def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Se
 
 def echoes_of(
     rows: Sequence[Row],
-    own: Sequence[MicroBatch],
+    micro_batches: Sequence[MicroBatch],
     cut: Callable[[Sequence[Row]], Sequence[MicroBatch]],
     processes: Processes,
 ) -> list[MicroBatch]:
-    """Micro-batches of which nothing is learned, besides `own`, so that all processes make as many
+    """Micro-batches of which nothing is learned, besides its `micro_batches`, so that all processes make as many
     passes; none unless the weights are spread over them. `rows` are those of all."""
     if not processes.sharded or not rows:
         return []
-    missing = processes.largest_of(len(own)) - len(own)
+    missing = processes.largest_of(len(micro_batches)) - len(micro_batches)
     return list(cut(rows[:1])) * missing

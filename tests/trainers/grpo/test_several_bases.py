@@ -90,9 +90,9 @@ def test_two_policies_of_two_bases_learn_what_each_learns_in_a_training_of_its_o
     for base, agent, rate in zip(bases, ROLES, (1e-3, 3e-4), strict=True):
         alone = settings_of(base=str(base), minibatch=minibatch, learning_rate=rate)
         reference = Learner(initial_policies(alone, ["shared"], load(base)))
-        own = tuple(group for group in groups if group.key.agent == agent)
+        of_agent = tuple(group for group in groups if group.key.agent == agent)
         for version in range(2):
-            reference.step(StepBatch(version, own, (), 0))
+            reference.step(StepBatch(version, of_agent, (), 0))
         assert same(weights_of(learner, agent), weights_of(reference, "shared"))
     assert learner.policies.parameters == sum(load(b).model.num_parameters() for b in bases)
 

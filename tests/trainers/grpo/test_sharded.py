@@ -78,12 +78,12 @@ def test_two_processes_that_share_the_weights_make_the_steps_of_one(
     for step, reference in zip(together.steps, alone.steps, strict=True):
         assert step.policies.keys() == reference.policies.keys() == set(ROLES)
         for name in ROLES:
-            mine, theirs = step.policies[name], reference.policies[name]
-            assert (mine.learned, mine.tokens > 0) == (theirs.learned, True)
-            assert mine.loss == pytest.approx(theirs.loss, abs=1e-6)
-            assert mine.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-4)
-            assert mine.divergence == pytest.approx(theirs.divergence, abs=1e-6)
-            assert mine.effective_samples == pytest.approx(theirs.effective_samples, rel=1e-5)
+            facts, wanted = step.policies[name], reference.policies[name]
+            assert (facts.learned, facts.groups) == (wanted.learned, wanted.groups)
+            assert facts.loss == pytest.approx(wanted.loss, abs=1e-6)
+            assert facts.gradient_norm == pytest.approx(wanted.gradient_norm, rel=1e-4)
+            assert facts.divergence == pytest.approx(wanted.divergence, abs=1e-6)
+            assert facts.effective_samples == pytest.approx(wanted.effective_samples, rel=1e-5)
     file = "adapter_model.safetensors" if settings.weights == "lora" else "model.safetensors"
     for name in ROLES:
         weights = [load_file(tmp_path / part / "policies" / name / file) for part in ("two", "one")]

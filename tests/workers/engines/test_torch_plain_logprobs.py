@@ -66,7 +66,7 @@ async def test_rows_that_end_together_share_passes(
     monkeypatch.setattr(model_of(engine), "forward", counted)
     sampling = {"n": 4, "temperature": 1.0, "max_tokens": 2}
     requests = [
-        request(id=f"{seed}", sampling={**sampling, "seed": seed}, messages=[user("to " * seed)])
+        request("to " * seed, sampling={**sampling, "seed": seed})
         for seed in (1, 9)
     ]
     answers = await asyncio.gather(*(completions(engine, asked) for asked in requests))

@@ -7,18 +7,18 @@ from loopline.trainers.core.report_page import Plot, share, step_curve, training
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.loop.levels import LevelFacts
 from loopline.trainers.grpo.loop.report import LoopReport
-from loopline.trainers.grpo.page import left_out_table, policy_table, step_plots
+from loopline.trainers.grpo.page import base_names, left_out_table, policy_table, step_plots
 from loopline.trainers.grpo.report import summaries
-from loopline.workers.engines.local.model_files import model_name
 
 
 def render(report: LoopReport) -> str:
     """The whole page."""
     rounds, policy_summaries = report.rounds, summaries(report.steps)
     subject, grpo = report.settings.subject, report.settings.grpo
+    bases = base_names(grpo, policy_summaries)
     broke = f" ({report.broken:,} broke off)" if report.broken else ""
     about = (
-        f"{', '.join(policy_summaries) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
+        f"{', '.join(policy_summaries) or 'no policy'} of {bases} on {subject}: "
         f"{format_count(len(rounds), 'round')}, "
         f"{format_count(report.runs, 'run')} on the bus{broke}, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "

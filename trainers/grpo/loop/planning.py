@@ -82,13 +82,13 @@ def _of_level(
     """A level's part of a wave, of a round that has played so many of it. Raises
     `TooFewPuzzles`."""
     last = played + parts[level.name]
-    own = zlib.crc32(f"{seed}:{level.name}".encode())
+    level_seed = zlib.crc32(f"{seed}:{level.name}".encode())
     if settings.asks:
-        drawn = training_questions(dataset_of(level.source), own)
+        drawn = training_questions(dataset_of(level.source), level_seed)
         return list(islice(drawn, played, last))
     game, asked = game_of(level, settings.setting)
     try:
-        puzzles = game.puzzles(Split.TRAIN, own, last, asked)[played:]
+        puzzles = game.puzzles(Split.TRAIN, level_seed, last, asked)[played:]
     except ValueError as error:
         raise TooFewPuzzles(f"--level {level.name!r}: {error}") from error
     return [Question(id=puzzle.id, task=game.task(puzzle)) for puzzle in puzzles]
