@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from loopline.runtime.terminal.pages.curves import Curve, Point
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
+from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
