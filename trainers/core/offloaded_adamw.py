@@ -75,4 +75,3 @@ class OffloadedAdamW(torch.optim.Optimizer):
         weight.addcdiv_(first, root, value=-group["lr"] / (1 - decay1**count))
         if weight.data_ptr() != here.data_ptr():
             here.copy_(weight)
-

@@ -220,7 +220,7 @@ def shard_tensors(
 ) -> dict[str, torch.Tensor]:
     """Whole tensors by the names of a checkpoint, each spread over the processes as the parameter
     that it belongs to."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor import DTensor
 
     placed = dict(tensors)
     for name, parameter in trained:

@@ -21,7 +21,8 @@ def samples_of(
     feedback: PostedFeedback | None,
 ) -> Reading[AnyRun]:
     """What competes: runs, and conversations in place of the calls that they are made of.
-    `belongs_to` says by agent which calls its model can learn from. With `feedback`, those that a posted reward reaches, with the posted rewards and no others."""
+    `belongs_to` says by agent which calls its model can learn from. With `feedback`, those that a
+    posted reward reaches, with the posted rewards and no others."""
     skipped: list[Skipped] = []
     samples: list[AnyRun] = []
     calls: list[ChatCall] = []

@@ -189,11 +189,7 @@ class Learner:
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [self._minibatch(part) for part in parts]
         # In a single update the present weights are the proximal ones: one pass less.
-        proximal = (
-            None
-            if len(parts) == 1
-            else [self._scores_of(entry) for entry in minibatches]
-        )
+        proximal = None if len(parts) == 1 else [self._scores_of(entry) for entry in minibatches]
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
             if minibatch.rows:

@@ -30,7 +30,8 @@ def render(report: Report) -> str:
     left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
-        f"{base_names(report.settings, policy_summaries)} in {format_count(len(report.steps), 'step')}; "
+        f"{base_names(report.settings, policy_summaries)} in "
+        f"{format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
         f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
         f"{report.parameters:,} parameters, "

@@ -100,6 +100,7 @@ class Policies:
     def activate(self, name: str) -> torch.optim.Optimizer:
         """Put a policy's weights into its network; returns its optimizer."""
         policy = self._policies[name]
+        _spread_again(policy.network)
         before = self._in_network.get(id(policy.network))
         if before != name:
             if before is not None:
@@ -210,6 +211,7 @@ def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None
     """Of `weights`, or of the network's present ones, laid out as its parameters are."""
     import torch
 
+    _spread_again(network)
     copies: Weights = {}
     with torch.no_grad():
         for name, parameter in network.trained():
@@ -225,14 +227,19 @@ def _taken(network: Network) -> Weights:
     return {name: parameter.data for name, parameter in network.trained()}
 
 
+def _spread_again(network: Network) -> None:
+    """Give up what a pass without gradients has put together of weights that are spread over
+    processes: until then it stands in their place, and it would outlast new ones."""
+    if network.processes.sharded:
+        for module in network.whole.modules():
+            if (reshard := getattr(module, "reshard", None)) is not None:
+                reshard()
+
+
 def _put(network: Network, weights: Mapping[str, torch.Tensor]) -> None:
     import torch
 
-    if network.processes.sharded:
-        for module in network.whole.modules():
-            # What a pass has put together would outlast the new weights.
-            if (reshard := getattr(module, "reshard", None)) is not None:
-                reshard()
+    _spread_again(network)
     with torch.no_grad():
         for name, parameter in network.trained():
             if network.processes.sharded:

@@ -60,8 +60,8 @@ def echoes_of(
     cut: Callable[[Sequence[Row]], Sequence[MicroBatch]],
     processes: Processes,
 ) -> list[MicroBatch]:
-    """Micro-batches of which nothing is learned, besides its `micro_batches`, so that all processes make as many
-    passes; none unless the weights are spread over them. `rows` are those of all."""
+    """Micro-batches of which nothing is learned, besides a process's `micro_batches`, so that all
+    make as many passes; none unless the weights are spread over them. `rows` are those of all."""
     if not processes.sharded or not rows:
         return []
     missing = processes.largest_of(len(micro_batches)) - len(micro_batches)

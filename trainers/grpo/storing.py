@@ -74,9 +74,7 @@ def save(work: Path, state: CheckpointState, policies: Policies) -> None:
         ) from error
 
 
-def write_policies(
-    policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]
-) -> None:
+def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]) -> None:
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
     folder appears whole or not at all. The first process writes; of weights that are spread over
     several all must ask. Raises `NotEnoughDisk`."""

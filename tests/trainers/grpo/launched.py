@@ -37,9 +37,9 @@ def launched(
     keep_ratios: int = 0,
     sharded: bool = False,
 ) -> Generator[list[BaseProcess]]:
-    """Processes that train together, and keep a checkpoint of every step; `sharded`: by FSDP. With `held_at` they have
-    made that many updates of weights, and go no farther, when the block begins. They are killed
-    at its end; what an error says is in `output`, `.said` and their number."""
+    """Processes that train together, and keep a checkpoint of every step; `sharded`: by FSDP. With
+    `held_at` they have made that many updates of weights, and go no farther, when the block begins.
+    They are killed at its end; what an error says is in `output`, `.said` and their number."""
     joined_by = [
         {**environment, **(SHARDED if sharded else {})} for environment in _environments(count)
     ]

@@ -34,7 +34,7 @@ from .tiny_grpo import settings_of
 
 pytestmark = pytest.mark.timeout(300)
 
-EASY, HARD = "plan_path size=4", "plan_path size=6 obstacles=0.3"
+EASY, HARD = "plan_path size=5", "plan_path size=6 obstacles=0.3"
 SHARES = st.dictionaries(
     st.text(min_size=1, max_size=3), st.floats(0.01, 100), min_size=1, max_size=6
 )
@@ -132,7 +132,7 @@ def test_the_chance_of_a_mixed_group_is_that_of_counting_all_outcomes(
 
 
 def test_levels_whose_groups_are_mixed_have_the_largest_share() -> None:
-    levels = read_levels(["plan_path size=4", "plan_path size=5", "plan_path size=6"])
+    levels = read_levels(["plan_path size=5", "plan_path size=6", "plan_path size=7"])
     names = [level.name for level in levels]
     history = [dict(zip(names, (facts(100, 100), facts(100, 50), facts(100, 0)), strict=True))]
     shares = level_shares(levels, "solve-rate", 4, history)
@@ -170,9 +170,10 @@ def test_a_round_plays_each_level_s_part_and_no_puzzle_twice() -> None:
 
 
 def test_a_level_with_too_few_puzzles_is_named() -> None:
-    mixed = settings("sudoku blanks=1", EASY)
-    with pytest.raises(TooFewPuzzles, match="--level 'sudoku blanks=1'"):
-        plan_batch(mixed, 1, 1, played=0, count=100_000, shares={"sudoku blanks=1": 1.0, EASY: 0.0})
+    full = "plan_path size=5 least_moves=40"
+    mixed = settings(EASY, full)
+    with pytest.raises(TooFewPuzzles, match=f"--level '{full}': 5000 tries in a row made no"):
+        plan_batch(mixed, 1, 1, played=0, count=64, shares={EASY: 0.1, full: 0.9})
 
 
 def test_held_out_tasks_are_of_all_levels() -> None:
@@ -187,9 +188,11 @@ def test_held_out_tasks_are_of_all_levels() -> None:
 
 def test_teams_that_are_not_the_same_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="one team plays all levels"):
-        _ = settings(EASY, "sokoban", setting={}).model_copy(
-            update={"level": (EASY, "word_problem_team")}
-        ).team
+        _ = (
+            settings(EASY, "sokoban", setting={})
+            .model_copy(update={"level": (EASY, "word_problem_team")})
+            .team
+        )
 
 
 # ---- a loop ----
@@ -220,7 +223,9 @@ def test_a_loop_plays_two_games_and_says_what_came_of_each(where: Deployed, tmp_
         assert sum(level.share for level in round_facts.levels.values()) == pytest.approx(1.0)
     (second,) = book.waves(2)[:1]
     assert second.shares == mixed.shares([report.rounds[0].levels])
-    played = Counter(run.run.task.environment for run in read_trajectories(where.store, "pair").records)
+    played = Counter(
+        run.run.task.environment for run in read_trajectories(where.store, "pair").records
+    )
     assert set(played) == {"plan_path", "sokoban"}
     assert set(last_line(report)["levels"]) == set(levels)  # pyright: ignore[reportArgumentType]
     assert "Puzzles by level" in render(report)

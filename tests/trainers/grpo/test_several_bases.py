@@ -207,11 +207,13 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
     settings = settings.model_copy(update={"grpo": grpo})
     report = run_loop(settings, tmp_path / "out", where.settings)
     book = book_of(tmp_path / "out")
-    for facts, learned in zip(report.rounds, ("tool_agent", "plan_agent", "tool_agent"), strict=True):
+    for facts, learned in zip(
+        report.rounds, ("tool_agent", "plan_agent", "tool_agent"), strict=True
+    ):
         assert set(facts.step.policies) == {learned}
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         assert facts.frozen > 0
-        # The trainer finds what was sampled as likely as the engine did, at the agent's temperature.
+        # The trainer finds what was sampled as likely as the engine, at the agent's temperature.
         assert facts.step.policies[learned].effective_samples == pytest.approx(1.0, abs=1e-4)
         for policy in ("tool_agent", "plan_agent"):
             before, after = (adapter(book, facts.round - back, policy) for back in (1, 0))

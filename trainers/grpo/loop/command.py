@@ -54,7 +54,8 @@ def preview(options: LoopOptions) -> list[str]:
         played = f"{options.workflow} on {options.questions or options.env or played}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
-        f"plays {played or 'nothing yet: give --game, --level or --tasks'} on {where}, and publishes to it",
+        f"plays {played or 'nothing yet: give --game, --level or --tasks'} on {where}, and "
+        "publishes to it",
         state_of_folder(options.output, CLAIM, CHECKPOINTS, REPORT, restart=options.restart),
     ]
 

@@ -1,5 +1,5 @@
-"""Several environments, each at several levels of difficulty, in one loop: how a round's puzzles are
-shared out among them.
+"""Several environments, each at several levels of difficulty, in one loop: how a round's puzzles
+are shared out among them.
 
     --level "plan_path size=5" --level "sokoban size=6 boxes=1 weight=2"
 

@@ -6,7 +6,7 @@ and a checker that knows what is right pays the whole run."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -41,7 +41,7 @@ DATASETS: dict[QuestionEnvironment, Dataset] = {
 
 def dataset_of(source: str) -> Dataset:
     """Of the generator of that name. Raises `KeyError`."""
-    return {str(name): dataset for name, dataset in DATASETS.items()}[source]
+    return DATASETS[cast(QuestionEnvironment, source)]
 
 
 class QuestionFile(Record):
@@ -132,9 +132,9 @@ class RolloutOptions(Options):
         Option(metavar="AGENT=TOKENS", example="coder=1024"),
     ] = Field(default_factory=dict)
     """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
-    alternate: Annotated[
-        int, Option(metavar="<rounds>", default="all learn", panel="Policies")
-    ] = Field(default=0, ge=0)
+    alternate: Annotated[int, Option(metavar="<rounds>", default="all learn", panel="Policies")] = (
+        Field(default=0, ge=0)
+    )
     """Rounds in which one policy learns and the others stay as they are, before it is the turn of
     the next one."""
     together: Annotated[
@@ -344,8 +344,8 @@ class LoopSettings(RolloutOptions):
         if self.game is None:
             raise InvalidOptions(
                 f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
-                "package.module:OBJECT; several by --level; or the tasks of a file: --tasks FILE (`bench tasks` writes "
-                "one)"
+                "package.module:OBJECT; several by --level; or the tasks of a file: --tasks "
+                "FILE (`bench tasks` writes one)"
             )
         return self.environment.levels(self.size, self.difficulty, self.setting)
 
