@@ -8,6 +8,8 @@ of code that applies it: hosts call it for every completion.
   the completions of those agents whose text may be the answer: a plan, or a task that is handed
   over, must not be cut where the caller's answer would be. The other agents' seeds come from
   `Run.seed`, which the caller's seed becomes.
+* What `agents` says of one agent (how to sample, how long its completions are, where they stop)
+  holds for its completions alone, and stands over the rest.
 * What belongs to one completion of a chat API (`n`, the choice of tools, the texts of tokens) is
   honoured by the workflow `chat` alone.
 
@@ -24,8 +26,10 @@ from loopline.agents.payloads import ACTING_ROLES
 from loopline.agents.records import GenerationOptions, JsonObject, Run
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
-EVERY_AGENT = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+_SAMPLING = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+EVERY_AGENT = _SAMPLING | {"agents"}
 ANSWERING_AGENTS = frozenset({"max_tokens", "stop", "seed"})
+OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
@@ -40,6 +44,14 @@ def require_honoured(workflow: str, options: JsonObject, generation: GenerationO
                 f"the workflow {workflow!r} cannot honour {field!r}; it takes: "
                 f"{', '.join(sorted(honoured)) or 'nothing of the kind'}",
             )
+    for agent, options_of_agent in generation.agents.items():
+        for field in options_of_agent.chosen:
+            if field not in OF_ONE_AGENT:
+                raise UnsupportedGeneration(
+                    f"agents.{agent}.{field}",
+                    f"{field!r} can't be set for one agent ({agent}); what can: "
+                    f"{', '.join(sorted(OF_ONE_AGENT))}",
+                )
 
 
 def generation_of(
@@ -54,8 +66,13 @@ def generation_of(
     if agent not in _answering(definition, run.options):
         fields -= ANSWERING_AGENTS
     values = {
-        field: getattr(run.generation, field) for field in run.generation.chosen if field in fields
+        field: getattr(run.generation, field)
+        for field in run.generation.chosen
+        if field in fields and field != "agents"
     }
+    if "agents" in fields and agent in run.generation.agents:
+        for_agent = run.generation.agents[agent]
+        values |= {field: getattr(for_agent, field) for field in for_agent.chosen}
     return (of_agent or GenerationOptions()).model_copy(update=values)
 
 

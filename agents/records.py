@@ -164,6 +164,8 @@ class GenerationOptions(StoredRecord):
     """Give the text of each output token, too (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
     """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
+    agents: dict[str, GenerationOptions] = Field(default_factory=dict)
+    """By agent, what holds for its completions over the rest."""
 
     @property
     def chosen(self) -> JsonObject:
@@ -192,15 +194,13 @@ class Run(StoredRecord):
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → content hash, as resolved at admission."""
     prompt_files: dict[str, str] = Field(default_factory=dict)
-    """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
-    is the same on every machine, and anyone who reads its journal sees what was said."""
+    """Prompt file → its whole content, of those that stand in place of the shipped ones."""
     role_versions: dict[str, int] = Field(default_factory=dict)
     """Role → version that it was admitted with. Empty, from an older client: any may play it."""
     workflow_version: int = 0
     """As it was admitted with; 0, from an older client: any may route it."""
     generation: GenerationOptions | None = None
-    """What the caller set for the run's completions (`loopline.agents.generation` says for
-    which)."""
+    """What the caller set for completions (`loopline.agents.generation` says for which)."""
     seed: int = 0
     budget: Budget = Field(default_factory=Budget)
     created: float

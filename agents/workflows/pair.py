@@ -63,8 +63,9 @@ class PairWorkflow:
 
     @property
     def honoured(self) -> frozenset[str]:
-        """Candidates are drawn as the workflow's own options say; the seed is the run's."""
-        return frozenset({"seed"})
+        """Candidates are drawn as the workflow's own options say, but for what is said of one
+        agent; the seed is the run's."""
+        return frozenset({"seed", "agents"})
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
         """Each candidate has a seed of its own."""

@@ -100,3 +100,23 @@ def test_the_caller_s_seed_is_the_run_s() -> None:
     assert client.new_run("?", generation=GenerationOptions()).generation is None
     with pytest.raises(InputError, match="cannot honour 'n'"):
         client.new_run("?", generation=GenerationOptions(n=2))
+
+
+def test_what_is_said_of_one_agent_holds_for_it_alone_and_over_the_rest() -> None:
+    of_writer = GenerationOptions(temperature=0.2, max_tokens=7)
+    generation = GenerationOptions(temperature=0.9, agents={"a": of_writer})
+    require_honoured("team", ROW, generation)
+    run = a_run("team").model_copy(update={"options": ROW, "generation": generation})
+    assert generation_of(run, "a", None) == of_writer
+    assert generation_of(run, "b", None) == GenerationOptions(temperature=0.9)
+    only = a_run("pair").model_copy(
+        update={"generation": GenerationOptions(agents={"plan_agent": of_writer})}
+    )
+    assert generation_of(only, "plan_agent", None) == of_writer
+    assert generation_of(only, "tool_agent", None) == GenerationOptions()
+
+
+def test_a_seed_of_one_agent_is_refused() -> None:
+    generation = GenerationOptions(agents={"planner": GenerationOptions(seed=1)})
+    with pytest.raises(UnsupportedGeneration, match="'seed' can't be set for one agent"):
+        require_honoured("delegate", {}, generation)

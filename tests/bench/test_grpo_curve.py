@@ -286,7 +286,7 @@ def unchanging_adapters(output: Path, adapters_folder: Path) -> None:
     adapters_folder.mkdir(parents=True)
     for number in range(TINY.rounds + 1):
         write_policies(
-            policies, adapters_folder / f"{number:04d}", base,
+            policies, adapters_folder / f"{number:04d}",
             lambda name: PolicyFacts.of(name, grpo, 0, ()),
         )  # fmt: skip
 

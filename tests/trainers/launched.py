@@ -21,7 +21,7 @@ _FORKS.set_forkserver_preload(
      "torch.utils.tensorboard.writer", "transformers"]
 )  # fmt: skip
 
-_SHARDED = {
+SHARDED = {
     "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true",
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
 }  # fmt: skip
@@ -56,7 +56,7 @@ def launched(
                     "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
                     # As `accelerate launch --use_fsdp --fsdp_version 2` sets them.
-                    **(_SHARDED if sharded else {}), **(changed or {}),
+                    **(SHARDED if sharded else {}), **(changed or {}),
                 },
                 jobs, log_folder / str(number), checkpoint_every, held_at,
             ),

@@ -97,8 +97,7 @@ class Network:
         """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
         marked in `learned` [rows, length - 1], which begins with the second one, come from."""
         if self.processes.sharded:
-            # The weights are put together on the way through the model's own `forward`.
-            return self.whole(ids, learned)
+            return self.whole(self._learned_logits, ids, learned)
         return self._learned_logits(self.whole, ids, learned)
 
     @property
@@ -118,8 +117,20 @@ class Network:
     ) -> torch.Tensor:
         """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreePiece`. The logits
         [n, vocabulary] at `parents` [n]."""
+        if self.processes.sharded:
+            return self.whole(self._tree_logits, ids, positions, sees, parents)
+        return self._tree_logits(self.whole, ids, positions, sees, parents)
+
+    def _tree_logits(
+        self,
+        forward: Callable[..., Any],
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        sees: torch.Tensor,
+        parents: torch.Tensor,
+    ) -> torch.Tensor:
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
-            output = self.whole(
+            output = forward(
                 input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
             )
             return output.logits.flatten(0, 1)[parents]
@@ -180,9 +191,9 @@ class Network:
         return whole(tensor) if self.processes.sharded else tensor
 
     def shard(self) -> None:
-        """Spread the weights over the processes."""
-        forward = self.whole.forward
-        self.whole.forward = partial(self._learned_logits, forward)
+        """Spread the weights over the processes. They are put together on the way through the
+        model's own `forward`, which from now on is given what is to be computed within it."""
+        self.whole.forward = partial(_within, self.whole.forward)
         self.processes.shard(self.whole)
 
     def _learned_logits(
@@ -225,6 +236,10 @@ class Network:
         for name in _COPIED:
             if (base / name).is_file():
                 shutil.copyfile(base / name, folder / name)
+
+
+def _within(forward: Callable[..., Any], computed: Callable[..., Any], *arguments: Any) -> Any:
+    return computed(forward, *arguments)
 
 
 def network_of(

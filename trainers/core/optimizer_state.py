@@ -42,8 +42,11 @@ def restore(
         for name, parameter in parameters:
             parameter.copy_(tensors[f"model.{name}"])
             prefix = f"optimizer.{name}."
-            owners[id(parameter)].state[parameter] = {
-                key.removeprefix(prefix): value.to(parameter.device, copy=True)
+            owner = owners[id(parameter)]
+            # Some optimizers have their moments elsewhere than the weights.
+            device = getattr(owner, "state_device", parameter.device)
+            owner.state[parameter] = {
+                key.removeprefix(prefix): value.to(device, copy=True)
                 for key, value in tensors.items()
                 if key.startswith(prefix)
             }

@@ -73,6 +73,16 @@ class Processes:
         torch.distributed.all_reduce(total)
         return float(total)
 
+    def largest_of(self, value: int) -> int:
+        """Of all processes."""
+        if self.accelerator is None:
+            return value
+        import torch
+
+        largest = torch.tensor(value, device=self.accelerator.device)
+        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
+        return int(largest)
+
     def all_of(self, values: torch.Tensor) -> torch.Tensor:
         """The float32 values [n] of all processes, one after the other, in the CPU's memory; n may
         differ between processes."""
@@ -210,7 +220,7 @@ def shard_tensors(
 ) -> dict[str, torch.Tensor]:
     """Whole tensors by the names of a checkpoint, each spread over the processes as the parameter
     that it belongs to."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor import DTensor
 
     placed = dict(tensors)
     for name, parameter in trained:
@@ -221,10 +231,17 @@ def shard_tensors(
             ):
                 # The count of steps is not part of the weights' shape.
                 if tensors[key].shape == parameter.shape:
-                    placed[key] = distribute_tensor(
-                        tensors[key].to(parameter.device),
-                        parameter.device_mesh,
-                        parameter.placements,
-                        src_data_rank=None,
-                    )
+                    placed[key] = spread_like(tensors[key], parameter)
     return placed
+
+
+def spread_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A whole tensor, which all processes have, spread over them as the parameter is; where that is
+    whole, or the tensor is spread already, as it is."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(parameter, DTensor) or isinstance(tensor, DTensor):
+        return tensor
+    return distribute_tensor(
+        tensor.to(parameter.device), parameter.device_mesh, parameter.placements, src_data_rank=None
+    )

@@ -132,6 +132,9 @@ class StageOptions(Options):
     micro_batch_tokens: int = Field(default=4_096, ge=64)
     """Tokens per forward and backward pass, in all processes together: bounds the memory of a
     step, whose gradient is summed over them."""
+    offload_optimizer: bool = False
+    """Keep the moments of AdamW in the machine's memory and compute updates on the CPU: 8 bytes
+    less of GPU memory for each trained weight."""
     rate: float = Field(default=1.0, gt=0)
     """Factor of all learning rates."""
     clip: Annotated[float, Option("max-grad-norm")] = Field(default=1.0, gt=0)

@@ -265,18 +265,27 @@ class StageTraining:
             yield lost[target].sum(), prompts * lost[~target].sum()
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Each group of parameters knows its full rate as `initial_lr`."""
+        """Each group of parameters knows its full rate as `initial_lr`. Raises `TrainingError` for
+        an offloaded optimizer that can't be."""
         import torch
 
+        from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
+
+        if self.settings.offload_optimizer:
+            muon = self.schedule.matrix_learning_rate is not None
+            if muon or self.processes.sharded:
+                raise TrainingError(
+                    "--offload-optimizer is of AdamW on whole weights: leave it out with "
+                    + ("micro schedules, whose matrices learn by Muon" if muon else "FSDP")
+                )
         schedule, trained = self.schedule, self.network.trained()
         if schedule.matrix_learning_rate is None:
+            groups, rate = _weight_decay_groups(trained, schedule), schedule.learning_rate
+            betas = (0.9, 0.98)
             optimizers: list[torch.optim.Optimizer] = [
-                torch.optim.AdamW(
-                    _weight_decay_groups(trained, schedule),
-                    lr=schedule.learning_rate,
-                    betas=(0.9, 0.98),
-                    fused=True,
-                )
+                OffloadedAdamW(groups, lr=rate, betas=betas)
+                if self.settings.offload_optimizer
+                else torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)
             ]
         else:
             optimizers = muon_and_adamw(

@@ -73,7 +73,6 @@ def offline(options: OfflineOptions) -> None:
         StepListener,
         claim,
         require_possible,
-        require_whole,
         train,
     )
     from loopline.trainers.grpo.publishing import (
@@ -88,7 +87,6 @@ def offline(options: OfflineOptions) -> None:
     folder = base_folder(options.base)
     deployed = target_settings(options.redis_url, options.profile) if options.publish else None
     with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:
-        require_whole(processes)
         loaded = load_base(str(folder), settings.base_precision)
         # Runs may be recorded while the first process reads: the others take those it took.
         with processes.in_turn():
@@ -108,7 +106,7 @@ def offline(options: OfflineOptions) -> None:
             policy_names: dict[str, str] | None = None
             if deployed is not None:
                 policy_names = served_policies(data.agents, deployed, workflow, options.pool)
-                require_publishable(settings, policy_names, folder, output / POLICIES, deployed)
+                require_publishable(settings, policy_names, output / POLICIES, deployed)
             if processes.is_first:
                 stack.enter_context(lock_output(output))
                 claim(output, settings, data, restart=begin_anew)

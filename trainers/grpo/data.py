@@ -12,16 +12,20 @@ from pathlib import Path
 
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
+from loopline.trainers.core.network import base_folder
 from loopline.trainers.data.feedback import PostedFeedback
 from loopline.trainers.data.json_files import Reading, Skipped
 from loopline.trainers.data.samples import AnyRun, read_samples
 from loopline.trainers.data.store import read_trajectories
-from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.errors import TrainingError, UnreadableData, UnreadableModel
 from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.feedback import samples_of
-from loopline.trainers.grpo.groups import Group, Sealing, seal
+from loopline.trainers.grpo.groups import BaseFit, Group, Sealing, seal
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.workers.engines.local.model_text import read_text_files
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.loading import LoadedModel
 
 RUNS = "runs.json"
@@ -137,7 +141,9 @@ def read_data(
     if not trajectories:
         why = _join_reasons(Counter(entry.reason for entry in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
-    samples = samples_of(trajectories.values(), sealing.belongs, feedback)
+    samples = samples_of(
+        trajectories.values(), lambda agent: sealing.fit_of(agent).belongs, feedback
+    )
     _require_agents(samples.records, sealing, store)
     sealed = seal(samples.records, sealing)
     left_out = (*reading.skipped, *samples.skipped, *sealed.skipped)
@@ -181,15 +187,30 @@ def _require_agents(runs: Iterable[AnyRun], sealing: Sealing, store: Path) -> No
 
 
 def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
-    """How the groups of a training are made."""
+    """How the groups of a training are made. `loaded` is the model `settings.base`; of other bases
+    only the tokenizer is read here. Raises `UnreadableModel`."""
+    belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)
+    fits = {policy: _fit_of(base.model) for policy, base in settings.bases.items()}
+    default = BaseFit(belongs, loaded.max_context)
     return Sealing(
         size=settings.group_size,
-        belongs=same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids),
+        belongs=belongs,
         max_context=loaded.max_context,
         grouping=settings.grouping,
         reward=settings.reward,
         agents=None if settings.agents is None else frozenset(settings.agents),
+        fits=(lambda agent: fits.get(settings.policy_of(agent), default)) if fits else None,
     )
+
+
+def _fit_of(model: str) -> BaseFit:
+    """Raises `UnreadableModel`."""
+    asked = ModelSettings(engine="torch", model=model)
+    try:
+        text = read_text_files(base_folder(model), asked)
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
+    return BaseFit(same_tokenizer(text.codec, text.vocabulary, text.end_ids), text.max_context)
 
 
 def known_runs(output: Path) -> tuple[str, ...] | None:

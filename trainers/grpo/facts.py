@@ -44,7 +44,7 @@ class PolicyFacts(Record):
             settings=settings,
             policy=policy,
             adapter=settings.weights == "lora",
-            base_sha256=settings.base_sha256,
+            base_sha256=settings.base_of(policy).sha256,
             version=version,
             steps=len(policy_steps),
             groups=sum(policy_step.groups for policy_step in policy_steps),

@@ -3,7 +3,7 @@ posted rewards take the place of recorded ones where that is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from loopline.agents.records import Trajectory
 from loopline.trainers.data.feedback import NO_FEEDBACK, PostedFeedback
@@ -16,17 +16,20 @@ from loopline.workers.store.rewards import rewarded_by
 
 
 def samples_of(
-    trajectories: Iterable[AnyRun], belongs: Belongs, feedback: PostedFeedback | None
+    trajectories: Iterable[AnyRun],
+    belongs_to: Callable[[str], Belongs],
+    feedback: PostedFeedback | None,
 ) -> Reading[AnyRun]:
-    """What competes: runs, and conversations in place of the calls that they are made of. With
-    `feedback`, those that a posted reward reaches, with the posted rewards and no others."""
+    """What competes: runs, and conversations in place of the calls that they are made of.
+    `belongs_to` says by agent which calls its model can learn from. With `feedback`, those that a
+    posted reward reaches, with the posted rewards and no others."""
     skipped: list[Skipped] = []
     samples: list[AnyRun] = []
     calls: list[ChatCall] = []
     for trajectory in trajectories:
         if trajectory.run.workflow == CHAT:
             assert isinstance(trajectory, Trajectory)  # as `parse_sample` reads them
-            calls += _usable_calls(trajectory, belongs, skipped)
+            calls += _usable_calls(trajectory, belongs_to, skipped)
         elif feedback is None:
             samples.append(trajectory)
         elif not isinstance(trajectory, Trajectory):
@@ -47,7 +50,7 @@ def samples_of(
 
 
 def _usable_calls(
-    trajectory: Trajectory, belongs: Belongs, skipped: list[Skipped]
+    trajectory: Trajectory, belongs_to: Callable[[str], Belongs], skipped: list[Skipped]
 ) -> list[ChatCall]:
     """The calls of a run that can be learned from: in a conversation that goes on, another one is
     only read."""
@@ -59,7 +62,7 @@ def _usable_calls(
         return usable
     for call in chat_calls(trajectory):
         try:
-            require_learnable(call.call, belongs)
+            require_learnable(call.call, belongs_to(call.agent))
         except Unreadable as error:
             skipped.append(error.at(trajectory.run.id))
         else:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -170,6 +170,13 @@ class Group:
         return any(any(row) for row in self.sequence_advantages("centred", credit))
 
 
+class BaseFit(NamedTuple):
+    """Which completions a base can learn from."""
+
+    belongs: Belongs
+    max_context: int
+
+
 @dataclass(frozen=True)
 class Sealing:
     """How groups are made."""
@@ -182,6 +189,12 @@ class Sealing:
     reward: RewardChoice = field(default_factory=RewardChoice)
     agents: frozenset[str] | None = None
     """Whose samples are wanted; None for all that a model answered for."""
+    fits: Callable[[str], BaseFit] | None = None
+    """By agent, what its base takes, where policies have several; else all are of one base."""
+
+    def fit_of(self, agent: str) -> BaseFit:
+        """What the base of an agent's policy takes."""
+        return BaseFit(self.belongs, self.max_context) if self.fits is None else self.fits(agent)
 
 
 @dataclass(frozen=True)
@@ -362,7 +375,7 @@ def _candidates(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
             try:
                 reward = candidate_reward(candidate.reward_parts, sealing.reward)
                 reward += length_penalty([candidate], sealing.reward)
-                policy, sequences, _ = _learnable([candidate], sealing)
+                policy, sequences, _ = _learnable([candidate], sealing.fit_of(step.agent))
             except Unreadable as error:
                 skipped.append(Skipped(origin, error.reason, error.detail))
                 continue
@@ -389,7 +402,7 @@ def _whole_runs(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
             reward += length_penalty(agent_steps, sealing.reward)
-            policy, sequences, turns = _learnable(agent_steps, sealing)
+            policy, sequences, turns = _learnable(agent_steps, sealing.fit_of(agent))
             earned = tuple(turn_reward(step.reward_parts, sealing.reward) for step in agent_steps)
             beside = _other_influences(trajectory, agent)
         except Unreadable as error:
@@ -409,7 +422,7 @@ def _only_candidate(step: AnyStep) -> AnyCandidate:
 
 
 def _learnable(
-    candidates: list[AnyCandidate], sealing: Sealing
+    candidates: list[AnyCandidate], fit: BaseFit
 ) -> tuple[PolicyRef, tuple[TokenSequence, ...], tuple[int, ...]]:
     """Who sampled the candidates of one member, what, and of which candidate each sequence is.
     Raises `Unreadable`."""
@@ -417,7 +430,7 @@ def _learnable(
     turns: list[int] = []
     calls: list[AnyCall] = []
     for number, candidate in enumerate(candidates):
-        sequences += sequences_of(candidate.calls, sealing.belongs, sealing.max_context)
+        sequences += sequences_of(candidate.calls, fit.belongs, fit.max_context)
         turns += [number] * (len(sequences) - len(turns))
         calls += candidate.calls
     if any(call.policy != calls[0].policy for call in calls):

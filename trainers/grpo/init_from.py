@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 _SHOWN = 2
 
 
-def initial_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
-    """By policy and parameter name, the weights that the settings have it begin with. Raises
-    `TrainingError`, also for those of another architecture, rank, scale or base."""
+def initial_weights(
+    networks: Mapping[str, Network], settings: GrpoSettings
+) -> dict[str, dict[str, torch.Tensor]]:
+    """By policy and parameter name, the weights that the settings have it begin with. `networks`
+    are by policy. Raises `TrainingError`, also for those of another architecture, rank, scale or
+    base."""
     weights_by_policy: dict[str, dict[str, torch.Tensor]] = {}
     for policy, begin in settings.init_from.items():
+        if policy not in networks:
+            continue
+        network = networks[policy]
         folder = base_folder(begin.model)
         if network.adapter is None:
             weights = dict(load_base(str(folder), device="cpu").model.named_parameters())

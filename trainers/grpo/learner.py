@@ -36,7 +36,7 @@ from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
 from loopline.trainers.grpo.rows import MicroBatch, Row, micro_batches_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.sharding import deal_rows
+from loopline.trainers.grpo.sharding import deal_rows, echoes_of
 from loopline.trainers.grpo.staleness import counts_by_age
 from loopline.trainers.grpo.stream import StepBatch
 
@@ -68,6 +68,8 @@ class _Minibatch(NamedTuple):
     """Which of them are this process's."""
     micro_batches: Sequence[MicroBatch]
     """Of those."""
+    echoes: Sequence[MicroBatch] = ()
+    """Passes that other processes need this one for: see `echoes_of`."""
     pairs: Sequence[tuple[str, str]] = ()
     """Origins of a better and of a worse sample, where pairs are learned from."""
 
@@ -96,6 +98,8 @@ class Learner:
         """`kept`: what is to be recorded of importance ratios."""
         self.policies = policies
         self.kept = kept
+        self._holds = False
+        """Whether gradients are put aside until those of all policies are there."""
         if self.settings.objective.prefers and self.processes.count > 1:
             raise TrainingError(
                 f"--loss {self.settings.objective.loss} compares samples with each other, which "
@@ -120,23 +124,30 @@ class Learner:
         if self.kept is not None:
             self.kept.begin_step()
         if not self.settings.checkpoint_activations:
-            self.policies.network.whole.eval()
+            for network in self.policies.networks:
+                network.whole.eval()
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         zero_variance = self._zero_variance_counts(batch)
-        # A single update is refused before it changes anything: nothing to copy.
-        before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
+        learning = {name: groups for name, groups in by_policy.items() if groups}
+        # Of single updates the gradients are all computed before any weight changes: a step that
+        # is refused has changed nothing, and nothing has to be copied for it.
+        self._holds = len(learning) > 1 and self._updates(learning.values()) == len(learning)
+        several = self._updates(learning.values()) > 1 and not self._holds
+        before = self.policies.copied() if several else None
         try:
-            return {
+            policy_steps = {
                 name: self._policy_step(name, groups, batch.version, zero_variance[name], rate)
-                for name, groups in by_policy.items()
-                if groups
+                for name, groups in learning.items()
             }
         except NotFinite:
+            self.policies.drop_gradients()
             if before is not None:
                 self.policies.restore(before)
             raise
+        self.policies.apply_gradients()
+        return policy_steps
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step; `policy_steps` is what it made of a batch."""
@@ -163,7 +174,7 @@ class Learner:
 
     def logprobs(self, micro_batch: MicroBatch) -> torch.Tensor:
         """log π_θ of a micro-batch's learned tokens [n], by the policy that is in the network."""
-        return self._scores_of([micro_batch])[0].logprobs
+        return self._scores_of(_Minibatch((), (), [micro_batch]))[0].logprobs
 
     def _policy_step(
         self, name: str, groups: Sequence[Group], version: int, zero_variance: int, rate: float
@@ -171,18 +182,14 @@ class Learner:
         began = time.monotonic()
         optimizer = self.policies.activate(name)
         for parameters in optimizer.param_groups:
-            parameters["lr"] = rate * self.settings.learning_rate
+            parameters["lr"] = rate * self.settings.rate_of(name)
         if self.kept is not None:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [self._minibatch(part) for part in parts]
         # In a single update the present weights are the proximal ones: one pass less.
-        proximal = (
-            None
-            if len(parts) == 1
-            else [self._scores_of(entry.micro_batches) for entry in minibatches]
-        )
+        proximal = None if len(parts) == 1 else [self._scores_of(entry) for entry in minibatches]
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
             if minibatch.rows:
@@ -195,13 +202,15 @@ class Learner:
         shared, processes = self.settings.share_prefixes, self.processes
         rows = rows_of(groups, self.settings)
         row_numbers = deal_rows(rows, processes.count, share_prefixes=shared)[processes.index]
-        cut = tree_micro_batches_of if shared else micro_batches_of
-        device = self.policies.network.device
-        micro_batches = cut(
-            [rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device
-        )
+        device, most = self.policies.network.device, self.settings.micro_batch_tokens
+
+        def cut(part: Sequence[Row]) -> Sequence[MicroBatch]:
+            return (tree_micro_batches_of if shared else micro_batches_of)(part, most, device)
+
+        micro_batches = cut([rows[at] for at in row_numbers])
+        echoes = echoes_of(rows, micro_batches, cut, processes)
         pairs = _pairs_of(groups, rows, self.settings) if self.settings.objective.prefers else ()
-        return _Minibatch(rows, row_numbers, micro_batches, pairs)
+        return _Minibatch(rows, row_numbers, micro_batches, echoes, pairs)
 
     def _update(
         self,
@@ -215,10 +224,10 @@ class Learner:
         import torch
 
         objective, device = self.settings.objective, self.policies.network.device
-        rows, row_numbers, micro_batches, pairs = minibatch
+        rows, row_numbers, micro_batches, echoes, pairs = minibatch
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
         places = torch.tensor(row_numbers, dtype=torch.long, device=device)
-        references = self._references(micro_batches)
+        references = self._references(minibatch)
         preferences = None
         if references is not None and objective.prefers:
             preferences = self._preferences(minibatch, references, places)
@@ -253,13 +262,16 @@ class Learner:
                 token_shares = torch.full_like(token_shares, 1.0 / max(len(pairs), 1))
             whole = (losses * token_shares).sum()
             self._note_bad(sums, losses, rows, number_of)
-            whole.backward()
+            # Sharded gradients come back as means over the processes.
+            (whole * processes.count if processes.sharded else whole).backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, micro_batch, divergence)
             if self.kept is not None:
                 self.kept.add(
                     [rows[at] for at in row_numbers[micro_batch.first :]], tokens, objective
                 )
+        for echo in echoes:
+            (self._scores(echo).logprobs.sum() * 0.0).backward()
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(_not_finite_message("loss", sums.bad, where))
@@ -268,7 +280,10 @@ class Learner:
             raise NotFinite(
                 _not_finite_message("gradient", [(row.origin, norm) for row in rows], where)
             )
-        optimizer.step()
+        if self._holds:
+            self.policies.hold_gradients()
+        else:
+            optimizer.step()
         sums.norms.append(norm)
         sums.loss += processes.sum_of(loss)
 
@@ -283,20 +298,23 @@ class Learner:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
             self.processes.sum_gradients(parameters)
-        return float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        return float(self.policies.network.gather_parameter(norm))
 
-    def _scores_of(self, micro_batches: Sequence[MicroBatch]) -> list[_Scores]:
+    def _scores_of(self, minibatch: _Minibatch) -> list[_Scores]:
         """Without gradients."""
         import torch
 
+        counted = minibatch.micro_batches
         with torch.no_grad():
-            return [self._scores(micro_batch) for micro_batch in micro_batches]
+            scores = [self._scores(entry) for entry in (*counted, *minibatch.echoes)]
+        return scores[: len(counted)]
 
-    def _references(self, micro_batches: Sequence[MicroBatch]) -> list[torch.Tensor] | None:
+    def _references(self, minibatch: _Minibatch) -> list[torch.Tensor] | None:
         if not self.settings.objective.needs_reference:
             return None
         with self.policies.reference():
-            return [scores.logprobs for scores in self._scores_of(micro_batches)]
+            return [scores.logprobs for scores in self._scores_of(minibatch)]
 
     def _preferences(
         self, minibatch: _Minibatch, references: Sequence[torch.Tensor], places: torch.Tensor
@@ -308,7 +326,7 @@ class Learner:
         members = {origin: at for at, origin in enumerate(origins)}
         of_row = torch.tensor([members[row.origin] for row in minibatch.rows], device=places.device)
         ratios = torch.zeros(len(members), device=places.device)
-        scores = self._scores_of(minibatch.micro_batches)
+        scores = self._scores_of(minibatch)
         for micro_batch, now, reference in zip(
             minibatch.micro_batches, scores, references, strict=True
         ):

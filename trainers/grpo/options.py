@@ -40,6 +40,14 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
     ] = Field(default_factory=dict)
     """Earlier version that a policy goes on from; may be repeated. Other policies begin with the
     base."""
+    policy_base: Annotated[
+        dict[str, str], Option(metavar="POLICY=MODEL", example="coder=micro:llm")
+    ] = Field(default_factory=dict)
+    """Model that a policy begins with, or is an adapter of, in place of --base; may be repeated."""
+    policy_rate: Annotated[
+        dict[str, float], Option(metavar="POLICY=RATE", example="coder=1e-5")
+    ] = Field(default_factory=dict)
+    """Highest learning rate of a policy, in place of --learning-rate; may be repeated."""
     learning_rate: Annotated[
         float | None, Option(default=f"{LEARNING_RATE:g}; {LEARNING_RATE * LORA_RATE:g} with lora")
     ] = Field(default=None, gt=0)
@@ -71,6 +79,11 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
                     policy: {"model": model, "sha256": weights_sha256(base_folder(model))}
                     for policy, model in self.init_from.items()
                 },
+                "bases": {
+                    policy: {"model": model, "sha256": weights_sha256(base_folder(model))}
+                    for policy, model in self.policy_base.items()
+                },
+                "rates": self.policy_rate,
                 "data_sha256": "",
                 "agents": tuple(sorted(self.agents)) if self.agents else None,
                 "learning_rate": rate if self.learning_rate is None else self.learning_rate,

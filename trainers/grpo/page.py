@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from loopline.runtime.terminal.pages.curves import Curve, Point
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
+from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
 _LOW, _MIDDLE, _HIGH = 1, 2, 3
 """Places in `PolicyStep.ratios` of the 5, 50 and 95 % quantiles."""
+
+
+def base_names(settings: GrpoSettings, policies: Iterable[str]) -> str:
+    """Of these policies' models, in words."""
+    names = dict.fromkeys(model_name(settings.base_of(policy).model) for policy in policies)
+    return " and ".join(names) or model_name(settings.base)
 
 
 def render(report: Report) -> str:
@@ -23,7 +30,8 @@ def render(report: Report) -> str:
     left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
-        f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
+        f"{base_names(report.settings, policy_summaries)} in "
+        f"{format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
         f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
         f"{report.parameters:,} parameters, "

@@ -38,7 +38,7 @@ from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves, require_trac
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
-from loopline.trainers.core.network import network_of
+from loopline.trainers.core.network import Network, load_base, network_of
 from loopline.trainers.core.processes import Processes, unshared_folder_error
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.data import RUNS, GrpoData, RecordedRuns
@@ -151,40 +151,68 @@ def initial_policies(
     loaded: LoadedModel,
     processes: Processes | None = None,
 ) -> Policies:
-    """The policies as they begin: with what the settings name, else with the base's weights or,
-    of adapters, random A of the settings' seed and zero B. Raises `TrainingError`."""
+    """The policies as they begin: with what the settings name, else with their base's weights or,
+    of adapters, random A of the settings' seed and zero B. `loaded` is the model `settings.base`;
+    other bases are loaded here, each once. Raises `TrainingError`."""
     import torch
 
     torch.manual_seed(settings.seed)
+    by_model: dict[str, Network] = {}
+    networks: dict[str, Network] = {}
+    for name in names:
+        model = settings.base_of(name).model
+        if model not in by_model:
+            base = loaded
+            if model != settings.base:
+                device = "cpu" if loaded.device.type == "cpu" else "auto"
+                base = load_base(model, settings.base_precision, device=device)
+            by_model[model] = _network(settings, base, model, processes)
+        networks[name] = by_model[model]
+    begins = initial_weights(networks, settings)
+    return Policies(networks[names[0]], names, settings, begins, networks)
+
+
+def _network(
+    settings: GrpoSettings, loaded: LoadedModel, base: str, processes: Processes | None
+) -> Network:
+    """Of one base. Raises `TrainingError` for what it can't be computed with."""
+    if processes is not None and processes.sharded:
+        refused = {
+            "--head-chunk": settings.head_chunk > 0,
+            "--checkpoint-activations": settings.checkpoint_activations,
+            "--offload-optimizer": settings.offload_optimizer,
+        }
+        for option in (option for option, asked in refused.items() if asked):
+            raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
     network = network_of(
         loaded,
         adapter=settings.weights == "lora",
         rank=settings.rank,
         begins_from=None,
-        base=settings.base,
+        base=base,
         processes=processes,
     )
     if settings.head_chunk and not network.has_plain_head:
         raise TrainingError(
-            f"{settings.base} does more to its logits than its output layer does: leave "
-            "--head-chunk out"
+            f"{base} does more to its logits than its output layer does: leave --head-chunk out"
         )
     if settings.checkpoint_activations:
         network.checkpoint_layers()
     if settings.share_prefixes and not network.has_full_attention:
         raise TrainingError(
-            f"{settings.base} has layers that see a window or a state and not all that came "
-            "before, so that samples can't go through it as a tree: add --no-share-prefixes"
+            f"{base} has layers that see a window or a state and not all that came before, so that "
+            "samples can't go through it as a tree: add --no-share-prefixes"
         )
-    return Policies(network, names, settings, initial_weights(network, settings))
+    return network
 
 
 def require_whole(processes: Processes) -> None:
     """Raises `TrainingError` for weights that are spread over the processes."""
     if processes.sharded:
         raise TrainingError(
-            "train grpo keeps its weights whole in every process: launch it without FSDP, "
-            "and where memory is short use --weights lora and a smaller --micro-batch-tokens"
+            "train grpo loop keeps its weights whole in every process: launch it without FSDP, "
+            "and where memory is short use --weights lora, a smaller --micro-batch-tokens and "
+            "--offload-optimizer; train grpo offline takes FSDP"
         )
 
 
@@ -209,7 +237,6 @@ class _Training:
         self.processes, self.trackers = processes, trackers
         self.settings, self.data, self.output = settings, data, output
         self.checkpoint_every, self.watch = checkpoint_every, watch
-        self.base = loaded.weights.folder
         self.policies = initial_policies(settings, policy_names(settings, data), loaded, processes)
         self.kept = kept
         self.learner = Learner(self.policies, kept)
@@ -247,8 +274,9 @@ class _Training:
                     self.processes.wait()
                     raise KeyboardInterrupt
         report = self._report(stale)
-        if self.processes.is_first:
+        if self._writes:
             self._write(POLICIES, report)
+        if self.processes.is_first:
             write_atomic(self.output / PAGE, render(report))
             write_record(self.output / REPORT, report)
             forget_work(self.work)
@@ -291,6 +319,11 @@ class _Training:
         is and where, or why it is not there."""
         if self.state.step == 0:
             return "nothing was trained before it"
+        if self.processes.sharded:
+            return (
+                f"the last good version is that of the latest checkpoint in {self.work}, from "
+                "which the same command goes on"
+            )
         good = f"version {self.state.version}, after step {self.state.step}, is the last good one"
         try:
             self._save()
@@ -301,14 +334,18 @@ class _Training:
         return f"{good}: it is in {self.output / LAST_GOOD}"
 
     def _save(self) -> None:
-        if self.processes.is_first:
+        if self._writes:
             save(self.work, self.state, self.policies)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether weights can't be written without this process."""
+        return self.processes.is_first or self.processes.sharded
 
     def _curves(self, name: str) -> Path | None:
         return None if not self.processes.is_first else self.output / "curves" / folder_name(name)
 
     def _report(self, stale: int = 0) -> Report:
-        network = self.policies.network
         counts = Counter(group_worth(group, self.settings) for group in self.data.groups)
         return Report(
             settings=self.settings,
@@ -320,9 +357,9 @@ class _Training:
             stale=sum(step.stale for step in self.state.history) + stale,
             skipped=self.data.skipped,
             seconds=round(self.state.seconds, 1),
-            peak_memory_mb=peak_memory_mb(network.device),
-            parameters=int(network.whole.num_parameters()),
-            trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
+            peak_memory_mb=peak_memory_mb(self.policies.network.device),
+            parameters=self.policies.parameters,
+            trained_parameters=self.policies.most_trained_parameters,
             steps=self.state.history,
         )
 
@@ -331,7 +368,7 @@ class _Training:
         facts_of = partial(
             PolicyFacts.of, settings=report.settings, version=report.version, steps=report.steps
         )
-        write_policies(self.policies, self.output / where, self.base, facts_of)
+        write_policies(self.policies, self.output / where, facts_of)
 
 
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
@@ -353,12 +390,17 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
 
 
 def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
-    """Raises `TrainingError` for a beginning of a policy that is not among those names."""
-    unknown = sorted(set(settings.init_from) - set(names))
-    if unknown:
-        raise TrainingError(
-            f"--init-from {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
-        )
+    """Raises `TrainingError` for what is said of a policy that is not among those names."""
+    said = {
+        "--init-from": settings.init_from,
+        "--policy-base": settings.bases,
+        "--policy-rate": settings.rates,
+    }
+    for option, policies in said.items():
+        if unknown := sorted(set(policies) - set(names)):
+            raise TrainingError(
+                f"{option} {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+            )
 
 
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:

@@ -1,16 +1,20 @@
-"""The policies that are trained: one network in memory, and of each policy its own weights and its
-own optimizer. Their weights are put into the network in turn; of adapters that is little, so that
-many roles cost not much more than one."""
+"""The policies that are trained: of each base one network in memory, and of each policy its own
+weights and its own optimizer.
+
+To activate a policy is to let the network's parameters point to its weights: nothing is copied,
+and many roles cost no time more than one. Weights that are spread over processes are copied in
+place, each process its part, since FSDP holds on to the memory that it gathers from."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopline.trainers.core.network import Network
 from loopline.trainers.core.optimizer_state import restore, tensors_of
+from loopline.trainers.core.processes import shard_tensors, spread_like
 from loopline.trainers.grpo.settings import GrpoSettings
 
 if TYPE_CHECKING:
@@ -22,13 +26,21 @@ BETAS = (0.9, 0.999)
 
 @dataclass
 class _Policy:
+    network: Network
     optimizer: torch.optim.Optimizer
     weights: Weights
     """By parameter name; empty while they are in the network."""
+    reference: Weights
+    """What it began with, where a divergence from it is asked for; else empty."""
+    gradients: Weights = field(default_factory=dict)
+    """Put aside by `hold_gradients`."""
 
 
 class Policies:
-    """All policies, which begin with `begins`, or with the network's present weights."""
+    """All policies, which begin with `begins`, or with their network's present weights.
+
+    `networks` are those of policies whose base is another one than that of `network`.
+    """
 
     def __init__(
         self,
@@ -36,61 +48,128 @@ class Policies:
         names: Sequence[str],
         settings: GrpoSettings,
         begins: Mapping[str, Weights] | None = None,
+        networks: Mapping[str, Network] | None = None,
     ) -> None:
-        self.network = network
         self.settings = settings
-        present, initial_weights = self._snapshot_weights(), begins or {}
-        self._policies = {
-            name: _Policy(self._optimizer(), initial_weights.get(name, present)) for name in names
-        }
-        self._reference = (
-            {name: policy.weights for name, policy in self._policies.items()}
-            if settings.objective.needs_reference
-            else {}
-        )
-        self._present: str | None = None
-        self.activate(names[0])
+        self._policies: dict[str, _Policy] = {}
+        begun: dict[int, Weights] = {}
+        for name in names:
+            used = (networks or {}).get(name, network)
+            present = begun.setdefault(id(used), _copy_of(used))
+            beginning = (begins or {}).get(name, present)
+            self._policies[name] = _Policy(
+                used,
+                self._optimizer(used),
+                _copy_of(used, beginning),
+                beginning if settings.objective.needs_reference else {},
+            )
+        self._in_network: dict[int, str] = {}
+        self._active = names[0]
+        for name in reversed(names):
+            self.activate(name)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._policies)
 
+    @property
+    def network(self) -> Network:
+        """With the weights of the policy that was activated last."""
+        return self._policies[self._active].network
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Of all bases."""
+        networks = {id(policy.network): policy.network for policy in self._policies.values()}
+        return tuple(networks.values())
+
+    @property
+    def parameters(self) -> int:
+        """Of all networks, those that are not trained included."""
+        return sum(int(network.whole.num_parameters()) for network in self.networks)
+
+    def trained_parameters(self, name: str) -> int:
+        """Of one policy."""
+        return sum(parameter.numel() for _, parameter in self._policies[name].network.trained())
+
+    @property
+    def most_trained_parameters(self) -> int:
+        """Of the policy that has most."""
+        return max(map(self.trained_parameters, self.names))
+
     def activate(self, name: str) -> torch.optim.Optimizer:
-        """Put a policy's weights into the network; returns its optimizer."""
-        if name != self._present:
-            if self._present is not None:
-                self._policies[self._present].weights = self._snapshot_weights()
-            self._fill(self._policies[name].weights)
-            self._policies[name].weights = {}
-            self._present = name
-        return self._policies[name].optimizer
+        """Put a policy's weights into its network; returns its optimizer."""
+        policy = self._policies[name]
+        _spread_again(policy.network)
+        before = self._in_network.get(id(policy.network))
+        if before != name:
+            if before is not None:
+                self._policies[before].weights = _taken(policy.network)
+            _put(policy.network, policy.weights)
+            policy.weights = {}
+            self._in_network[id(policy.network)] = name
+        self._active = name
+        return policy.optimizer
+
+    def hold_gradients(self) -> None:
+        """Put the gradients of the active policy aside, for `apply_gradients`."""
+        self._policies[self._active].gradients = {
+            name: parameter.grad
+            for name, parameter in self.network.trained()
+            if parameter.grad is not None
+        }
+        for _, parameter in self.network.trained():
+            parameter.grad = None
+
+    def apply_gradients(self) -> None:
+        """An update of every policy whose gradients were put aside."""
+        for name, policy in self._policies.items():
+            if not policy.gradients:
+                continue
+            optimizer = self.activate(name)
+            for key, parameter in policy.network.trained():
+                parameter.grad = policy.gradients.get(key)
+            policy.gradients = {}
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def drop_gradients(self) -> None:
+        """Forget those that were put aside."""
+        for policy in self._policies.values():
+            policy.gradients = {}
 
     @contextmanager
     def reference(self) -> Generator[None]:
         """In the network, for the time of the block, what its present policy began with. Raises
         KeyError where no divergence from it is asked for."""
-        assert self._present is not None
-        weights = self._snapshot_weights()
-        self._fill(self._reference[self._present])
+        network = self.network
+        weights = _taken(network)
+        _put(network, self._policies[self._active].reference)
         try:
             yield
         finally:
-            self._fill(weights)
+            _put(network, weights)
 
     def tensors(self) -> Weights:
-        """Weights and moments of all policies, for a checkpoint."""
-        named_tensors: Weights = {}
+        """Weights and moments of all policies, for a checkpoint. Where they are spread over
+        processes all of these must ask, and get them whole."""
+        return {
+            key: self.network.gather_parameter(tensor).contiguous()
+            for key, tensor in self._named_tensors()
+        }
+
+    def copied(self) -> Weights:
+        """The same in the machine's memory, which stay as they are when training goes on; of what
+        is spread over processes each copies its part, where it is."""
+        if self.network.processes.sharded:
+            return {key: tensor.clone() for key, tensor in self._named_tensors()}
+        return {key: tensor.to("cpu", copy=True) for key, tensor in self._named_tensors()}
+
+    def _named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name in self.names:
             optimizer = self.activate(name)
             for key, tensor in tensors_of(self.network.trained(), [optimizer]).items():
-                # The next policy's weights are going to be where these are.
-                leaves = key.startswith("model.") and len(self.names) > 1
-                named_tensors[f"{name}/{key}"] = tensor.clone() if leaves else tensor.contiguous()
-        return named_tensors
-
-    def copied(self) -> Weights:
-        """The same in the machine's memory, which stay as they are when training goes on."""
-        return {name: tensor.to("cpu", copy=True) for name, tensor in self.tensors().items()}
+                yield f"{name}/{key}", tensor
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""
@@ -100,35 +179,70 @@ class Policies:
             policy_tensors = {
                 k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
             }
-            restore(self.network.trained(), [optimizer], policy_tensors)
+            trained = self.network.trained()
+            if self.network.processes.sharded:
+                policy_tensors = shard_tensors(policy_tensors, trained)
+            restore(trained, [optimizer], policy_tensors)
 
-    def _optimizer(self) -> torch.optim.Optimizer:
+    def _optimizer(self, network: Network) -> torch.optim.Optimizer:
         """AdamW; matrices are decayed, biases and norms are not."""
         import torch
 
-        settings, trained = self.settings, [parameter for _, parameter in self.network.trained()]
-        return torch.optim.AdamW(
-            [
-                {
-                    "params": [parameter for parameter in trained if parameter.dim() >= 2],
-                    "weight_decay": settings.weight_decay,
-                },
-                {
-                    "params": [parameter for parameter in trained if parameter.dim() < 2],
-                    "weight_decay": 0.0,
-                },
-            ],
-            lr=settings.learning_rate,
-            betas=BETAS,
-            fused=True,
-        )
+        settings, trained = self.settings, [parameter for _, parameter in network.trained()]
+        groups = [
+            {
+                "params": [parameter for parameter in trained if parameter.dim() >= 2],
+                "weight_decay": settings.weight_decay,
+            },
+            {
+                "params": [parameter for parameter in trained if parameter.dim() < 2],
+                "weight_decay": 0.0,
+            },
+        ]
+        rate = settings.learning_rate
+        if settings.offload_optimizer:
+            from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
 
-    def _snapshot_weights(self) -> Weights:
-        return {name: parameter.detach().clone() for name, parameter in self.network.trained()}
+            return OffloadedAdamW(groups, lr=rate, betas=BETAS)
+        return torch.optim.AdamW(groups, lr=rate, betas=BETAS, fused=True)
 
-    def _fill(self, weights: Mapping[str, torch.Tensor]) -> None:
-        import torch
 
-        with torch.no_grad():
-            for name, parameter in self.network.trained():
+def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None) -> Weights:
+    """Of `weights`, or of the network's present ones, laid out as its parameters are."""
+    import torch
+
+    _spread_again(network)
+    copies: Weights = {}
+    with torch.no_grad():
+        for name, parameter in network.trained():
+            source = parameter if weights is None else spread_like(weights[name], parameter)
+            copies[name] = torch.empty_like(parameter, requires_grad=False).copy_(source)
+    return copies
+
+
+def _taken(network: Network) -> Weights:
+    """The present weights; copied where FSDP goes on to hold their memory."""
+    if network.processes.sharded:
+        return _copy_of(network)
+    return {name: parameter.data for name, parameter in network.trained()}
+
+
+def _spread_again(network: Network) -> None:
+    """Give up what a pass without gradients has put together of weights that are spread over
+    processes: until then it stands in their place, and it would outlast new ones."""
+    if network.processes.sharded:
+        for module in network.whole.modules():
+            if (reshard := getattr(module, "reshard", None)) is not None:
+                reshard()
+
+
+def _put(network: Network, weights: Mapping[str, torch.Tensor]) -> None:
+    import torch
+
+    _spread_again(network)
+    with torch.no_grad():
+        for name, parameter in network.trained():
+            if network.processes.sharded:
                 parameter.copy_(weights[name])
+            else:
+                parameter.data = weights[name]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loopline.agents.workflows import agents_of
 from loopline.runtime.config.settings import Settings
+from loopline.trainers.core.network import base_folder
 from loopline.trainers.core.publishing import Publication, require_base
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -44,7 +45,6 @@ def served_policies(
 def require_publishable(
     settings: GrpoSettings,
     policy_by_agent: Mapping[str, str],
-    base: Path,
     folder: Path,
     deployed: Settings,
     *,
@@ -52,10 +52,13 @@ def require_publishable(
 ) -> None:
     """Raises `TrainingError`, which blames `option`, before the training, for what would keep the
     policies in `folder` from being published after it."""
+    trained = _trained_policies(settings, policy_by_agent, option)
     for publication in publications(settings, policy_by_agent, folder, option=option):
-        # A whole model is held against the pool's by its tokenizer, which is its base's.
-        there = replace(publication, folder=base) if settings.weights == "full" else publication
-        require_base(there, deployed.models, option=option)
+        if settings.weights == "full":
+            # A whole model is held against the pool's by its tokenizer, which is its base's.
+            base = base_folder(settings.base_of(trained[publication.policy]).model)
+            publication = replace(publication, folder=base)
+        require_base(publication, deployed.models, option=option)
 
 
 def publications(
@@ -68,6 +71,16 @@ def publications(
     """Of each policy of the deployment what in `folder` was trained for it. Raises
     `TrainingError`, which blames `option`, where two trained policies would be the same one of the
     deployment."""
+    return tuple(
+        Publication(policy, folder / folder_name(trained), settings.base_of(trained).sha256)
+        for policy, trained in _trained_policies(settings, policy_by_agent, option).items()
+    )
+
+
+def _trained_policies(
+    settings: GrpoSettings, policy_by_agent: Mapping[str, str], option: str
+) -> dict[str, str]:
+    """By policy of the deployment, that of the training. Raises `TrainingError`."""
     adapters: dict[str, str] = {}
     for agent, policy in policy_by_agent.items():
         trained_policy = settings.policy_of(agent)
@@ -78,7 +91,4 @@ def publications(
                 "agent a policy of its own in the deployment's [policies], or train with "
                 "--policies shared"
             )
-    return tuple(
-        Publication(policy, folder / folder_name(trained_policy), settings.base_sha256)
-        for policy, trained_policy in adapters.items()
-    )
+    return adapters

@@ -135,8 +135,9 @@ class Report(Record):
     seconds: float
     peak_memory_mb: float
     parameters: int
+    """Of all bases."""
     trained_parameters: int
-    """Of each policy."""
+    """Of each policy; where they have several bases, of the one that has most."""
     steps: tuple[StepFacts, ...]
 
 

@@ -39,6 +39,10 @@ class InitialPolicy(BaseModel):
     """Hash of its weights."""
 
 
+class PolicyBase(InitialPolicy):
+    """The model that a policy begins with, or is an adapter of."""
+
+
 class ComputationOptions(Options):
     """How a step is computed."""
 
@@ -56,6 +60,9 @@ class ComputationOptions(Options):
     checkpoint_activations: bool = False
     """Keep the input of each layer alone for the backward pass, and compute the rest of it again:
     less memory for a third more time."""
+    offload_optimizer: bool = False
+    """Keep the moments of AdamW in the machine's memory and compute updates on the CPU: 8 bytes
+    less of GPU memory for each trained weight."""
     share_prefixes: bool = True
     """Compute the common prefix of a group's samples once, as a tree: the same losses but for
     rounding, in a fraction of the time where prompts are longer than answers."""
@@ -151,6 +158,18 @@ class GrpoSettings(TrainingOptions):
     """Its highest; `schedule` says how it changes."""
     assigned: dict[str, str] = Field(default_factory=dict)
     """Agent → the policy that learns from its samples; of others `policies` says it."""
+    bases: dict[str, PolicyBase] = Field(default_factory=dict)
+    """Policy → the model that it begins with, or is an adapter of; of others it is `base`."""
+    rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Policy → its highest learning rate; of others it is `learning_rate`."""
+
+    def base_of(self, policy: str) -> PolicyBase:
+        """The model that a policy begins with, or is an adapter of."""
+        return self.bases.get(policy) or PolicyBase(model=self.base, sha256=self.base_sha256)
+
+    def rate_of(self, policy: str) -> float:
+        """A policy's highest learning rate."""
+        return self.rates.get(policy, self.learning_rate)
 
     @property
     def base_precision(self) -> Precision:

@@ -1,11 +1,17 @@
 """Which rows of an update each of several processes puts through the model. All of them deal alike,
-so that none has to be told."""
+so that none has to be told.
+
+Where the weights are spread over the processes (FSDP), each needs the others' parts for each pass:
+all make as many passes. One that has fewer micro-batches puts a row through again, of which nothing
+is learned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from loopline.trainers.grpo.rows import Row
+from loopline.trainers.core.processes import Processes
+from loopline.trainers.grpo.rows import MicroBatch, Row
 
 
 def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
@@ -46,3 +52,17 @@ def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Se
     """That go through the model: of each prompt once, of each answer."""
     answers = sum(len(rows[number].sequence.ids) - len(prompts[number]) for number in numbers)
     return answers + sum(map(len, {prompts[number] for number in numbers}))
+
+
+def echoes_of(
+    rows: Sequence[Row],
+    micro_batches: Sequence[MicroBatch],
+    cut: Callable[[Sequence[Row]], Sequence[MicroBatch]],
+    processes: Processes,
+) -> list[MicroBatch]:
+    """Micro-batches of which nothing is learned, besides a process's `micro_batches`, so that all
+    make as many passes; none unless the weights are spread over them. `rows` are those of all."""
+    if not processes.sharded or not rows:
+        return []
+    missing = processes.largest_of(len(micro_batches)) - len(micro_batches)
+    return list(cut(rows[:1])) * missing

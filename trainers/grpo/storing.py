@@ -31,8 +31,7 @@ StateT = TypeVar("StateT", bound=CheckpointState)
 def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
     """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and alongside them that
     many versions of all policies as the engines read them."""
-    trained = policies.network.trained()
-    weights = 4 * len(policies.names) * sum(parameter.numel() for _, parameter in trained)
+    weights = 4 * sum(map(policies.trained_parameters, policies.names))
     # A checkpoint has two moments besides, of the same size.
     require_room_for_two(work, 3 * weights, versions * weights)
 
@@ -56,10 +55,13 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
 
 
 def save(work: Path, state: CheckpointState, policies: Policies) -> None:
-    """Write a checkpoint. Raises `NotEnoughDisk`."""
+    """Write a checkpoint, by the first process; of weights that are spread over several all must
+    ask. Raises `NotEnoughDisk`."""
     import torch
 
     tensors: dict[str, torch.Tensor] = policies.tensors()
+    if not policies.network.processes.is_first:
+        return
     tensors[_RANDOM_STATE] = torch.get_rng_state()
     if policies.network.device.type == "cuda":
         tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
@@ -72,18 +74,21 @@ def save(work: Path, state: CheckpointState, policies: Policies) -> None:
         ) from error
 
 
-def write_policies(
-    policies: Policies, final: Path, base: Path, facts_of: Callable[[str], BaseModel]
-) -> None:
+def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]) -> None:
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
-    folder appears whole or not at all. `base` is the folder that the model was loaded from. Raises
-    `NotEnoughDisk`."""
+    folder appears whole or not at all. The first process writes; of weights that are spread over
+    several all must ask. Raises `NotEnoughDisk`."""
+    if not policies.network.processes.is_first:
+        for name in policies.names:
+            policies.activate(name)
+            policies.network.write(final, policies.network.loaded.weights.folder)
+        return
     with guard_disk_writes(final), atomic_folder(final, replace=True) as partial:
         for name in policies.names:
             policies.activate(name)
             folder = partial / folder_name(name)
             folder.mkdir(parents=True)
-            policies.network.write(folder, base)
+            policies.network.write(folder, policies.network.loaded.weights.folder)
             (folder / FACTS).write_text(facts_of(name).model_dump_json(indent=1) + "\n")
 
 

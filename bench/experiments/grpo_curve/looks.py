@@ -48,7 +48,7 @@ class Measurement:
 
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))
         grpo = self._grpo.model_copy(update={"init_from": {SHARED: begin}})
-        begins = initial_weights(self._network, grpo)
+        begins = initial_weights({SHARED: self._network}, grpo)
         Policies(self._network, (SHARED,), grpo, begins).activate(SHARED)
         settings = self._settings
         return roll_out(

@@ -221,8 +221,7 @@ class _Training:
 
     def _write(self, number: int) -> None:
         facts_of = partial(PolicyFacts.of, settings=self.grpo, version=number, steps=())
-        base = self.loaded.weights.folder
-        write_policies(self.policies, self.folder / f"{number:04d}", base, facts_of)
+        write_policies(self.policies, self.folder / f"{number:04d}", facts_of)
         for old in self.folder.glob("0*"):
             if int(old.name) not in (number, number - 1, self.best[1]):
                 shutil.rmtree(old)

@@ -98,7 +98,7 @@ def train(work: Training) -> Trained:
             )
             for at, folder in (0, work.first), (work.steps - 1, work.last):
                 if step == at:
-                    write_policies(policies, folder, work.base, facts_of)
+                    write_policies(policies, folder, facts_of)
     except torch.OutOfMemoryError as error:
         raise BenchError(
             f"a step of {work.micro_batch_tokens:,} tokens at once does not fit next to the "

@@ -309,17 +309,21 @@ def player_fleet(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
     return Fleet(FLEET, folder, settings_of)
 
 
-def write_profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
-    """The deployment as a trainer finds it: `petting`, on this bus and with this model."""
+def write_profile(
+    path: Path,
+    bus: BusSettings,
+    model: ModelSettings,
+    others: Mapping[str, ModelSettings] | None = None,
+) -> Path:
+    """The deployment as a trainer finds it: `petting`, on this bus, with this model and pools of
+    `others`."""
     table = bus.model_dump(mode="json", exclude_unset=True)
-    model_settings = model.model_dump(mode="json", exclude_unset=True)
-    lines = [
-        'extends = "petting"',
-        "[bus]",
-        *_toml(table),
-        f"[models.{POOL}]",
-        *_toml(model_settings),
-    ]
+    lines = ['extends = "petting"', "[bus]", *_toml(table)]
+    for pool, pool_settings in {POOL: model, **(others or {})}.items():
+        lines += [
+            f"[models.{pool}]",
+            *_toml(pool_settings.model_dump(mode="json", exclude_unset=True)),
+        ]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -40,7 +40,9 @@ class Sizes:
     context: int = 512
 
 
-def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) -> Path:
+def write_base(
+    folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS, sizes: Sizes | None = None
+) -> Path:
     """A model folder with float32 weights from `seed`; returns it. Each of `answers` is a token."""
     import torch
 
@@ -48,9 +50,10 @@ def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) ->
 
     tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
-    model = new_model(Sizes(), tokenizer.get_vocab_size())
+    sizes = sizes or Sizes()
+    model = new_model(sizes, tokenizer.get_vocab_size())
     _bias_towards_answers(model, tokenizer, answers)
-    export_model(model, tokenizer, folder, context=Sizes.context)
+    export_model(model, tokenizer, folder, context=sizes.context)
     weights = {k: v.detach() for k, v in model.state_dict().items() if k != "lm_head.weight"}
     store_float32(weights, folder)
     return folder
@@ -78,7 +81,8 @@ def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[st
     from loopline.trainers.core.tokenizer import END, token_id
 
     embeddings = model.get_input_embeddings().weight
-    along = torch.full((Sizes.hidden,), SHARED / Sizes.hidden**0.5)
+    hidden = embeddings.shape[1]
+    along = torch.full((hidden,), SHARED / hidden**0.5)
     with torch.no_grad():
         embeddings += along
         for token in (*answers, END):

@@ -28,6 +28,7 @@ from loopline.workers.installation import install_hint
 
 BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
+TRL_BEST = "trl's GRPOTrainer at its best"
 Rates = dict[str, list[float]]
 """By what was measured, tokens per second of each repeat."""
 
@@ -39,7 +40,8 @@ class GrpoSpeedOptions(Options):
     each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine
     on one thread. Steps: tokens per second of one update by the same groups, in fp32 on one thread,
     with prefixes shared (as trainings do) and without; each trainer after two steps that are not
-    measured.
+    measured. trl is measured with as many tokens at once as ours, and with as many as it is fastest
+    with.
     """
 
     model: str = "micro:llm"
@@ -79,7 +81,7 @@ class GrpoSpeedOptions(Options):
         """Whose steps are measured."""
         if self.only == "rollouts":
             return ()
-        return (SHARED, PLAIN, TRL) if self.trl else (SHARED, PLAIN)
+        return (SHARED, PLAIN, TRL, TRL_BEST) if self.trl else (SHARED, PLAIN)
 
 
 def check(options: GrpoSpeedOptions) -> None:
@@ -106,6 +108,8 @@ def measurements(rates: Rates) -> list[Measurement]:
         ("bus_vs_in_process", BUS, IN_PROCESS),
         ("grpo_vs_trl", SHARED, TRL),
         ("grpo_plain_vs_trl", PLAIN, TRL),
+        ("grpo_vs_trl_best", SHARED, TRL_BEST),
+        ("grpo_plain_vs_trl_best", PLAIN, TRL_BEST),
     ):
         pairs = zip(rates.get(mine, ()), rates.get(other, ()), strict=False)
         ratios = [a / b for a, b in pairs]
@@ -145,6 +149,13 @@ class _Counter:
     def __init__(self, progress: Progress, repeats: int, total: int) -> None:
         self._progress, self._repeats, self._total = progress, repeats, total
         self._begun = 0
+
+    def tried(self, what: str, run: Callable[[], float]) -> float:
+        """Tokens per second of what only a choice is made by."""
+        self._progress.say(f"a try: {what}… ", end="")
+        rate = run()
+        self._progress.say(f"{rate:,.0f} tokens/s")
+        return rate
 
     def measured(self, what: str, repeat: int, run: Callable[[], float]) -> float:
         """Tokens per second, as `run` finds them."""
@@ -194,10 +205,25 @@ def _steps(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
         return
     with isolated_worker() as alone:
         work = alone.submit(_work, options).result()
+        if TRL_BEST in options.trainers:
+            best = _fastest_of_trl(alone, work, counter)
+            measures[TRL_BEST] = partial(trl_peer.measure, at_most=best)
         for repeat in range(options.repeats):
             for name in options.trainers:
                 run = partial(_rate, alone, measures[name], work)
                 rates[name].append(counter.measured(f"steps of {name}", repeat, run))
+
+
+def _fastest_of_trl(alone: Executor, work: StepWork, counter: _Counter) -> int:
+    """The number of tokens at once that trl makes a step fastest with, each tried once."""
+    rates = {
+        at_most: counter.tried(
+            f"steps of trl with {at_most:,} tokens at once",
+            partial(_rate, alone, partial(trl_peer.measure, at_most=at_most), work),
+        )
+        for at_most in trl_peer.AT_ONCE
+    }
+    return max(rates, key=lambda at_most: rates[at_most])
 
 
 def _rate(alone: Executor, measure: Callable[[StepWork], float], work: StepWork) -> float:
@@ -218,7 +244,9 @@ def _minutes(options: GrpoSpeedOptions) -> float:
     """Of the micro-LLM: a start of processes for each measurement, then its tokens."""
     rollout = 12 + options.runs * options.candidates * options.max_tokens * 0.004
     step = 10 + options.steps * options.groups * options.candidates * 0.1
-    return options.repeats * (len(options.ways) * rollout + len(options.trainers) * step) / 60
+    tries = len(trl_peer.AT_ONCE) if TRL_BEST in options.trainers else 0
+    steps = options.repeats * len(options.trainers) + tries
+    return (options.repeats * len(options.ways) * rollout + steps * step) / 60
 
 
 PROOF = Proof(

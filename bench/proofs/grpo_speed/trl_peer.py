@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def measure(work: StepWork) -> float:
-    """Seconds of a step."""
+AT_ONCE = (PIECE_TOKENS // 4, PIECE_TOKENS // 2, PIECE_TOKENS, 2 * PIECE_TOKENS)
+"""Tokens at once, padding included, among which trl's best is looked for."""
+
+
+def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
+    """Seconds of a step, with whole groups of at most so many tokens at once."""
     import torch
     from transformers import PrinterCallback
 
@@ -38,8 +42,8 @@ def measure(work: StepWork) -> float:
     loaded = load_base(work.model)
     rows = work.groups * work.candidates
     longest = work.longest_prompt + work.longest_completion
-    # Whole groups that fit into as many tokens as ours take at once, and divide the step.
-    fitting = max(1, PIECE_TOKENS // (longest * work.candidates))
+    # Whole groups that fit, and divide the step.
+    fitting = max(1, at_most // (longest * work.candidates))
     at_once = max(size for size in range(1, fitting + 1) if work.groups % size == 0)
     samples = padded_samples(work)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loopline.trainers.grpo.settings import GrpoSettings
+from tests.trainers.launched import SHARDED
 
 # A server that has imported everything forks each process in no time.
 FORKS = get_context("forkserver")
@@ -34,11 +35,14 @@ def launched(
     count: int = 1,
     held_at: int | None = None,
     keep_ratios: int = 0,
+    sharded: bool = False,
 ) -> Generator[list[BaseProcess]]:
-    """Processes that train together, and keep a checkpoint of every step. With `held_at` they have
-    made that many updates of weights, and go no farther, when the block begins. They are killed
-    at its end; what an error says is in `output`, `.said` and their number."""
-    joined_by = _environments(count)
+    """Processes that train together, and keep a checkpoint of every step; `sharded`: by FSDP. With
+    `held_at` they have made that many updates of weights, and go no farther, when the block begins.
+    They are killed at its end; what an error says is in `output`, `.said` and their number."""
+    joined_by = [
+        {**environment, **(SHARDED if sharded else {})} for environment in _environments(count)
+    ]
     ends = [FORKS.Pipe() for _ in range(count)]
     started: list[BaseProcess] = [
         FORKS.Process(

@@ -81,15 +81,20 @@ def deployed(
     folder: Path,
     policies: Mapping[str, str] = POLICIES,
     problems: Path | None = None,
+    others: Mapping[str, ModelSettings] | None = None,
 ) -> Generator[Deployed]:
-    """Workers of the profile `petting`, for the time of the block; a judge of these problems."""
+    """Workers of the profile `petting`, for the time of the block; a judge of these problems.
+    `others` are pools besides `pair`."""
     model = ModelSettings(
         engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
-        base_until_published=tuple(entry.partition("/")[2] for entry in policies.values()),
+        base_until_published=tuple(
+            entry.partition("/")[2] for entry in policies.values() if entry.startswith("pair/")
+        ),
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     store = folder / "store"
-    profile = write_profile(folder / "profile.toml", bus, model)
+    pools = {"pair": model, **(others or {})}
+    profile = write_profile(folder / "profile.toml", bus, model, others)
     settings = load(str(profile), environ={})
     # What the profile says besides, all processes of the deployment must agree on.
     bus = settings.bus
@@ -97,7 +102,7 @@ def deployed(
         RoleWorkerSettings(
             bus=bus, name="roles", roles=("player", "coder", "tester", "reasoner", "tool_user")
         ),
-        GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
+        GpuWorkerSettings(bus=bus, name="gpu", models=pools),
         RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
     ]
     if problems is not None:

@@ -243,9 +243,9 @@ def test_a_disk_that_is_full_as_policies_are_written_is_named_and_leaves_nothing
         no_file_larger_than(512),
         pytest.raises(NotEnoughDisk, match=r"out/0001 can't be written \(.*File too large.*free"),
     ):
-        write_policies(policies, tmp_path / "out/0001", loaded.weights.folder, facts)
+        write_policies(policies, tmp_path / "out/0001", facts)
     assert list((tmp_path / "out").iterdir()) == []
-    write_policies(policies, tmp_path / "out/0001", loaded.weights.folder, facts)
+    write_policies(policies, tmp_path / "out/0001", facts)
     assert (tmp_path / "out/0001/shared").is_dir()
 
 

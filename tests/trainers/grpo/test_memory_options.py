@@ -54,6 +54,22 @@ def test_the_gradients_are_the_same_and_less_is_kept_for_them(
     assert least < most
 
 
+@pytest.mark.parametrize("minibatch", [None, 1])
+def test_an_offloaded_optimizer_makes_the_same_updates(base: Path, minibatch: int | None) -> None:
+    weights: list[dict[str, torch.Tensor]] = []
+    for offload in (False, True):
+        loaded = load(base)
+        groups = tuple(seal(rollouts(loaded, 0), sealing_of(loaded)).records)
+        settings = settings_of(offload_optimizer=offload, minibatch=minibatch)
+        learner = Learner(initial_policies(settings, ["shared"], loaded))
+        for version in range(2):
+            learner.step(StepBatch(version, groups, (), 0))
+        weights.append(learner.policies.copied())
+    assert weights[0].keys() == weights[1].keys()
+    for key, tensor in weights[0].items():
+        assert torch.allclose(weights[1][key], tensor, rtol=1e-4, atol=1e-5), key
+
+
 def test_a_model_with_dropout_is_not_checkpointed(base: Path) -> None:
     loaded = load(base)
     loaded.model.config.attention_dropout = 0.1

@@ -187,7 +187,7 @@ def test_adapters_per_role_are_served_as_they_were_trained(
         learner.step(batch)
     ids = torch.arange(3, 20)[None]
     trained: dict[str, torch.Tensor] = {}
-    write_policies(policies, tmp_path / "out", base, lambda name: settings)
+    write_policies(policies, tmp_path / "out", lambda name: settings)
     for name in policies.names:
         policies.activate(name)
         with torch.no_grad():

@@ -41,11 +41,11 @@ class Sizes:
     context: int = 128
 
 
-def write_base(folder: Path) -> Path:
+def write_base(folder: Path, sizes: Sizes | None = None) -> Path:
     """A model folder in fp32: what is trained can be compared bit by bit."""
     tokenizer = load_tokenizer(MICRO_MODELS / "slm")
     torch.manual_seed(7)
-    model = new_model(Sizes(), tokenizer.get_vocab_size())
+    model = new_model(sizes or Sizes(), tokenizer.get_vocab_size())
     export_model(model, tokenizer, folder, context=128)
     weights = {k: v.detach() for k, v in model.state_dict().items() if k != "lm_head.weight"}
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})

@@ -132,7 +132,7 @@ class CountingBackend:
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
         return ()
 
-    def recompute_logprobs(self, row: Row) -> None: ...
+    def recompute_logprobs(self, rows: Sequence[Row]) -> None: ...
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
         if sum(map(len, self.memory.values())) + len(ids) > self.cells:

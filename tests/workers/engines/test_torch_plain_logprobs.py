@@ -49,6 +49,32 @@ async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -
         assert completion.raw_logprobs == completion.logprobs
 
 
+@pytest.mark.parametrize("tokens", [2_048, 64, 1])
+async def test_rows_that_end_together_share_passes(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    """Of several prompts: each row has what a pass of its own gives it."""
+    monkeypatch.setattr("loopline.workers.engines.torch.engine.PLAIN_TOKENS", tokens)
+    sizes: list[int] = []
+    forward = model_of(engine).forward
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        if named.get("use_cache") is False:
+            sizes.append(len(named["input_ids"]))
+        return forward(*arguments, **named)
+
+    monkeypatch.setattr(model_of(engine), "forward", counted)
+    sampling = {"n": 4, "temperature": 1.0, "max_tokens": 2}
+    requests = [request("to " * seed, sampling={**sampling, "seed": seed}) for seed in (1, 9)]
+    answers = await asyncio.gather(*(completions(engine, asked) for asked in requests))
+    assert sum(sizes) == 8
+    assert (max(sizes) > 1) == (tokens > 1)
+    for completion in (completion for several in answers for completion in several):
+        whole = [*completion.prompt_ids, *completion.output_ids]
+        expected = plain_pass(engine, whole, len(completion.output_ids))
+        assert completion.logprobs == pytest.approx(expected, abs=1e-5)
+
+
 async def test_parts_of_a_long_completion_have_those_of_the_whole(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loopline.agents.errors import AgentError, InvalidOptions
 from loopline.agents.records import JsonObject, Outcome, Trajectory
-from loopline.agents.workflows import workflows
+from loopline.agents.workflows import prompt_hashes, prompts_of, workflows
 from loopline.trainers.data.data_files import local_file
 from loopline.trainers.data.questions import (
     Question,
@@ -20,8 +20,9 @@ from loopline.trainers.data.questions import (
     puzzles,
 )
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.levels import game_of, read_levels, share_out
 from loopline.trainers.grpo.loop.run_directory import PlannedRun
-from loopline.trainers.grpo.loop.settings import DATASETS, PAIR, QuestionFile
+from loopline.trainers.grpo.loop.settings import DATASETS, PAIR, QuestionFile, dataset_of
 
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
@@ -50,6 +51,8 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
         return from_file(local_file(options.questions), held_out)
     if not held_out:
         return None
+    if options.level:
+        return _held_out_levels(options, held_out)
     if options.workflow != PAIR:
         if options.env is None:
             return None  # which the settings refuse
@@ -68,11 +71,48 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
     )  # fmt: skip
 
 
+def _held_out_levels(options: LoopOptions, count: int) -> Questions:
+    """Of each level its weight's share of them. Raises `TrainingError`."""
+    try:
+        levels = read_levels(options.level)
+        parts = share_out(count, {level.name: level.weight for level in levels}, "held out")
+        tasks: list[Question] = []
+        for level in levels:
+            if options.workflow != PAIR:
+                drawn = generate_questions(
+                    dataset_of(level.source), LOOK_SEED, 0, parts[level.name]
+                )
+            else:
+                game, _ = game_of(level, options.setting)
+                drawn = puzzles(
+                    game, size=level.size, difficulty=level.difficulty, setting=options.setting,
+                    seed=LOOK_SEED, train=0, held_out=parts[level.name],
+                )  # fmt: skip
+            tasks += drawn.held_out
+    except InvalidOptions as error:
+        raise TrainingError(str(error)) from error
+    except KeyError as error:
+        raise TrainingError(f"--level: there is no generator of questions {error}") from error
+    return Questions(", ".join(options.level), "puzzle", (), tuple(tasks))
+
+
 def question_file(options: LoopOptions, questions: Questions | None) -> QuestionFile | None:
     """What the settings record of a file of questions."""
     if options.questions is None or questions is None:
         return None
     return QuestionFile(sha256=questions.sha256, count=len(questions.train))
+
+
+def played_prompts(
+    workflow: str, played: Iterable[str | None], options: JsonObject, deployed: Settings
+) -> dict[str, str]:
+    """Prompt file → content hash, as the deployment has it, of all environments that are played."""
+    hashes: dict[str, str] = {}
+    for environment in played:
+        prompts = prompts_of(workflow, environment, options)
+        files = {name: text for name, text in deployed.prompt_files.items() if name in prompts}
+        hashes |= prompt_hashes(workflow, files, environment, options)
+    return hashes
 
 
 def resolved_options(options: LoopOptions, deployed: Settings) -> JsonObject:

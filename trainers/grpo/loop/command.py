@@ -48,11 +48,14 @@ def preview(options: LoopOptions) -> list[str]:
     from loopline.trainers.grpo.report import REPORT
 
     played = options.game if options.tasks is None else f"the tasks of {options.tasks}"
+    if options.level:
+        played = ", ".join(options.level)
     if options.workflow != PAIR:
-        played = f"{options.workflow} on {options.questions or options.env}"
+        played = f"{options.workflow} on {options.questions or options.env or played}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
-        f"plays {played or 'nothing yet: give --game or --tasks'} on {where}, and publishes to it",
+        f"plays {played or 'nothing yet: give --game, --level or --tasks'} on {where}, and "
+        "publishes to it",
         state_of_folder(options.output, CLAIM, CHECKPOINTS, REPORT, restart=options.restart),
     ]
 
@@ -94,7 +97,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
-    from loopline.trainers.core.network import base_folder, load_base
+    from loopline.trainers.core.network import load_base
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.data.data_files import local_file
     from loopline.trainers.data.task_files import read_tasks
@@ -116,9 +119,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     settings = _settings(grpo, options, file, questions, deployed)
     for policy in settings.policies.values():
         _require_pool(policy, deployed)
-    require_publishable(
-        grpo, settings.policies, base_folder(grpo.base), output, deployed, option="loop"
-    )
+    require_publishable(grpo, settings.policies, output, deployed, option="loop")
     with lock_output(output):
         book = claim(output, settings, restart=options.restart)
         options.record()
@@ -196,12 +197,13 @@ def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
     """A line where the answers of one step, all as long as they may be, are more than the `limit`
     in bytes of a message of the bus: they would be given up after they were sampled."""
     answers = settings.most_candidates
-    most = answers * settings.max_tokens * TOKEN_BYTES
+    longest = max(settings.max_tokens, *settings.agent_max_tokens.values(), 0)
+    most = answers * longest * TOKEN_BYTES
     if most <= limit:
         return ()
     lower = "--max-tokens" if settings.adaptive is None else "--max-tokens or --sampling-rounds"
     return (
-        f"{answers} answers of {settings.max_tokens:,} tokens take up to {most / 1e6:.1f} MB, and "
+        f"{answers} answers of {longest:,} tokens take up to {most / 1e6:.1f} MB, and "
         f"a message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
         f"{lower}, or `runtime up --set bus.max_message_bytes={most}`",
     )
@@ -259,9 +261,13 @@ def _settings(
     deployed: Settings,
 ) -> LoopSettings:
     """Raises `TrainingError` or `InputError`, naming the option."""
-    from loopline.agents.workflows import prompt_hashes, prompts_of
+    from loopline.agents.errors import InvalidOptions
     from loopline.runtime.config.options import validated
-    from loopline.trainers.grpo.loop.asked import question_file, resolved_options
+    from loopline.trainers.grpo.loop.asked import (
+        played_prompts,
+        question_file,
+        resolved_options,
+    )
     from loopline.trainers.grpo.loop.options import MORE
     from loopline.trainers.grpo.loop.settings import LoopSettings, RolloutOptions
     from loopline.trainers.grpo.pipeline import require_known
@@ -297,9 +303,9 @@ def _settings(
     others = [item for item in loop_settings.team if item not in agents]
     workflow, played = loop_settings.workflow, loop_settings.played
     workflow_options = loop_settings.workflow_options
-    workflow_prompts = prompts_of(workflow, played, workflow_options)
-    files = {file: text for file, text in deployed.prompt_files.items() if file in workflow_prompts}
-    return loop_settings.model_copy(
+    # One team plays all that is played, by the same policies.
+    first = played[0]
+    complete = loop_settings.model_copy(
         update={
             "policies": {
                 **served_policies(
@@ -307,17 +313,22 @@ def _settings(
                     deployed,
                     workflow,
                     options.pool,
-                    environment=played,
+                    environment=first,
                     option="loop",
                 ),
                 **{agent: options.policy[agent] for agent in agents if agent in options.policy},
             },
             "partners": served_policies(
-                others, deployed, workflow, None, environment=played, option="loop"
+                others, deployed, workflow, None, environment=first, option="loop"
             ),
-            "prompts": prompt_hashes(workflow, files, played, workflow_options),
+            "prompts": played_prompts(workflow, played, workflow_options, deployed),
         }
     )
+    try:
+        complete.require_agents()
+    except InvalidOptions as error:
+        raise TrainingError(str(error)) from error
+    return complete
 
 
 def _played_part(

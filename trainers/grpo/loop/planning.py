@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, cycle, islice
 from random import Random
 
@@ -13,8 +13,9 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.questions import Question, training_questions
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.levels import Level, game_of, share_out
 from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
-from loopline.trainers.grpo.loop.settings import DATASETS, LoopSettings
+from loopline.trainers.grpo.loop.settings import DATASETS, LoopSettings, dataset_of
 
 
 class TooFewPuzzles(TrainingError):
@@ -29,12 +30,23 @@ def plan_batch(
     played: int,
     count: int,
     questions: Sequence[Question] = (),
+    shares: Mapping[str, float] | None = None,
+    before: Mapping[str, int] | None = None,
 ) -> RolloutBatch:
     """`count` further puzzles of a round that has played `played`, all different; or of
-    `questions`, those of the file, all different where there are that many. Raises `TooFewPuzzles`
-    where the difficulty leaves not that many."""
+    `questions`, those of the file, all different where there are that many. Where rounds play
+    several levels `shares` are theirs, and `before` says how many of each the round has played.
+    Raises `TooFewPuzzles` where the difficulty leaves not that many."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
-    if settings.tasks is not None or settings.questions is not None:
+    level_of: list[str | None] = [None] * count
+    if settings.level:
+        selected, level_of = list[Question](), list[str | None]()
+        parts = share_out(count, shares or {}, f"{seed}:{played}")
+        for level in settings.levels:
+            drawn = _of_level(settings, level, seed, (before or {}).get(level.name, 0), parts)
+            selected += drawn
+            level_of += [level.name] * len(drawn)
+    elif settings.tasks is not None or settings.questions is not None:
         places = task_indices(len(questions), settings.puzzles, settings.grpo.seed, number)
         selected = [questions[at] for at in islice(places, played, played + count)]
     elif settings.env is not None:
@@ -54,11 +66,32 @@ def plan_batch(
             seed=zlib.crc32(f"{seed}:{at}:{play}".encode()),
             task=question.task,
             gold=question.gold,
+            level=level,
         )
-        for at, question in enumerate(selected, start=played)
+        for at, (question, level) in enumerate(zip(selected, level_of, strict=True), start=played)
         for play in range(settings.plays)
     ]
-    return RolloutBatch(round=number, number=wave, puzzles=count, runs=tuple(runs))
+    return RolloutBatch(
+        round=number, number=wave, puzzles=count, runs=tuple(runs), shares=dict(shares or {})
+    )
+
+
+def _of_level(
+    settings: LoopSettings, level: Level, seed: int, played: int, parts: Mapping[str, int]
+) -> list[Question]:
+    """A level's part of a wave, of a round that has played so many of it. Raises
+    `TooFewPuzzles`."""
+    last = played + parts[level.name]
+    level_seed = zlib.crc32(f"{seed}:{level.name}".encode())
+    if settings.asks:
+        drawn = training_questions(dataset_of(level.source), level_seed)
+        return list(islice(drawn, played, last))
+    game, asked = game_of(level, settings.setting)
+    try:
+        puzzles = game.puzzles(Split.TRAIN, level_seed, last, asked)[played:]
+    except ValueError as error:
+        raise TooFewPuzzles(f"--level {level.name!r}: {error}") from error
+    return [Question(id=puzzle.id, task=game.task(puzzle)) for puzzle in puzzles]
 
 
 def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int]:

@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
+from loopline.trainers.grpo.loop.levels import LevelFacts
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.trainers.grpo.report import REPORT, StepFacts, summaries
 
@@ -58,6 +61,10 @@ class RoundFacts(Record):
     """Whose completions all ran into their limit, where these are masked."""
     foreign: int
     """Sampled by weights that the loop has not published."""
+    frozen: int = 0
+    """Sampled by a policy that did not learn in the round."""
+    levels: dict[str, LevelFacts] = Field(default_factory=dict)
+    """By level, where rounds play several."""
     left_out: dict[str, int]
     """What could not be sealed, by its reason; runs that broke off are among it."""
     agreement: float | None
@@ -79,8 +86,12 @@ class RoundFacts(Record):
     def curves(self) -> dict[str, float]:
         """Values by the name of their curve."""
         agreed = {} if self.agreement is None else {"agreement": self.agreement}
+        by_level: dict[str, float] = {}
+        for name, facts in self.levels.items():
+            by_level |= {f"solved/{name}": facts.success, f"share/{name}": facts.share}
         return {
             **agreed,
+            **by_level,
             "solved": self.success,
             "broken off": self.broken / max(self.runs, 1),
             "puzzles": self.puzzles,
@@ -107,8 +118,9 @@ class LoopReport(Record):
     """Behind the last round: its checkpoint, and publishing what it came to."""
     peak_memory_mb: float
     parameters: int
+    """Of all bases."""
     trained_parameters: int
-    """Of each policy."""
+    """Of each policy; where they have several bases, of the one that has most."""
     looks: tuple[Look, ...] = ()
     """At held-out tasks."""
     best: Look | None = None
@@ -181,8 +193,20 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "held_out": {str(look.round): round(look.success, 4) for look in report.looks},
         "best_round": None if report.best is None else report.best.round,
         "stopped_early": report.stopped_early,
+        "levels": _level_lines(rounds),
         "policies": {name: row.model_dump() for name, row in summaries(report.steps).items()},
     }
+
+
+def _level_lines(rounds: Sequence[RoundFacts]) -> dict[str, dict[str, list[float]]]:
+    """By level, its share of the puzzles and its solve rate in each round that played it."""
+    lines: dict[str, dict[str, list[float]]] = {}
+    for round_facts in rounds:
+        for name, facts in round_facts.levels.items():
+            line = lines.setdefault(name, {"share": [], "success": []})
+            line["share"].append(round(facts.share, 4))
+            line["success"].append(round(facts.success, 4))
+    return lines
 
 
 def _sum_counts(counts: Sequence[dict[str, int]]) -> dict[str, int]:

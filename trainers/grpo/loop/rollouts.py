@@ -93,10 +93,12 @@ class Rollouts:
                 ROUND_TAG: str(wave.round),
                 "wave": str(wave.number),
             }
-        options, generation = settings.options, None
+        by_agent = settings.sampling_of(greedily=self.looks)
+        options = settings.options
+        generation = GenerationOptions(agents=by_agent) if by_agent else None
         if settings.asks:
             temperature = 0.0 if self.looks else settings.temperature
-            generation = GenerationOptions(temperature=temperature, top_p=1.0)
+            generation = GenerationOptions(temperature=temperature, top_p=1.0, agents=by_agent)
         elif self.looks:
             options = {**options, "greedy": True, "candidates": 1, "adaptive": None}
         return self.client.new_run(

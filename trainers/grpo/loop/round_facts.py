@@ -10,6 +10,7 @@ from loopline.agents.workflows.pair import agreement_rate
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.usable_runs import BROKEN_OFF
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.levels import LevelFacts
 from loopline.trainers.grpo.loop.report import RoundFacts, Seconds
 from loopline.trainers.grpo.loop.round_groups import RoundGroups
 from loopline.trainers.grpo.loop.run_directory import RolloutBatch
@@ -37,6 +38,7 @@ def nothing_to_learn(
     )
     levels = " (--size, --difficulty)" if settings.tasks is None and not settings.asks else ""
     cut, longer = "", ""
+    frozen = f", {counts['frozen']:,} of policies whose turn it is not" if counts["frozen"] else ""
     if counts["truncated"]:
         cut = f", {counts['truncated']:,} whose completions all ran into their limit"
         longer = "a larger --max-tokens, --truncated keep, "
@@ -45,10 +47,37 @@ def nothing_to_learn(
         f"of {format_count(played, settings.noun)} "
         f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
         f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
-        f"weights{cut}{listed}. Take {longer}"
+        f"weights{frozen}{cut}{listed}. Take {longer}"
         f"easier {settings.noun}s{levels}, a higher --group-size or --temperature, a larger "
         "--most-puzzles, or a base that has learned how an answer looks"
     )
+
+
+def _level_facts(rolled: RoundRollouts) -> dict[str, LevelFacts]:
+    """By level; empty where rounds play one thing."""
+    level_of = {run.id: run.level for wave in rolled.waves for run in wave.runs if run.level}
+    if not level_of:
+        return {}
+    puzzles = sum((wave.levels for wave in rolled.waves), Counter[str]())
+    runs, solved = Counter(level_of.values()), Counter[str]()
+    for trajectory in rolled.trajectories:
+        solved[level_of[trajectory.run.id]] += trajectory.outcome is Outcome.SOLVED
+    groups, trained = Counter[str](), Counter[str]()
+    for _, record in rolled.harvest.groups:
+        name = level_of[record.origins[0].partition("/")[0]]
+        groups[name] += 1
+        trained[name] += record.fate == "trained"
+    return {
+        name: LevelFacts(
+            share=share,
+            puzzles=puzzles[name],
+            runs=runs[name],
+            solved=solved[name],
+            groups=groups[name],
+            trained=trained[name],
+        )
+        for name, share in rolled.waves[0].shares.items()
+    }
 
 
 def facts_of_round(
@@ -73,6 +102,8 @@ def facts_of_round(
         stale=counts["stale"],
         truncated=counts["truncated"],
         foreign=counts["foreign"],
+        frozen=counts["frozen"],
+        levels=_level_facts(rolled),
         left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
         agreement=agreement_rate(*played),
         step=step,

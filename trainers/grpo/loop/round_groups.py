@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -84,9 +84,11 @@ def seal_round(
     first: int,
     number: int,
     settings: GrpoSettings,
+    learning: Collection[str] | None = None,
 ) -> RoundGroups:
     """Seal what round `number` has played. `rounds` says which round each (policy, number) of the
-    deployment came of; the version of round n is `first` + n to the trainer."""
+    deployment came of; the version of round n is `first` + n to the trainer. `learning` are the
+    policies of the training that learn in the round; None for all."""
     reading = seal(trajectories, sealing)
     limit = settings.staleness or 0
     group_records: list[tuple[Group, GroupRecord]] = []
@@ -94,7 +96,9 @@ def seal_round(
         policy = group.policy.adapter or group.policy.name
         came_of = rounds.get((policy, group.policy.version))
         fate: Fate = group_worth(group, settings)
-        if came_of is None:
+        if learning is not None and settings.policy_of(group.key.agent) not in learning:
+            fate = "frozen"
+        elif came_of is None:
             fate = "foreign"
         elif number - 1 - came_of > limit:
             fate = "stale"

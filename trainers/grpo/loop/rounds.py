@@ -142,7 +142,6 @@ class Loop:
         self.looks = Looks(settings, book, questions.held_out if questions else ())
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Retention()
-        self.base = loaded.weights.folder
         self.line = line or LeaderChannel(Processes())
         self.kept = KeptRatios(book.output, self.keeping.ratios)
         self.learner = learner_of(settings, loaded, self.kept, self.line.processes)
@@ -409,6 +408,7 @@ class Loop:
             first=self._first_version(),
             number=wave.round,
             settings=self.settings.grpo,
+            learning=self.settings.learning(wave.round),
         )
 
     def _plan_further_batch(self, number: int, rolled: RoundRollouts) -> RolloutBatch | None:
@@ -439,8 +439,10 @@ class Loop:
     def _plan(self, number: int, wave: int, played: int, count: int) -> RolloutBatch:
         self.clock.turn("rollout")
         planned = plan_batch(
-            self.settings, number, wave, played=played, count=count, questions=self.questions
-        )
+            self.settings, number, wave, played=played, count=count, questions=self.questions,
+            shares=self.settings.shares([facts.levels for facts in self.state.history]),
+            before=self.book.levels_played(number),
+        )  # fmt: skip
         self.book.plan(planned)
         return planned
 
@@ -458,22 +460,21 @@ class Loop:
             version=all_steps[-1].version + 1 if all_steps else 0,
             steps=all_steps,
         )
-        write_policies(self.policies, final, self.base, facts_of)
+        write_policies(self.policies, final, facts_of)
 
     def _curves(self, name: str) -> Path:
         return self.book.output / "curves" / folder_name(name)
 
     def _report(self, versions: dict[str, int], closing: Seconds) -> LoopReport:
-        network = self.policies.network
         report = LoopReport(
             settings=self.settings,
             version=self._first_version() + self._final,
             served=versions,
             rounds=self.state.history,
             closing=closing,
-            peak_memory_mb=peak_memory_mb(network.device),
-            parameters=int(network.whole.num_parameters()),
-            trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
+            peak_memory_mb=peak_memory_mb(self.policies.network.device),
+            parameters=self.policies.parameters,
+            trained_parameters=self.policies.most_trained_parameters,
             looks=tuple(self.looks.book.looks()),
             best=self.looks.best,
         )
@@ -494,5 +495,4 @@ def learner_of(
 
     keep_freed_memory()
     torch.set_num_threads(settings.grpo.threads)
-    names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
-    return Learner(initial_policies(settings.grpo, tuple(names), loaded, processes), ratios)
+    return Learner(initial_policies(settings.grpo, settings.trained, loaded, processes), ratios)

@@ -18,11 +18,12 @@ its folder before that is done again, with the same outcome.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from loopline.agents.records import Record, Task, Trajectory
 from loopline.trainers.core.disk_errors import guard_disk_writes
@@ -31,9 +32,9 @@ from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic
 
-Fate = Literal[Worth, "stale", "foreign"]
+Fate = Literal[Worth, "stale", "foreign", "frozen"]
 """Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
-loop has not published."""
+loop has not published. `frozen`: by a policy that does not learn in the round."""
 
 
 class Claim(Record):
@@ -52,6 +53,8 @@ class PlannedRun(Record):
     task: Task
     gold: str | None = None
     """The right answer, which never goes on the bus; None where the task itself can be checked."""
+    level: str | None = None
+    """That it is of, where rounds play several."""
 
 
 class RolloutBatch(Record):
@@ -63,6 +66,14 @@ class RolloutBatch(Record):
     puzzles: int
     """Or tasks of a file."""
     runs: tuple[PlannedRun, ...]
+    shares: dict[str, float] = Field(default_factory=dict)
+    """By level, where rounds play several, what it was to have of the puzzles."""
+
+    @property
+    def levels(self) -> Counter[str]:
+        """Puzzles by level; empty where rounds play one thing."""
+        plays = len(self.runs) // max(self.puzzles, 1)
+        return Counter(run.level for run in self.runs[:: max(plays, 1)] if run.level is not None)
 
 
 class GroupRecord(Record):
@@ -121,6 +132,10 @@ class RunDirectory:
         """That were planned for a round so far."""
         paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_batch_number)
         return [read_record(path, RolloutBatch) for path in paths]
+
+    def levels_played(self, number: int) -> Counter[str]:
+        """Puzzles that are planned for a round so far, by level."""
+        return sum((wave.levels for wave in self.waves(number)), Counter[str]())
 
     def plan(self, wave: RolloutBatch) -> None:
         path = self.round(wave.round) / f"wave-{wave.number}.plan.json"

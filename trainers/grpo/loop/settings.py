@@ -5,20 +5,29 @@ and a checker that knows what is right pays the whole run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
 from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
-from loopline.agents.records import JsonObject, Record
+from loopline.agents.records import GenerationOptions, JsonObject, Record
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.questions import Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
+from loopline.trainers.grpo.loop.levels import (
+    Level,
+    LevelChoice,
+    LevelFacts,
+    game_of,
+    level_shares,
+    read_levels,
+)
 from loopline.trainers.grpo.settings import GrpoSettings
 
 PAIR = "pair"
@@ -28,6 +37,11 @@ DATASETS: dict[QuestionEnvironment, Dataset] = {
     "api_worlds": "worlds",
     "word_problems": "wordproblems",
 }
+
+
+def dataset_of(source: str) -> Dataset:
+    """Of the generator of that name. Raises `KeyError`."""
+    return DATASETS[cast(QuestionEnvironment, source)]
 
 
 class QuestionFile(Record):
@@ -55,6 +69,11 @@ def _looks(options: Any) -> bool:
     return options.look_every > 0
 
 
+def _alternates(options: Any) -> bool:
+    return options.alternate > 0
+
+
+_ALTERNATED = OnlyWith("--alternate", _alternates)
 _PAIR = OnlyWith("--workflow pair", _plays_pair)
 _ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
 _LOOKED = OnlyWith("--look-every", _looks)
@@ -85,6 +104,16 @@ class RolloutOptions(Options):
     """Option of the game's generator: boxes=2, obstacles=0.3, …; may be repeated."""
     setting: Annotated[JsonObject, _GENERATED] = Field(default_factory=dict)
     """How the game is played: turns=4, brief=true, view=3, …; may be repeated."""
+    level: Annotated[
+        tuple[str, ...], Option(metavar='"NAME [size=N] [OPTION=VALUE] [weight=W]"')
+    ] = ()
+    """Game, or generator of questions, at one difficulty, in place of --game and --env; may be
+    repeated: each has its weight's share of a round's puzzles."""
+    level_choice: Annotated[LevelChoice, OnlyWith("--level", lambda options: options.level)] = (
+        "weight"
+    )
+    """Levels by their weights, or by weight and solve rate: those whose groups are neither all
+    solved nor all unsolved."""
     rounds: int = Field(default=20, ge=1)
     """Rounds, each of which makes one version of the policies."""
     puzzles: int = Field(default=64, ge=1)
@@ -93,6 +122,25 @@ class RolloutOptions(Options):
     """Temperature of rollouts."""
     max_tokens: Annotated[int, _PAIR] = Field(default=512, ge=1, le=131_072)
     """Most tokens of one completion; in another workflow than pair the pool says it."""
+    agent_temperature: Annotated[
+        dict[str, Annotated[float, Field(gt=0, le=5)]],
+        Option(metavar="AGENT=TEMPERATURE", example="coder=0.8"),
+    ] = Field(default_factory=dict)
+    """Temperature of one agent's rollouts, in place of --temperature; may be repeated."""
+    agent_max_tokens: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=131_072)]],
+        Option(metavar="AGENT=TOKENS", example="coder=1024"),
+    ] = Field(default_factory=dict)
+    """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
+    alternate: Annotated[int, Option(metavar="<rounds>", default="all learn", panel="Policies")] = (
+        Field(default=0, ge=0)
+    )
+    """Rounds in which one policy learns and the others stay as they are, before it is the turn of
+    the next one."""
+    together: Annotated[
+        tuple[str, ...], _ALTERNATED, Option(metavar="POLICY,POLICY", panel="Policies")
+    ] = ()
+    """Policies that have their turn together; may be repeated. Others have one for themselves."""
     instructions: Annotated[bool, _PAIR] = True
     """Put the role's prompt before what an agent sees; off for models that learn without it."""
     run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
@@ -151,6 +199,11 @@ class LoopSettings(RolloutOptions):
 
     def require_playable(self) -> None:
         """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
+        if self.level and (self.game or self.size or self.difficulty or self.tasks):
+            raise InvalidOptions(
+                '--level says all of a game (--level "sokoban size=6 boxes=1"): leave --game, '
+                "--size, --difficulty and --tasks out"
+            )
         if self.asks:
             self._require_answerable()
             return
@@ -167,12 +220,18 @@ class LoopSettings(RolloutOptions):
 
     def _require_answerable(self) -> None:
         """Raises `InvalidOptions`."""
-        if (self.env is None) == (self.questions is None):
+        if [self.env is None, self.questions is None, not self.level].count(False) != 1:
             raise InvalidOptions(
                 f"--workflow {self.workflow} is asked questions: give --env "
-                f"{'|'.join(DATASETS)}, or --questions FILE (JSON lines with `question` and "
-                "`answer`); one of them"
+                f"{'|'.join(DATASETS)}, several of them by --level, or --questions FILE (JSON "
+                "lines with `question` and `answer`); one of them"
             )
+        for level in self.levels:
+            if level.source not in DATASETS or level.size is not None or level.difficulty:
+                raise InvalidOptions(
+                    f"--level {level.name!r}: with --workflow {self.workflow} a level is one of "
+                    f"{', '.join(DATASETS)}, without size and options"
+                )
         if self.tasks is not None:
             raise InvalidOptions("--tasks are those of a team of pair: give --questions FILE")
         if self.grpo.grouping == "at-grpo":
@@ -187,6 +246,67 @@ class LoopSettings(RolloutOptions):
             )
         if not self.team:
             raise InvalidOptions(f"--workflow {self.workflow} names no agent")
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The policies that are trained."""
+        return tuple(dict.fromkeys(self.grpo.policy_of(agent) for agent in self.policies))
+
+    def require_agents(self) -> None:
+        """Raises `InvalidOptions` for what is said of an agent or a policy that is none."""
+        said = {
+            "--agent-temperature": self.agent_temperature,
+            "--agent-max-tokens": self.agent_max_tokens,
+        }
+        for option, agents in said.items():
+            if unknown := sorted(set(agents) - set(self.team)):
+                raise InvalidOptions(
+                    f"{option}: nobody of the team ({', '.join(self.team)}) is called "
+                    f"{', '.join(unknown)}"
+                )
+        _ = self.turns
+
+    @property
+    def turns(self) -> tuple[frozenset[str], ...]:
+        """Sets of policies, of which one after the other learns for `alternate` rounds. Raises
+        `InvalidOptions` for sets that are none of the trained policies, or all of them."""
+        if not self.alternate:
+            return (frozenset(self.trained),)
+        sets = [frozenset(filter(None, text.split(","))) for text in self.together]
+        named = [name for members in sets for name in members]
+        for name in named:
+            if name not in self.trained or named.count(name) > 1:
+                why = "stands there twice" if name in self.trained else "is not trained"
+                raise InvalidOptions(
+                    f"--together: {name} {why}; policies: {', '.join(self.trained)}"
+                )
+        by_first = {min(self.trained.index(name) for name in members): members for members in sets}
+        for at, name in enumerate(self.trained):
+            if name not in named:
+                by_first[at] = frozenset([name])
+        if len(by_first) < 2:
+            raise InvalidOptions(
+                f"--alternate {self.alternate}: there is one turn, of {', '.join(self.trained)}: "
+                "train several policies (--policies per-role, --policy), or leave it out"
+            )
+        return tuple(by_first[at] for at in sorted(by_first))
+
+    def learning(self, number: int) -> frozenset[str]:
+        """The policies that learn in round `number`, from 1; the others stay as they are."""
+        turns = self.turns
+        return turns[(number - 1) // max(self.alternate, 1) % len(turns)]
+
+    def sampling_of(self, *, greedily: bool) -> dict[str, GenerationOptions]:
+        """By agent, what holds for its completions alone."""
+        agents = dict.fromkeys([*self.agent_temperature, *self.agent_max_tokens])
+        return {
+            agent: GenerationOptions(
+                temperature=None if greedily else self.agent_temperature.get(agent),
+                max_tokens=self.agent_max_tokens.get(agent),
+            )
+            for agent in agents
+            if not greedily or agent in self.agent_max_tokens
+        }
 
     def rate_of(self, number: int) -> float:
         """Factor of the learning rate in a round."""
@@ -219,17 +339,21 @@ class LoopSettings(RolloutOptions):
         `InvalidOptions`."""
         if self.tasks is not None:
             return self.tasks
+        if self.level:
+            return game_of(self.levels[0], self.setting)[1]
         if self.game is None:
             raise InvalidOptions(
                 f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
-                "package.module:OBJECT; or the tasks of a file: --tasks FILE (`bench tasks` writes "
-                "one)"
+                "package.module:OBJECT; several by --level; or the tasks of a file: --tasks "
+                "FILE (`bench tasks` writes one)"
             )
         return self.environment.levels(self.size, self.difficulty, self.setting)
 
     @property
     def environment(self) -> AnyEnvironment:
-        """Of the game. Raises `InvalidOptions`."""
+        """Of the game; of several, the first. Raises `InvalidOptions`."""
+        if self.level:
+            return game_of(self.levels[0], self.setting)[0]
         try:
             return find(str(self.game))
         except (UnknownName, PluginError) as error:
@@ -243,20 +367,53 @@ class LoopSettings(RolloutOptions):
         source = self.source
         if isinstance(source, TeamTasks):
             return source.team
+        if self.level:
+            return self._common_team()
         return self.environment.team(source.setting)
 
     @property
-    def played(self) -> str | None:
-        """What `Task.environment` says of everything that `pair` plays; None of questions."""
+    def levels(self) -> tuple[Level, ...]:
+        """That rounds play; empty where it is one game, file or generator. Raises
+        `InvalidOptions`."""
+        return read_levels(self.level)
+
+    def shares(self, history: Sequence[Mapping[str, LevelFacts]]) -> dict[str, float]:
+        """By level, its share of the puzzles after these rounds; empty without levels."""
+        if not self.level:
+            return {}
+        return level_shares(self.levels, self.level_choice, self.grpo.group_size, history)
+
+    def _common_team(self) -> tuple[str, ...]:
+        """Of all levels. Raises `InvalidOptions`."""
+        games = [game_of(level, self.setting) for level in self.levels]
+        teams = [game.team(asked.setting) for game, asked in games]
+        for level, team in zip(self.levels, teams, strict=True):
+            if set(team) != set(teams[0]):
+                raise InvalidOptions(
+                    f"--level {level.name!r} is played by {', '.join(team)}, but "
+                    f"{self.levels[0].name!r} by {', '.join(teams[0])}: one team plays all levels"
+                )
+        return teams[0]
+
+    @property
+    def played(self) -> tuple[str | None, ...]:
+        """What `Task.environment` says of what `pair` plays; None of questions."""
         if self.asks:
-            return None
-        return self.environment.key if self.tasks is None else self.tasks.environment
+            return (None,)
+        if self.tasks is not None:
+            return (self.tasks.environment,)
+        if not self.level:
+            return (self.environment.key,)
+        return tuple(dict.fromkeys(game_of(level, self.setting)[0].key for level in self.levels))
 
     @property
     def subject(self) -> str:
         """What is played, in words."""
         if self.questions is not None:
             return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
+        if self.level:
+            names = ", ".join(level.name for level in self.levels)
+            return f"{self.workflow} in {names}" if self.asks else names
         if self.asks:
             return f"{self.workflow} in {self.env}"
         if self.tasks is None:

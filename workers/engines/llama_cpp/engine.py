@@ -190,7 +190,7 @@ class LlamaBackend:
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
         return ()
 
-    def recompute_logprobs(self, row: Row) -> None:
+    def recompute_logprobs(self, rows: Sequence[Row]) -> None:
         """Only torch can: the settings say so."""
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:

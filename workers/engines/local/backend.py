@@ -155,8 +155,8 @@ class Backend(Protocol[L_co]):
         """Those of the rows in work whose keys and values went with a pass that failed."""
         ...
 
-    def recompute_logprobs(self, row: Row) -> None:
-        """Before a finished row is delivered: see `plain_logprobs` of the settings."""
+    def recompute_logprobs(self, rows: Sequence[Row]) -> None:
+        """Before finished rows are delivered: see `plain_logprobs` of the settings."""
         ...
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:

@@ -16,6 +16,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from loopline.workers.engines.local.adapters import AdapterVersion
@@ -232,13 +233,31 @@ class Scheduler:
                 continue
             if row.finish_reason is not None:
                 finished.append(row)
-        self._end(finished)
+        self._end(self._deliver(finished, failed))
         for job, failure in failed.items():
             self._fail([job], failure)
 
+    def _deliver(self, finished: Sequence[Row], failed: dict[Job, EngineError]) -> list[Row]:
+        """Send the finished rows of requests that have not `failed`, which those whose numbers
+        can't be had are put to. Returns the others."""
+        if len(finished) > 1:
+            # What does not fit together, or fails for one of them, is tried for each alone.
+            with suppress(Exception):
+                self._backend.recompute_logprobs(finished)
+        ended: list[Row] = []
+        for row in finished:
+            if row.job not in failed:
+                try:
+                    self._complete(row)
+                except Exception as error:  # noqa: BLE001 - a tokenizer's code raises anything
+                    failed[row.job] = self.failure_of(error)
+                    continue
+            ended.append(row)
+        return ended
+
     def _push(self, row: Row, sampled: Sampled | None) -> None:
-        """Give a row its token and send what comes of it. Raises EngineError if there is none for
-        it (see `choose_tokens`) or its grammar cannot go on, and what `_complete` raises."""
+        """Give a row its token and send the text that comes of it. Raises EngineError if there is
+        none for it (see `choose_tokens`) or its grammar cannot go on."""
         if sampled is None:
             raise EngineError(
                 f"request {row.request.id}: the model's logits are not finite (NaN or infinity); "
@@ -249,11 +268,10 @@ class Scheduler:
         row.reading = False
         if row.request.stream:
             self._send(row.job, delta)
-        if row.finish_reason is not None:
-            self._complete(row)
 
     def _complete(self, row: Row) -> None:
-        self._backend.recompute_logprobs(row)
+        if not row.rescored:
+            self._backend.recompute_logprobs([row])
         self._send(row.job, row.completion())
 
     def _end(self, rows: Sequence[Row]) -> None:

@@ -40,6 +40,9 @@ SCORE_CHUNK = 256
 """Tokens scored, or taken over from another worker, per forward pass: bounds the logits in memory
 to 256 x vocabulary floats."""
 
+PLAIN_TOKENS = 2048
+"""Tokens in a pass of several finished rows for `plain_logprobs`, padding included."""
+
 PREFILL_TOKENS = 4096
 """Most tokens, padding included, in one prefill: enough to fill the cores, and short enough that
 rows in work do not wait long for their next token."""
@@ -166,21 +169,45 @@ class TorchBackend:
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
         return [row for row in rows if row not in self._unread and row not in self._batch.rows]
 
-    def recompute_logprobs(self, row: Row) -> None:
-        """In one pass over prompt and output, alone and without a cache."""
+    def recompute_logprobs(self, rows: Sequence[Row]) -> None:
+        """In passes over prompts and outputs, without a cache, of rows of like lengths."""
         if not self._settings.plain_logprobs:
             return
-        self._use([row.job.adapter])
-        ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._loaded.device)
-        logit_count = len(row.output_ids) + 1
+        by_adapter: dict[AdapterVersion | None, list[Row]] = {}
+        for row in rows:
+            by_adapter.setdefault(row.job.adapter, []).append(row)
+        for adapter, of_adapter in by_adapter.items():
+            self._use([adapter])
+            waiting: list[Row] = []
+            # The shortest first: a row is as long as the pass in which it is the last one.
+            for row in sorted(of_adapter, key=_length):
+                if waiting and _length(row) * (len(waiting) + 1) > PLAIN_TOKENS:
+                    self._plain_pass(waiting)
+                    waiting = []
+                waiting.append(row)
+            self._plain_pass(waiting)
+
+    def _plain_pass(self, rows: Sequence[Row]) -> None:
+        """Padded on the right, where causal attention does not look."""
+        whole = [[*row.prompt.ids, *row.output_ids] for row in rows]
+        longest = max(map(len, whole))
+        ids = torch.tensor(
+            [[*row_ids, *[0] * (longest - len(row_ids))] for row_ids in whole],
+            device=self._loaded.device,
+        )
+        # From the place on that the first output token of any row is drawn at.
+        first = min(len(row.prompt.ids) for row in rows) - 1
         logits = self._loaded.model(
-            input_ids=ids, use_cache=False, logits_to_keep=logit_count
-        ).logits[0]
-        logprobs: list[float] = []
-        for start in range(0, len(row.output_ids), SCORE_CHUNK):
-            tokens = row.output_ids[start : start + SCORE_CHUNK]
-            logprobs.extend(raw_logprobs(logits[start : start + len(tokens)], tokens))
-        row.take_logprobs(logprobs)
+            input_ids=ids, use_cache=False, logits_to_keep=longest - first
+        ).logits
+        for place, row in enumerate(rows):
+            begin = len(row.prompt.ids) - 1 - first
+            logprobs: list[float] = []
+            for start in range(0, len(row.output_ids), SCORE_CHUNK):
+                tokens = row.output_ids[start : start + SCORE_CHUNK]
+                at = begin + start
+                logprobs.extend(raw_logprobs(logits[place, at : at + len(tokens)], tokens))
+            row.take_logprobs(logprobs)
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
         self._use([adapter])
@@ -247,6 +274,10 @@ class TorchBackend:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or is_out_of_memory(error)
+
+
+def _length(row: Row) -> int:
+    return len(row.prompt.ids) + len(row.output_ids)
 
 
 class TorchEngine(LocalEngine[LoadedModel]):

@@ -1,0 +1,161 @@
+"""Several environments, each at several levels of difficulty, in one loop: how a round's puzzles
+are shared out among them.
+
+    --level "plan_path size=5" --level "sokoban size=6 boxes=1 weight=2"
+
+Without more a level has its weight's share. With `--level-choice solve-rate` it has what its weight
+and the solve rate p of earlier rounds come to: the chance that K samples are neither all solved nor
+all unsolved, 1 − pᴷ − (1 − p)ᴷ, for only such a group says which sample is the better one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.environments.environment import AnyEnvironment, Difficulty
+from loopline.agents.environments.registry import find
+from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
+from loopline.agents.records import JsonObject, Record
+from loopline.runtime.config.key_value_options import option_value
+
+LevelChoice = Literal["weight", "solve-rate"]
+
+LEAST = 0.1
+"""That a level counts for at least, in place of its chance: a level that is too hard today is met
+again, and noticed when it no longer is."""
+REMEMBERED = 0.8
+"""What a round counts for in the solve rate of the next one: policies change."""
+
+
+class Level(Record):
+    """One environment at one difficulty."""
+
+    name: str
+    """As it was written, without the weight."""
+    source: str
+    """Game, or generator of questions."""
+    size: int | None = None
+    difficulty: JsonObject = Field(default_factory=dict)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+
+class LevelFacts(Record):
+    """What a round came to at one level."""
+
+    share: float
+    """Of the round's puzzles, as it was chosen."""
+    puzzles: int
+    runs: int
+    solved: int
+    groups: int
+    """Sealed."""
+    trained: int
+
+    @property
+    def success(self) -> float:
+        """Share of the runs that are solved."""
+        return self.solved / max(self.runs, 1)
+
+
+def read_level(text: str) -> Level:
+    """Of `sokoban size=6 boxes=1 weight=2`. Raises `InvalidOptions`."""
+    source, *words = text.split()[:64] or [""]
+    options: dict[str, object] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise InvalidOptions(
+                f"--level {text!r}: {word!r} is not NAME=VALUE, as in "
+                '--level "sokoban size=6 boxes=1 weight=2"'
+            )
+        options[name] = option_value(value)
+    weight, size = options.pop("weight", 1.0), options.pop("size", None)
+    if not source or "=" in source:
+        raise InvalidOptions(f"--level {text!r}: name the environment first, as in sokoban size=6")
+    if not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        raise InvalidOptions(f"--level {text!r}: weight must be a number above 0")
+    if size is not None and not isinstance(size, int):
+        raise InvalidOptions(f"--level {text!r}: size must be a whole number")
+    name = " ".join([source, *(word for word in words if not word.startswith("weight="))])
+    return Level.model_validate(
+        {"name": name, "source": source, "size": size, "difficulty": options, "weight": weight}
+    )
+
+
+def read_levels(texts: Sequence[str]) -> tuple[Level, ...]:
+    """All of them. Raises `InvalidOptions`, also for one that is there twice."""
+    levels = tuple(map(read_level, texts))
+    names = [level.name for level in levels]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOptions(f"--level {name!r} is there twice: give it one weight")
+    return levels
+
+
+def game_of(level: Level, setting: JsonObject) -> tuple[AnyEnvironment, Difficulty]:
+    """The game of a level, and what its generator is asked for. Raises `InvalidOptions`."""
+    try:
+        game = find(level.source)
+        return game, game.levels(level.size, level.difficulty, setting)
+    except (UnknownName, PluginError, InvalidOptions) as error:
+        raise InvalidOptions(f"--level {level.name!r}: {error}") from error
+
+
+def solve_rate(earlier: Sequence[LevelFacts | None]) -> float:
+    """Of a level, from its rounds, the latest last, None where it was not played: the mean of a
+    Beta distribution that begins uniform, in which a round counts for `REMEMBERED` of the one after
+    it. 0.5 of a level that nobody has played."""
+    solved = runs = 0.0
+    for facts in earlier:
+        solved, runs = REMEMBERED * solved, REMEMBERED * runs
+        if facts is not None:
+            solved, runs = solved + facts.solved, runs + facts.runs
+    return (solved + 1) / (runs + 2)
+
+
+def mixed_chance(rate: float, size: int) -> float:
+    """That `size` samples, each solved at `rate`, are neither all solved nor all unsolved."""
+    return 1 - rate**size - (1 - rate) ** size
+
+
+def level_shares(
+    levels: Sequence[Level],
+    choice: LevelChoice,
+    size: int,
+    history: Sequence[Mapping[str, LevelFacts]],
+) -> dict[str, float]:
+    """By level, its share of the next round's puzzles; they add up to 1. `size` is K, `history`
+    the earlier rounds."""
+    values = {
+        level.name: level.weight
+        * (
+            1.0
+            if choice == "weight"
+            else max(
+                LEAST,
+                mixed_chance(solve_rate([facts.get(level.name) for facts in history]), size),
+            )
+        )
+        for level in levels
+    }
+    total = math.fsum(values.values())
+    return {name: value / total for name, value in values.items()}
+
+
+def share_out(count: int, shares: Mapping[str, float], seed: str) -> dict[str, int]:
+    """`count` things by shares: each gets its part rounded down or up, on average over seeds just
+    its part (systematic sampling, Madow & Madow 1944)."""
+    offset, reached, before = Random(seed).random(), 0.0, 0
+    total, parts = math.fsum(shares.values()), dict[str, int]()
+    for at, (name, share) in enumerate(shares.items(), start=1):
+        reached += count * share / total
+        # The last one ends at the count, whatever rounding has come to.
+        end = count if at == len(shares) else min(count, math.floor(reached + offset))
+        parts[name] = end - before
+        before = end
+    return parts
