@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -43,7 +44,8 @@ def entry(run_id: str, usage: Usage | None, unknown: UnknownUsage | None = None)
 
 
 def limited(**limits: int) -> Manifest:
-    return manifest(items(6), arms=("llm",), concurrency=2).model_copy(update=limits)
+    base = manifest(items(6), arms=("llm",), concurrency=2, calculator=False)
+    return base.model_copy(update=limits)
 
 
 def test_what_was_spent_counts_with_the_most_where_nobody_knows() -> None:
@@ -104,8 +106,7 @@ async def deployment(settings: BusSettings, folder: Path) -> AsyncGenerator[None
 async def test_a_benchmark_stops_at_its_tokens_and_goes_on_with_more(
     settings: BusSettings, tmp_path: Path
 ) -> None:
-    most = 2_500  # of six runs, which hold over 1,000 each and use a part of that
-    wanted = limited(budget_tokens=most)
+    wanted = limited(budget_tokens=1)
     directory = created(tmp_path / "results", wanted)
 
     def connect() -> AbstractAsyncContextManager[RunClient]:
@@ -114,8 +115,17 @@ async def test_a_benchmark_stops_at_its_tokens_and_goes_on_with_more(
     async with deployment(settings, tmp_path / "workers"):
         ended = await conduct(directory, connect, manifest=wanted)
         assert ended.ending is Ending.BUDGET
-        done = len(directory.stored().results)
-        assert done < 6
+        assert (directory.stored().results, read_ledger(directory.ledger_path)) == ({}, [])
+        async with Client.connect(settings, writes=True) as client:
+            refused = await client.bus.run_state(next(iter(directory.stored().runs)))
+        needed = re.search(r"it may take ([\d,]+) tokens", refused.reason)
+        assert needed is not None
+        # A run uses about seventy of what it holds.
+        most = int(needed[1].replace(",", "")) + 200
+        some = wanted.model_copy(update={"budget_tokens": most})
+        ended = await conduct(directory, connect, manifest=some)
+        assert ended.ending is Ending.BUDGET
+        assert 0 < len(directory.stored().results) < 6
         assert spent_of(read_ledger(directory.ledger_path), []).tokens <= most
         more = wanted.model_copy(update={"budget_tokens": 1_000_000})
         ended = await conduct(directory, connect, manifest=more)
