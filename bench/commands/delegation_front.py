@@ -23,10 +23,10 @@ def delegation_front(
     train_questions: Annotated[
         int, typer.Option(min=60, help="Questions that a seed learns from.")
     ] = 300,
-    rounds: Annotated[int, typer.Option(min=1, help="Updates of a training.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="Updates of a training.")] = 50,
     questions: Annotated[int, typer.Option(min=1, help="Questions of a round.")] = 24,
     group_size: Annotated[int, typer.Option(min=2, help="Decisions drawn on each.")] = 8,
-    learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
+    learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 8e-4,
     big_prompt_usd: Annotated[
         float, typer.Option(min=0, help="Dollars per million tokens that the big model reads.")
     ] = 2.5,

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     import torch
 
 AGENT = "planner"
-LIMIT = 8
-"""Tokens of a decision."""
+WRITTEN: dict[Decision, str] = {"big": "A", "small": "B", "parts": "C"}
+"""What the planner writes for a decision: one token of its vocabulary each, so that none is longer
+to learn than another."""
+LIMIT = 2
+"""Tokens of a decision, the end of the turn included."""
 ROWS = 64
 """Questions whose decisions are scored at once."""
 HANDED = {True: 0.5, False: 0.2}
@@ -74,7 +77,7 @@ class Planner:
         self._prompter = Prompter(loaded)
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
         self._written = {
-            decision: (*loaded.codec.encode(decision), min(loaded.end_ids))
+            decision: (*loaded.codec.encode(WRITTEN[decision]), min(loaded.end_ids))
             for decision in DECISIONS
         }
 
@@ -152,7 +155,7 @@ class Planner:
 
     def _decision(self, completion: Completion) -> Decision | None:
         text = self._prompter.text(completion).strip()
-        return next((decision for decision in DECISIONS if decision == text), None)
+        return next((decision for decision in DECISIONS if WRITTEN[decision] == text), None)
 
     def _dollars(self, read: int, written: int) -> float:
         prompt, completion = self.settings.big_prices
