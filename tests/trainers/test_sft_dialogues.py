@@ -105,7 +105,7 @@ def test_only_what_the_assistant_says_is_learned_in_the_words_of_the_template(
         "4",
         "",
     ]
-    assert "Be short." in model.codec.decode(ids)
+    assert model.codec.decode(ids).count("1 + 1?") == 1
     assert [entry.where for entry in reading.skipped] == ["a.jsonl:2", "a.jsonl:3"]
 
 
