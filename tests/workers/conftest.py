@@ -15,8 +15,8 @@ from tests.workers.engines.tiny_sentencepiece import make_tiny_sentencepiece_mod
 
 @pytest.fixture
 def shared_server(any_server: RedisProcess) -> RedisProcess:
-    """One server for all: what a flavour of Redis could change is in scripts, which the tests of the
-    bus run on all flavours."""
+    """One server for all: what a flavour of Redis could change is in scripts, and the tests of the
+    bus run these on all flavours."""
     return any_server
 
 
