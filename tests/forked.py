@@ -55,17 +55,12 @@ PROGRAMS = (
             "engines.scripted.engine", "scripted_api.server",
         )
     ),
+    "math_verify",
 )  # fmt: skip
 """What all programs import that don't compute with torch."""
 RUNTIME = BENCH = WORKERS = PROGRAMS
-TRAIN = TORCH_WORKERS = (
-    *PROGRAMS,
-    "loopline.trainers.cli",
-    "loopline.trainers.sft.training",
-    "loopline.workers.engines.torch.engine",
-    QWEN2,
-    "peft",
-)
+TORCH_WORKERS = (*PROGRAMS, "loopline.workers.engines.torch.engine", QWEN2)
+TRAIN = (*TORCH_WORKERS, "loopline.trainers.cli", "loopline.trainers.sft.training", "peft")
 PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.bench.cli": PROGRAMS,
     "loopline.bench.experiments.worker": TRAIN,
@@ -79,6 +74,7 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.trainers.grpo.arms.worker": TRAIN,
     "loopline.workers": PROGRAMS,
     "loopline.workers.__main__": PROGRAMS,
+    "loopline.workers.judging.math_verify_child": PROGRAMS,
     "loopline.workers.scripted_api": PROGRAMS,
     "tests.bus.worker_process": PROGRAMS,
 }

@@ -23,6 +23,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def serve(number: int, modules: Sequence[str]) -> None:
     what was asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in modules:
-        importlib.import_module(name)
+        with suppress(ModuleNotFoundError):  # of an extra that is not installed
+            importlib.import_module(name)
     sys.path.remove(ROOT)
     gc.collect()
     # What was imported is garbage in no copy, and none need look at it, which would copy it too.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from loopline.bench.checkers import CHECKERS, Scorer, delegate, lm_eval, numeric
 from loopline.bench.checkers.numbers import MAX_DIGITS, clean, find_numbers
+from loopline.workers.judging import math_verify_child
 from loopline.workers.judging.math_verify import MathVerifier
 from tests.bench.checker_cases import GROUPS
 
@@ -232,7 +233,11 @@ def test_a_right_answer_is_right_though_the_child_is_killed_while_it_is_judged()
     before = psutil.Process().children()
     with MathVerifier() as verifier:
         assert verifier.check("\\boxed{18}", "18")
-        (child,) = (process for process in psutil.Process().children() if process not in before)
+        (child,) = (
+            process
+            for process in psutil.Process().children()
+            if process not in before and math_verify_child.__name__ in process.cmdline()
+        )
         child.suspend()
         killing = threading.Timer(0.2, child.kill)
         killing.start()

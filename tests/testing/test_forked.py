@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -107,6 +108,12 @@ def test_a_program_that_starts_another_does_it_in_the_same_way() -> None:
     parent, child = (json.loads(line) for line in done.stdout.splitlines())
     assert child["parent"] == parent["pid"] != parent["parent"] == os.getpid()
     assert child["copied"] is parent["copied"] is True
+
+
+def test_every_module_of_ours_that_a_server_imports_is_there() -> None:
+    names = {name for preload in (forked.PROGRAMS, forked.TRAIN) for name in preload}
+    missing = [name for name in names if name.startswith("loopline") and not find_spec(name)]
+    assert missing == []
 
 
 def test_a_folder_that_is_not_there_is_an_error_as_ever(tmp_path: Path) -> None:

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from loopline.testing import RedisProcess
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.engines.tiny_model import make_tiny_model, write_pickle_checkpoint
 from tests.workers.engines.tiny_sentencepiece import make_tiny_sentencepiece_model
+
+
+@pytest.fixture
+def shared_server(any_server: RedisProcess) -> RedisProcess:
+    """One server for all: what a flavour of Redis could change is in scripts, and the tests of the
+    bus run these on all flavours."""
+    return any_server
 
 
 @pytest.fixture(scope="session")
