@@ -205,9 +205,9 @@ def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
 
 def _fit_of(model: str) -> BaseFit:
     """Raises `UnreadableModel`."""
-    asked = ModelSettings(engine="torch", model=model)
+    model_settings = ModelSettings(engine="torch", model=model)
     try:
-        text = read_text_files(base_folder(model), asked)
+        text = read_text_files(base_folder(model), model_settings)
     except EngineError as error:
         raise UnreadableModel(str(error)) from error
     return BaseFit(same_tokenizer(text.codec, text.vocabulary, text.end_ids), text.max_context)

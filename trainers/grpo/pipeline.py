@@ -182,7 +182,7 @@ def _network(
             "--checkpoint-activations": settings.checkpoint_activations,
             "--offload-optimizer": settings.offload_optimizer,
         }
-        for option in (option for option, asked in refused.items() if asked):
+        for option in (option for option, is_set in refused.items() if is_set):
             raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
     network = network_of(
         loaded,
@@ -391,12 +391,12 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
 
 def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
     """Raises `TrainingError` for what is said of a policy that is not among those names."""
-    said = {
+    options = {
         "--init-from": settings.init_from,
         "--policy-base": settings.bases,
         "--policy-rate": settings.rates,
     }
-    for option, policies in said.items():
+    for option, policies in options.items():
         if unknown := sorted(set(policies) - set(names)):
             raise TrainingError(
                 f"{option} {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"

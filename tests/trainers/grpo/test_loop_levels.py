@@ -190,7 +190,7 @@ def test_teams_that_are_not_the_same_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="one team plays all levels"):
         _ = (
             settings(EASY, "sokoban", setting={})
-            .model_copy(update={"level": (EASY, "word_problem_team")})
+            .model_copy(update={"level": (EASY, "word_problems")})
             .team
         )
 

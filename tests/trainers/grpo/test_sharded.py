@@ -51,8 +51,8 @@ def joined(settings: GrpoSettings, store: Path, base: Path, output: Path) -> Rep
     with launched(settings, store, base, output, count=2, sharded=True) as started:
         for process in started:
             process.join()
-        said = [path.read_text() for path in output.parent.glob(f"{output.name}.said*")]
-        assert [process.exitcode for process in started] == [0, 0], said
+        errors = [path.read_text() for path in output.parent.glob(f"{output.name}.said*")]
+        assert [process.exitcode for process in started] == [0, 0], errors
     report = read_report(output)
     assert report is not None
     return report

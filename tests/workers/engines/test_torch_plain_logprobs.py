@@ -66,7 +66,7 @@ async def test_rows_that_end_together_share_passes(
     monkeypatch.setattr(model_of(engine), "forward", counted)
     sampling = {"n": 4, "temperature": 1.0, "max_tokens": 2}
     requests = [request("to " * seed, sampling={**sampling, "seed": seed}) for seed in (1, 9)]
-    answers = await asyncio.gather(*(completions(engine, asked) for asked in requests))
+    answers = await asyncio.gather(*(completions(engine, entry) for entry in requests))
     assert sum(sizes) == 8
     assert (max(sizes) > 1) == (tokens > 1)
     for completion in (completion for several in answers for completion in several):

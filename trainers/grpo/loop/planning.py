@@ -86,9 +86,9 @@ def _of_level(
     if settings.asks:
         drawn = training_questions(dataset_of(level.source), level_seed)
         return list(islice(drawn, played, last))
-    game, asked = game_of(level, settings.setting)
+    game, difficulty = game_of(level, settings.setting)
     try:
-        puzzles = game.puzzles(Split.TRAIN, level_seed, last, asked)[played:]
+        puzzles = game.puzzles(Split.TRAIN, level_seed, last, difficulty)[played:]
     except ValueError as error:
         raise TooFewPuzzles(f"--level {level.name!r}: {error}") from error
     return [Question(id=puzzle.id, task=game.task(puzzle)) for puzzle in puzzles]

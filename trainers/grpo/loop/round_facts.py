@@ -37,6 +37,7 @@ def nothing_to_learn(
         f"; {count:,} × {reason}, such as {example}" for reason, count, example in harvest.reasons
     )
     levels = " (--size, --difficulty)" if settings.tasks is None and not settings.asks else ""
+    levels = " (--level)" if settings.level else levels
     cut, longer = "", ""
     frozen = f", {counts['frozen']:,} of policies whose turn it is not" if counts["frozen"] else ""
     if counts["truncated"]:

@@ -254,11 +254,11 @@ class LoopSettings(RolloutOptions):
 
     def require_agents(self) -> None:
         """Raises `InvalidOptions` for what is said of an agent or a policy that is none."""
-        said = {
+        options = {
             "--agent-temperature": self.agent_temperature,
             "--agent-max-tokens": self.agent_max_tokens,
         }
-        for option, agents in said.items():
+        for option, agents in options.items():
             if unknown := sorted(set(agents) - set(self.team)):
                 raise InvalidOptions(
                     f"{option}: nobody of the team ({', '.join(self.team)}) is called "
@@ -386,7 +386,7 @@ class LoopSettings(RolloutOptions):
     def _common_team(self) -> tuple[str, ...]:
         """Of all levels. Raises `InvalidOptions`."""
         games = [game_of(level, self.setting) for level in self.levels]
-        teams = [game.team(asked.setting) for game, asked in games]
+        teams = [game.team(difficulty.setting) for game, difficulty in games]
         for level, team in zip(self.levels, teams, strict=True):
             if set(team) != set(teams[0]):
                 raise InvalidOptions(
