@@ -256,7 +256,7 @@ class SglangDouble(VllmDouble):
                     finish = {"type": choice["finish_reason"], "length": len(ids)}
             if finish is not None and usage is None:
                 continue  # the last event says how it ended, and what was in memory
-            begin = sent if self.incremental else 0
+            begin = sent if self.incremental and item.get("stream") else 0
             meta = self._meta(item, finish) | {
                 "completion_tokens": len(ids),
                 "cached_tokens": cached,

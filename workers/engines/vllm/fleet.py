@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from loopline.bus.tasks import end
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.vllm.server import Server, prompt_blocks
 
@@ -31,7 +32,7 @@ class Fleet:
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = list(servers)
-        self._greeting = asyncio.Lock()
+        self._greeting: asyncio.Task[None] | None = None
 
     async def wait_until_up(
         self, seconds: float, process_died: asyncio.Event | None = None
@@ -52,8 +53,12 @@ class Fleet:
     async def choose(self, prompt: Sequence[int], adapter: str) -> Server:
         """The server for a prompt: of those with little to do, the one that has read most of it.
         Raises `NoServer` while none answers."""
-        await self._greet_returned()
+        greeting = self._begin_greeting()
         up = [server for server in self.servers if server.is_up]
+        if not up and greeting is not None:
+            # Else nobody waits: one that hangs would hold up what the others can answer.
+            await asyncio.shield(greeting)
+            up = [server for server in self.servers if server.is_up]
         if not up:
             names = ", ".join(server.name for server in self.servers)
             raise NoServer(f"no answer from {names}")
@@ -66,16 +71,21 @@ class Fleet:
             key=lambda server: (server.known_blocks(blocks), -server.load),
         )
 
-    async def _greet_returned(self) -> None:
-        """Ask those whose time has come whether they are there again."""
-        async with self._greeting:
+    def _begin_greeting(self) -> asyncio.Task[None] | None:
+        """Begin to ask those whose time has come whether they are there again; what is under way of
+        that."""
+        if self._greeting is None or self._greeting.done():
             now = time.monotonic()
             due = [s for s in self.servers if not s.model and now >= s.down_until]
-            for server, is_up in zip(
-                due, await asyncio.gather(*(server.greet() for server in due)), strict=True
-            ):
-                if is_up:
-                    log.info("the server is there again", server=server.name)
+            self._greeting = asyncio.create_task(self._greet(due), name="greeting") if due else None
+        return self._greeting
+
+    async def _greet(self, due: Sequence[Server]) -> None:
+        for server, is_up in zip(
+            due, await asyncio.gather(*(server.greet() for server in due)), strict=True
+        ):
+            if is_up:
+                log.info("the server is there again", server=server.name)
 
     def lost(self, server: Server, why: str) -> None:
         """A request met no answer there."""
@@ -84,4 +94,6 @@ class Fleet:
             server.lost()
 
     async def close(self) -> None:
+        if self._greeting is not None:
+            await end([self._greeting])
         await asyncio.gather(*(server.close() for server in self.servers))

@@ -41,6 +41,8 @@ REMEMBERED_BLOCKS = 8192
 _ADMIN_SECONDS = 120.0
 """For an adapter to be read, from a disk far away."""
 _HEALTH_SECONDS = 5.0
+_MOST_DOUBLINGS = 5
+"""Of a quarter of a second, until a server that is away is asked again: eight at most."""
 
 Reader = Callable[[bytes | str], Part]
 """Reads the events of one answer, in their order."""
@@ -142,8 +144,8 @@ class Server:
     def lost(self) -> None:
         """It did not answer. What it had of adapters may be gone with it; it is asked again after
         a while, longer each time."""
-        self._failures += 1
-        self.down_until = time.monotonic() + min(10.0, 0.25 * 2**self._failures)
+        self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
+        self.down_until = time.monotonic() + 0.25 * 2**self._failures
         self._adapters.clear()
         self._blocks.clear()
         self.model = ""
