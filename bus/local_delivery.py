@@ -1,10 +1,10 @@
-"""Within one process: messages that it publishes to streams which it serves itself, and mail that
-it sends to itself.
+"""Short cuts for messages that stay within one process: on streams that it serves itself, and to
+its own inbox.
 
-A script that publishes reads for the process in the same step (`read_next` in end_run.lua), so its
-own message needs no blocking read to come back. Nothing else changes: the delivery has a lease,
-what waited on the stream for longer comes first, and a process that dies before it learns what it
-has read loses it to another, as with any reader.
+A script that publishes also reads for the process (`read_next` in parts/entries.lua), so that its
+message comes back without a blocking read. All else stays as with any reader: the delivery has a
+lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
+has read, another process takes the entry over.
 """
 
 from __future__ import annotations

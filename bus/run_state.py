@@ -56,7 +56,7 @@ class RunState:
 
 
 def open_wait_of(guard: str, line: bytes) -> OpenWait:
-    """From a field of the run's hash, as `open_wait` in end_run.lua writes it."""
+    """From a field of the run's hash, as `open_wait` in parts/waits.lua writes it."""
     kind, name, expires, since, _, note, _ = line.split(b"\n", 6)
     return OpenWait(
         guard, kind.decode(), name.decode(), int(expires) / 1000, int(since) / 1000, note

@@ -1,10 +1,10 @@
-"""Tenants: whose runs work at once, and whose is next.
+"""Tenants: whose runs work at the same time, and whose run is next.
 
-Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
-a tenant's own, a run beyond that is let in and waits: its first messages are published when another
-run ends (`start_next` in end_run.lua). The next one is of the tenant with the highest priority, and
-among those of the one that has had the least for its weight. So streams never hold more than the
-runs at work, and a tenant with thousands of runs delays nobody else by more than a run's turn.
+Every run belongs to a tenant. A deployment can limit the runs at work (`bus.max_working`), in all
+or per tenant. A run above the limit is admitted and waits: its first messages are published when
+another run ends (`start_next` in parts/turns.lua). The tenant with the highest priority is next;
+among tenants of equal priority, the one that has received the least for its weight. So streams hold
+only the runs at work, and a tenant with thousands of runs delays others by one run's turn at most.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Runs that wait: for a signal, for somebody's approval, or until their time comes.
+"""Runs that wait: for a signal, for an approval, or until a given time.
 
-A run that waits has no message on a stream and no lease; its time stands still. What it waits for
-lies in its hash, a timer alongside (`open_wait` in end_run.lua). Each wait ends once: a signal
-(`send_signal`), a decision (`decide`) and the sweep that finds its time over (`expire`) all take it
-from the run by a script.
+A waiting run has no message on a stream and no lease, and its time stands still. Its hash holds the
+wait, a sorted set the timer (`open_wait` in parts/waits.lua). Each wait ends once: a signal
+(`send_signal`), a decision (`decide`) and the sweep after its expiry (`expire`) each remove it by a
+script.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
 -- Note that a delivery after the first begins to be handled, before it is.
 -- KEYS: work stream, begun
 -- ARGV: group, entry id, consumer, delivery count

@@ -1,3 +1,5 @@
+-- include: base.lua
+-- include: entries.lua
 -- include: end_run.lua
 -- Move a delivery to the dead letters; if it belongs to a live run, end that run with `error`;
 -- if it is a request, answer its waiters with the error.
@@ -25,7 +27,7 @@ if ARGV[13] ~= '' then
       redis.call('HDEL', KEYS[10], fields[i])
     end
   end
-  -- It may be asked anew. The offset stays: the run's log still holds the text up to there.
+  -- It may be asked again. The offset stays: the run's log still holds the text up to there.
   redis.call('HDEL', KEYS[10], 'asked')
 end
 if ARGV[14] == '1' and redis.call('HGET', KEYS[3], 'state') == 'active' then

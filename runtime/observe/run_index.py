@@ -277,7 +277,7 @@ def _state(outcome: str, *, active: bool, waits: bool) -> str:
 
 
 def _waits(lines: str) -> tuple[str, ...]:
-    """From what `note_waits` in end_run.lua writes: kind, expiry (ms) and name."""
+    """From what `note_waits` in parts/waits.lua writes: kind, expiry (ms) and name."""
     words: list[str] = []
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)
