@@ -121,7 +121,7 @@ def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> 
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = split_thoughts(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).visible
     regions = _regions(spoken, tools)
     if not regions:
         return _bare_calls(spoken, tools)
@@ -138,7 +138,7 @@ def strip_calls(
 ) -> str:
     """What was said around the calls; an unclosed call is dropped to the end of the text. With
     `quoted`, a markup in a block of code is an example and stays."""
-    spoken = split_thoughts(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).visible
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)

@@ -303,7 +303,7 @@ class Call(StoredRecord):
     @property
     def said(self) -> str:
         """The text without what the model only thought; empty if it came to nothing else."""
-        return split_thoughts(self.text, opened=self.begins_in_thought).said
+        return split_thoughts(self.text, opened=self.begins_in_thought).visible
 
     @property
     def thought(self) -> str:

@@ -83,7 +83,7 @@ BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
 class SplitText:
     """A text in its two parts."""
 
-    said: str
+    visible: str
     """The text itself, to the letter, if there is no thought in it; else without white space at its
     end, and without the blank lines between a thought and it."""
     thought: str
@@ -103,7 +103,7 @@ def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
         return SplitText(text, "")
     thoughts = [thought_in(text[start:end]).strip() for start, end in spans]
     return SplitText(
-        said=_join_spans(text, spans),
+        visible=_join_spans(text, spans),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
     )
@@ -117,7 +117,7 @@ def repeats_opening(text: str) -> bool:
 
 def text_without_thoughts(text: str, *, opened: bool = False) -> str:
     """What a model said. Empty if it only thought."""
-    return split_thoughts(text, opened=opened).said
+    return split_thoughts(text, opened=opened).visible
 
 
 def opens_thought(prompt: str) -> bool:

@@ -160,7 +160,7 @@ class VisibleText:
         """The rest: the text has ended."""
         self._ended = True
         whole = split_thoughts(self._text, opened=self._opened)
-        content = whole.said
+        content = whole.visible
         if self._offered:
             content = strip_calls(self._text, self._offered, opened=self._opened)
         if whole.thought.startswith(self._reasoning.shown):

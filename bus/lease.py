@@ -54,7 +54,7 @@ class _HeldLease:
     run_key: str
     on_verdict: Callable[[Verdict], None]
     renewed: float = field(default_factory=time.monotonic)
-    told: bool = False
+    notified: bool = False
 
 
 class LeaseKeeper:
@@ -144,8 +144,8 @@ class LeaseKeeper:
                 continue
             with self._lock:
                 # Released meanwhile: the work was finished, the verdict is about a settled entry.
-                still_held = record.lease in self._held and not record.told
-                record.told = True
+                still_held = record.lease in self._held and not record.notified
+                record.notified = True
                 if verdict is Verdict.LOST:
                     self._held.pop(record.lease, None)
             if still_held:

@@ -90,7 +90,7 @@ class Scorer:
         )
         number = extraction.number
         value = None if number is None or number.value is None else str(number.value)
-        return Score(verdicts, extraction.shown[:200], value, extraction.where)
+        return Score(verdicts, extraction.text[:200], value, extraction.where)
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         """`score` of what a run said last."""

@@ -37,7 +37,7 @@ class Extraction:
 
     number: Number | None
     where: Literal["box", "text", "none"]
-    shown: str
+    text: str
     """The answer as it was written, for people; empty when there is none."""
     expression: str
     """The answer as it is compared with a gold one that is not a number; empty when there is

@@ -116,10 +116,10 @@ def connected(client: LocalClient) -> AbstractAsyncContextManager[RunClient]:
     return connect()
 
 
-def created(path: Path, made: Manifest) -> OutputDirectory:
+def created(path: Path, manifest: Manifest) -> OutputDirectory:
     """A new directory."""
     directory = OutputDirectory(path)
-    directory.create(made)
+    directory.create(manifest)
     return directory
 
 

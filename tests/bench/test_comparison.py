@@ -30,8 +30,8 @@ def puzzles(samples: int, **choices: JsonValue) -> Manifest:
     return manifest(request, ARM)
 
 
-def played(path: Path, made: Manifest, player: Player = oracle) -> Path:
-    measured(path, made, PuzzleClient(player=player))
+def played(path: Path, manifest: Manifest, player: Player = oracle) -> Path:
+    measured(path, manifest, PuzzleClient(player=player))
     return path
 
 

@@ -178,7 +178,7 @@ def test_a_violation_in_a_loop_s_history_fails() -> None:
 def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
     # 50 and 40 of the same puzzles: ten pairs, all on one side.
     report = reported(solving(45), solving(82))
-    assert [[look.place for look in loop.held] for loop in report.undisturbed] == [
+    assert [[look.place for look in loop.against_undisturbed] for loop in report.undisturbed] == [
         ["above", "within"],
         ["below", "within"],
     ]

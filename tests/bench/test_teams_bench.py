@@ -55,15 +55,15 @@ needs_data = pytest.mark.skipif(
 # ---- swapped policies ----
 
 
-def swapped(made: Manifest, **policies: str) -> Manifest:
+def swapped(manifest: Manifest, **policies: str) -> Manifest:
     """The manifest as a deployment of the profile `petting` completes it."""
     settings = config.load("petting", environ={})
     settings_with_policies = settings.model_copy(
         update={"policies": {**settings.policies, **policies}}
     )
-    arms = find(made.benchmark).parse_arms(",".join(made.arms), made.reference)
-    return add_deployment(made, arms, settings_with_policies).model_copy(
-        update={"options": made.options}
+    arms = find(manifest.benchmark).parse_arms(",".join(manifest.arms), manifest.reference)
+    return add_deployment(manifest, arms, settings_with_policies).model_copy(
+        update={"options": manifest.options}
     )
 
 

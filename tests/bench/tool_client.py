@@ -59,11 +59,11 @@ def manifest(
     )
 
 
-def measured(path: Path, made: Manifest, client: LocalClient) -> Facts:
+def measured(path: Path, manifest: Manifest, client: LocalClient) -> Facts:
     """The facts of the whole benchmark; its reports are in the directory."""
     directory = OutputDirectory(path)
-    directory.create(made)
-    progress = RunProgress(made.arms)
+    directory.create(manifest)
+    progress = RunProgress(manifest.arms)
     ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
     assert ended.facts is not None
     return ended.facts

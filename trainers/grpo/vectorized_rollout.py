@@ -289,7 +289,7 @@ def _group(
     policy: PolicyRef,
     run: str,
 ) -> Group:
-    turn = len(table.episode.taken)
+    turn = len(table.episode.actions)
     origin = f"{run}/{table.instance}/{turn}/{agent}"
     state = hashlib.sha256(repr(prompt).encode()).hexdigest()
     members = [

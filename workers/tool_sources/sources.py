@@ -37,7 +37,7 @@ class ToolSource(Protocol):
     name: str
     catalogue: Catalogue
     trouble: str
-    tried: asyncio.Event
+    first_try: asyncio.Event
 
     async def run(self) -> None: ...
 
@@ -109,7 +109,7 @@ class ToolSources:
 
     async def tried(self) -> None:
         """Until each source was joined or could not be."""
-        await asyncio.gather(*(source.tried.wait() for source in self._sources.values()))
+        await asyncio.gather(*(source.first_try.wait() for source in self._sources.values()))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

@@ -25,7 +25,7 @@ class ScoredCandidate(Generic[T]):
     call: Call
     action: JsonObject
     rewards: Rewards
-    found: T
+    facts: T
     """What its scorer knows of it besides."""
 
 
@@ -37,7 +37,7 @@ class Choice(Generic[T]):
     selected: int
     reward: float
     """Of that one."""
-    found: T
+    facts: T
     """Of that one."""
 
     @property
@@ -82,7 +82,7 @@ async def choose_candidate(
         )
     totals = [candidate.reward_parts["total"] for candidate in candidates]
     selected = totals.index(max(totals))
-    return Choice(tuple(candidates), selected, totals[selected], scored[selected].found)
+    return Choice(tuple(candidates), selected, totals[selected], scored[selected].facts)
 
 
 def _parts(scored: ScoredCandidate[T], options: PairOptions) -> dict[str, float]:

@@ -93,12 +93,12 @@ def _train(
                 curves.append(facts.curves)
             tell(
                 JobLine(
-                    event="training", done=update_count, total=settings.updates, said=facts.said
+                    event="training", done=update_count, total=settings.updates, message=facts.said
                 )
             )
             if interruption.asked:
                 raise KeyboardInterrupt
-        tell(JobLine(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
+        tell(JobLine(event="playing", message=f"{demo.held_out:,} held-out puzzles"))
         policies.activate(SHARED)
         puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)

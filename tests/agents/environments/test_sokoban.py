@@ -145,7 +145,7 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
     level = instance.parsed[0]
     assert episode.verify().solved == level.solved(episode.state)
     assert episode.verify().solved == (solve(level, episode.state) == ())
-    assert replay_episode(SOKOBAN, instance.task.instance, episode.taken) == episode
+    assert replay_episode(SOKOBAN, instance.task.instance, episode.actions) == episode
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:

@@ -469,9 +469,9 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
 ) -> None:
     with JobProgress("arms") as progress:
         tell = progress.watch(4, 3)
-        tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, said="half way"))
-        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, said="begun before"))
-        tell(arm(AT_GRPO), JobLine(event="finished", said="7 of 8 held-out puzzles solved"))
+        tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, message="half way"))
+        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, message="begun before"))
+        tell(arm(AT_GRPO), JobLine(event="finished", message="7 of 8 held-out puzzles solved"))
     first, second, third = capsys.readouterr().err.splitlines()
     # Nothing was done in this time as yet.
     assert first == "seed 1, AT-GRPO, training: 10%, half way"
@@ -484,8 +484,8 @@ def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JobProgress("arms") as progress:
-        progress.watch(4, 3)(arm(AT_GRPO), JobLine(event="finished", said="7 of 8"))
-        progress.watch(6, 4)(arm(PER_ROLE), JobLine(event="finished", said="8 of 8"))
+        progress.watch(4, 3)(arm(AT_GRPO), JobLine(event="finished", message="7 of 8"))
+        progress.watch(6, 4)(arm(PER_ROLE), JobLine(event="finished", message="8 of 8"))
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("seed 1, AT-GRPO: 7 of 8 (2 of 4 arms; about ")
     assert second.startswith("seed 1, AT-GRPO per role: 8 of 8 (3 of 6 arms; about ")

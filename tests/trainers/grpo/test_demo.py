@@ -104,7 +104,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
     messages: list[str] = []
 
     def tell(event: JobLine) -> None:
-        messages.append(event.said)
+        messages.append(event.message)
         if len(messages) == steps:
             end.send(steps)
             end.recv()
@@ -150,7 +150,7 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
         "settings = DemoSettings.model_validate_json((output / 'settings.json').read_bytes())\n"
         "try:\n"
         "    run(settings, output, jobs=1, watcher=lambda arms, left: lambda arm, told:\n"
-        "        print(told.said, flush=True))\n"
+        "        print(told.message, flush=True))\n"
         "except KeyboardInterrupt:\n"
         "    raise SystemExit(130)\n"
     )
