@@ -318,7 +318,7 @@ def finished_folder(output: Path, *attacked: int) -> None:
     claim(output, settings)
     warm = ArmResult(
         arm="warm start", seed=1, steps=120, tokens=1, samples=1, train_cpu_seconds=1.0,
-        cpu_seconds=1.0, outcomes=solving(20), failures={}, agreement=None, said={}, curve=(),
+        cpu_seconds=1.0, outcomes=solving(20), failures={}, agreement=None, answers={}, curve=(),
     )  # fmt: skip
     write_result(warm_start_of(settings).folder(output), warm)
     (output / "base").mkdir()

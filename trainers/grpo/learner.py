@@ -64,10 +64,10 @@ class _Minibatch(NamedTuple):
 
     rows: Sequence[Row]
     """Of all processes."""
-    own: Sequence[int]
-    """Which of them are this process's."""
+    row_numbers: Sequence[int]
+    """The rows of this process among them."""
     micro_batches: Sequence[MicroBatch]
-    """Of those."""
+    """Made of these rows."""
     pairs: Sequence[tuple[str, str]] = ()
     """Origins of a better and of a worse sample, where pairs are learned from."""
 

@@ -220,7 +220,7 @@ class EvaluationResult:
     """Turns in which the tool agent proposed something."""
     agreed: int
     """Of these, turns in which the plan agent did exactly that."""
-    said: dict[str, dict[str, int]]
+    answers: dict[str, dict[str, int]]
     """By agent, its most frequent answers and how often it gave them."""
 
 

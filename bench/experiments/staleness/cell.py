@@ -93,7 +93,7 @@ def _train(
                 curves.append(facts.curves)
             tell(
                 JobLine(
-                    event="training", done=update_count, total=settings.updates, message=facts.said
+                    event="training", done=update_count, total=settings.updates, message=facts.message
                 )
             )
             if interruption.asked:

@@ -206,9 +206,9 @@ def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_
 
 
 def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
-    assert set(result(PROPOSER, whole).said) == {TOOL}
-    assert set(result(SINGLE_GRPO, whole).said) == {PLAN}
-    assert set(result(PER_ROLE, whole).said) == set(AGENTS)
+    assert set(result(PROPOSER, whole).answers) == {TOOL}
+    assert set(result(SINGLE_GRPO, whole).answers) == {PLAN}
+    assert set(result(PER_ROLE, whole).answers) == set(AGENTS)
 
 
 def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
@@ -218,13 +218,13 @@ def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
         playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True
     )
     assert arm_result.outcomes == result(SWAPPED, whole).outcomes
-    assert arm_result.said == result(SWAPPED, whole).said
+    assert arm_result.answers == result(SWAPPED, whole).answers
     playing.activate(PLAN)
     table = LEARNING.game.tables(Split.TEST, 2026, 1)[0]
     (completion,) = playing.sampler.greedy(
         [playing.prompter.ids(table.episode.observe(TOOL))], limit=LEARNING.reinforced.limit
     )
-    assert playing.prompter.text(completion) in arm_result.said[TOOL]
+    assert playing.prompter.text(completion) in arm_result.answers[TOOL]
 
 
 def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:

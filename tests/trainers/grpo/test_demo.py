@@ -190,7 +190,7 @@ def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
     return ArmResult(
         arm=arm, seed=seed, steps=10, tokens=1_000, samples=100, train_cpu_seconds=30.0,
         cpu_seconds=60.0, outcomes="1" * solved + "0" * (of - solved),
-        failures={"out of turns": of - solved}, agreement=None, said={}, curve=(),
+        failures={"out of turns": of - solved}, agreement=None, answers={}, curve=(),
     )  # fmt: skip
 
 

@@ -134,7 +134,10 @@ class _ArmTraining:
         greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
         progress = int(PARTS * self._share())
         self.tell(
-            JobLine(event="training", done=progress, total=PARTS, message=f"{greedy}{step_facts.said}")
+            JobLine(
+                event="training", done=progress, total=PARTS,
+                message=f"{greedy}{step_facts.message}",
+            )
         )
 
     def _evaluate_now(self) -> None:
