@@ -163,7 +163,7 @@ class GenerationOptions(StoredRecord):
     token_texts: bool = False
     """Give the text of each output token, too (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
+    """Also return this many of the likeliest tokens at each place (`Call.top_logprobs`)."""
 
     @property
     def chosen(self) -> JsonObject:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for what is asynchronous behind a judge, who is not."""
+"""Runs an event loop in a background thread, so that synchronous judges can call async code."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
         raise UsageError(
             f"--budget-usd: what calls of {models} cost is not known, so the budget could not be "
             f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
-            "0 for a server of one's own) in the deployment's profile, or leave --budget-usd out"
+            "0 for your own server) in the deployment's profile, or leave --budget-usd out"
         )
 
 

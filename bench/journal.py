@@ -95,7 +95,7 @@ class Journal:
         return self._ledger.add(entries)
 
     def close(self) -> None:
-        """Flush and close everything, and let another bench in."""
+        """Flush and close everything, so that another bench can open it."""
         if self._ledger is not None:
             self._sync_evidence()
             self._items.sync()

@@ -187,7 +187,7 @@ class OutputDirectory:
             ) from None
 
     def unlock(self) -> None:
-        """Let others in again."""
+        """Release the lock."""
         self._lock.release()
 
     def manifest(self) -> Manifest:

@@ -1,4 +1,4 @@
-"""What asks to be let in, and the keys and arguments of the script that lets it in."""
+"""Runs that ask for admission, and the keys and arguments of the script that admits them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.bus.tenants import NO_TENANT, Tenant
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A run that asks to be let in, with the messages that start it."""
+    """A run that asks for admission, with the messages that start it."""
 
     run_id: str
     run: bytes
@@ -53,7 +53,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A script around `admit.lua`, which lets the run in only if something else holds as well. Its
+    """A script around `admit.lua` that admits the run only under a further condition. Its
     keys and arguments stand before those of `admit`; it answers as that does, or `taken`."""
 
     script: str

@@ -216,7 +216,7 @@ class Bus:
         )
 
     async def admit(self, admission: Admission, gate: Gate | None = None) -> bool:
-        """Let a run in. True if it is new, False if this very run was let in before, or the gate is
+        """Admit a run. True if it is new, False if this very run was admitted before, or the gate is
         closed.
 
         Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,

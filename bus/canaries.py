@@ -2,7 +2,7 @@
 until it is compared well enough with the version that serves.
 
 Which runs it answers follows from their ids and from the canary alone, and a canary never changes:
-so every worker, and a step that is taken again, comes to the same. Runs that were admitted before
+so every worker, and every repeated step, decides the same. Runs that were admitted before
 it began keep the version that they began with.
 """
 
@@ -28,7 +28,7 @@ class Canary(BaseModel):
     """The version that serves meanwhile, which it is compared with."""
     mode: CanaryMode = "share"
     """`share`: it answers its runs. `shadow`: the serving version does, and afterwards each of
-    those runs is played once more with the canary, for nobody but the comparison."""
+    those runs is repeated with the canary, only for the comparison."""
     share: float = Field(gt=0, le=1)
     """Of the runs."""
     margin: float = Field(default=0.02, gt=0, lt=1)

@@ -444,7 +444,7 @@ class Consumer:
         try:
             await self._run_handler(delivery)
         except NotDelivered as error:
-            log.debug("begun in vain", run_id=delivery.envelope.run_id, error=str(error))
+            log.debug("started for nothing", run_id=delivery.envelope.run_id, error=str(error))
         except LeaseLost as error:
             self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))

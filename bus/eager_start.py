@@ -1,4 +1,4 @@
-"""A step that begins before its run is let in, in the process that admits it.
+"""A step that begins before its run is admitted, in the process that admits it.
 
 A process that serves the stream of a run's first step knows all that this step starts with. So it
 lets the step begin at once, and sends nothing until the step has come to a call that is paid for:
@@ -139,7 +139,7 @@ class EagerStart:
             timer.cancel()
 
     def end(self) -> None:
-        """Tell who waits that nothing more comes, and stop what was begun in vain."""
+        """Tell waiters that nothing more comes, and stop the work that was started for nothing."""
         self.ready.set()
         self.sent.set()
         for delivery in (self.first, self.request and self.request.delivery):
@@ -154,7 +154,7 @@ class EagerStart:
     async def ask(
         self, stream: str, envelope: Envelope, keys: Sequence[str], args: Sequence[Value]
     ) -> list[Any] | None:
-        """Request with the admission: what `request.lua` answers. None: ask as ever, the run is in.
+        """Request with the admission: what `request.lua` answers. None: ask as usual, the run is admitted.
         Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
@@ -174,7 +174,7 @@ class EagerStart:
     async def mark_call(
         self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
     ) -> bytes | list[bytes] | None:
-        """Mark with the admission: what `mark.lua` answers. None: mark as ever. Raises
+        """Mark with the admission: what `mark.lua` answers. None: mark as usual. Raises
         `NotDelivered`."""
         request = self.request
         if not self.ready.is_set() and request is not None and request.delivery is delivery:

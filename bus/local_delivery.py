@@ -73,7 +73,7 @@ class LocalDelivery:
     def starting_run(
         self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
     ) -> Generator[EagerStart | None]:
-        """The start of a run whose first step begins here, until it is let in; None where it is
+        """The start of a run whose first step begins here, until it is admitted; None where it is
         begun elsewhere. Who leaves the block before `settle` has given it up."""
         start = EagerStart(state.run_id, shard, state, self)
         if state.run_id not in self.starting:

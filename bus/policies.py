@@ -67,7 +67,7 @@ class Policy(BaseModel):
     earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
     """Versions that were in use before, the last one last: what a rollback goes back to."""
     canary: Canary | None = None
-    """A version on trial beside the one in use."""
+    """A version on trial next to the one in use."""
 
     @property
     def pool(self) -> str:
@@ -103,7 +103,7 @@ class Policy(BaseModel):
 
     def with_canary(self, canary: Canary) -> Policy:
         """With this version on trial. Raises PolicyError for one that there is not, that
-        serves already, or that would stand beside another canary."""
+        serves already, or that would be a second canary."""
         self._require(canary.version)
         if self.canary is not None:
             raise PolicyError(

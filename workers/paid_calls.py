@@ -2,7 +2,7 @@
 
 A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
 becomes a ledger entry that says what may have been paid. The most that the call can come to is
-held in the budgets of its run meanwhile. Models of one's own bill nobody: for them nothing is
+held in the budgets of its run meanwhile. Local models bill nobody: for them nothing is
 marked, and what died with its worker was not a call; where a budget limits their tokens, those are
 held alone.
 """
@@ -56,7 +56,7 @@ class PaidCalls:
     async def sending(self, event: Sending) -> None:
         """Write a call down. Raises `LeaseLost` or `RunEnded`: then it must not be sent."""
         over = {key: call for key, call in self._calls.items() if call.over}
-        # Of several candidates in vain each has an entry, which the reply makes.
+        # Each unused candidate has an entry, which the reply makes.
         over = {key: call for key, call in over.items() if len(call.discarded_usage) < 2}
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over.values()]
         self._marked += 1
@@ -76,7 +76,7 @@ class PaidCalls:
         self._settings = settings
 
     async def hold(self, request: GenerateRequest) -> None:
-        """Hold the most that a model of one's own can use for a request. Raises `BudgetExceeded`,
+        """Hold the most that a local model can use for a request. Raises `BudgetExceeded`,
         or `Retry` while other calls hold what is left."""
         if not self._delivery.limited:
             return

@@ -111,7 +111,7 @@ class RecorderSettings(WorkerBase):
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits for company before it is written: fewer, larger files."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
-    """So many small files of a table and shard are joined into one; 0 leaves them."""
+    """This many small files of a table and shard are merged into one; 0: never."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """Between two looks at how many there are."""
     canary_seconds: float = Field(default=5.0, gt=0)

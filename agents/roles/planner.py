@@ -34,7 +34,7 @@ _TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])
 
 class Planner:
     """Decides `answer` {answer}, `delegate` {problems}, `give_up` {reason} or `failed`. With the
-    mathematical prompts the answer is the content of the last box, with `boxed` beside it."""
+    mathematical prompts the answer is the content of the last box, next to `boxed`."""
 
     name = "planner"
     version = 1

@@ -9,7 +9,7 @@ are too few for any, nothing is accepted until a router is trained again. That t
 with the runs that raised the alarm, so it is watched, not promised: the test begins from 1 with the
 runs that follow.
 
-Nothing is kept but the router file: anyone who reads the store again comes to the same result, so a
+Nothing is kept but the router file: anyone who reads the store again gets the same result, so a
 watch that was killed goes on where it was.
 """
 
@@ -45,7 +45,7 @@ class Audited:
 
     def judged(self, right: bool | None) -> Audited | None:
         """The same where somebody said whether the run's answer, the big model's, is right. None
-        where nothing can be said then: beside a wrong answer another one may be right."""
+        where nothing can be said then: if one answer is wrong, another may be right."""
         if right is not False:
             return self
         return None if self.wrong else replace(self, wrong=True)

@@ -19,7 +19,7 @@ _left_behind: dict[Callable[..., Any], list[threading.Thread]] = {}
 
 
 class TooManyLeftBehind(Exception):
-    """Calls of a function never came back, so many that no more are begun."""
+    """Too many calls of a function never returned: no further ones are started."""
 
 
 async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:

@@ -28,7 +28,7 @@ class ArmRuns:
     paid: Sum = field(default_factory=Sum)
     """Calls whose results were used."""
     discarded: Sum = field(default_factory=Sum)
-    """Calls that were paid for in vain (their worker had lost its lease)."""
+    """Calls that were paid for but not used (their worker had lost its lease)."""
     pools: dict[str, Sum] = field(default_factory=dict[str, Sum])
     per_run: dict[str, Sum] = field(default_factory=dict[str, Sum])
 

@@ -134,7 +134,7 @@ def headline(facts: Facts) -> str:
 
 
 def payoffs(facts: Facts) -> list[str]:
-    """Does it pay? For each arm that delegates, beside the big model alone, one sentence with the
+    """Does it pay? For each arm that delegates, compared with the big model alone, one sentence with the
     dollars; nothing where no model has a price."""
     return [
         sentence

@@ -250,7 +250,7 @@ class Client(WaitingCalls):
 
     async def submit(self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS) -> bool:
         """Admit a run, which begins after `delay` seconds. True if it is new, False if this very
-        run was let in before. `key_limits` are those of its account's day.
+        run was admitted before. `key_limits` are those of its account's day.
 
         Raises `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that
         it shares has nothing left for it), `MessageTooLarge`, or

@@ -69,7 +69,7 @@ def resolve_question(
     """The question that is asked, with the conversation before it.
 
     Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
-    one beside --world, and what `read_question` and `read_conversation` raise.
+    one together with --world, and what `read_question` and `read_conversation` raise.
     """
     if world is not None:
         return _simulated_question(argument, world, system, messages)

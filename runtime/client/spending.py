@@ -53,5 +53,5 @@ def require_prices(run: Run, settings: Settings) -> None:
         raise InputError(
             f"what calls of {models} cost is not known, so a budget in dollars can't be kept",
             hint=f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, 0 "
-            "for a server of one's own), or leave the dollars out",
+            "for your own server), or leave the dollars out",
         )

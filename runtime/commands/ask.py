@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 metavar="FILE",
                 help="The conversation so far, as OpenAI's API has it: a JSON list of messages with"
-                " role and content. A question beside it is its next message.",
+                " role and content. A question is its next message.",
             ),
         ] = None,
         world: Annotated[

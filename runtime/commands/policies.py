@@ -102,7 +102,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option(help="Answer with it; --no-use: keep it for `canary` or `pin`.")
         ] = True,
     ) -> None:
-        """Answer new requests of a policy with these weights. Those in work end as they began.
+        """Answer new requests of a policy with these weights. Those in progress end as they began.
 
         What says to be of another base than the pool's model is refused at once, where the model's
         files are on this machine; the workers that serve it ask the same."""

@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
         """Join small files into large ones, also while a recorder writes.
 
         Rows that stand twice are left once; a damaged file is set aside and named. Ctrl-C ends it
-        after the step in work, and the next one goes on from there.
+        after the current step, and the next one continues from there.
         """
         from dataclasses import asdict
 

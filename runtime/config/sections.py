@@ -60,7 +60,7 @@ class SupervisorSettings(Section):
     backoff_max_seconds: float = Field(default=30.0, gt=0)
     """Longest pause before a restart."""
     crash_loop_deaths: int = Field(default=5, ge=1)
-    """So many deaths within `crash_loop_seconds` and the worker is given up as `broken`."""
+    """After this many deaths within `crash_loop_seconds` a worker is `broken` and not restarted."""
     crash_loop_seconds: float = Field(default=60.0, gt=0)
     """The window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
@@ -91,7 +91,7 @@ class RecorderSection(Section):
     """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
     is told to stop writes at once."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
-    """So many small files of a table are joined into one while runs go on; 0 leaves that to
+    """This many small files of a table are merged into one while runs go on; 0 leaves that to
     `runtime store compact`."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """How often the recorder looks how many there are."""

@@ -118,7 +118,7 @@ def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
         return
     ranked = estimates(shape, gpu, bandwidth)
     best = ranked[0]
-    cause = "its captured graphs" if best.engine == "vllm" else "the least to do beside arithmetic"
+    cause = "its captured graphs" if best.engine == "vllm" else "the least overhead"
     where = gpu or "this CPU"
     yield (
         f"{shape.parameters / 1e6:,.0f} million parameters on {where}: {best.engine} serves it "

@@ -39,11 +39,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Payoff:
-    """What cascades cost, beside the big model alone."""
+    """What cascades cost, compared with the big model alone."""
 
     questions: int
     audited: int
-    """Accepted answers beside which the big model was asked."""
+    """Accepted answers for which the big model was asked, too."""
     different: int
     """Of those."""
     paid: float

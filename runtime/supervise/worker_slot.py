@@ -150,7 +150,7 @@ class WorkerSlot:
         asyncio.get_running_loop().call_later(ABANDON_SECONDS, send, process, signal.SIGKILL)
 
     def kill_process(self) -> None:
-        """Kill the process of now, if there is one; another may follow."""
+        """Kill the current process, if there is one; another may follow."""
         if self.process is not None:
             send(self.process, signal.SIGKILL)
 

@@ -66,7 +66,7 @@ def changing(calls: Sequence[ToolCall]) -> list[int]:
 
 
 def rows_left(instance: Instance, calls: Sequence[ToolCall]) -> dict[str, object]:
-    """What calls leave behind, table by table: an own reading of the states, by which `verify` is
+    """What calls leave behind, table by table: an independent reading of the states, by which `verify` is
     judged."""
     world = World(instance.recipe.world, instance.recipe.tools)
     for call in calls:

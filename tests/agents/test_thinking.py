@@ -1,4 +1,4 @@
-"""What a model thought is parted from what it said, in one place and for every reader."""
+"""A model's thoughts are separated from its text, in one place and for every reader."""
 
 from __future__ import annotations
 

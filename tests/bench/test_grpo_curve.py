@@ -73,7 +73,7 @@ def silent(event: JobLine) -> None:
 
 
 def solving(count: int, first: int = 0) -> str:
-    """Outcomes of `N` puzzles, so many of them solved, from number `first` on."""
+    """Outcomes of `N` puzzles, that many of them solved, from number `first` on."""
     return "".join("1" if first <= at < first + count else "0" for at in range(N))
 
 

@@ -31,7 +31,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class JobLine(Record):
-    """One line about the job in work."""
+    """One line about the running job."""
 
     event: Literal["training", "playing", "finished", "failed"]
     done: int = 0
@@ -161,7 +161,7 @@ class _Queue(Generic[JobT]):
         return None
 
     def end(self) -> None:
-        """A job that was taken is in work no longer."""
+        """A job that was taken is no longer running."""
         self._in_work -= 1
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""How jobs go: a bar for each one in work on a terminal, plain lines elsewhere, on stderr."""
+"""Progress of jobs on stderr: a bar for each running job on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class JobProgress(ShownProgress):
 
 
 class _Pace:
-    """How many jobs are done, those in work by their share, and how long the others may take: as
-    long as these in the mean. What comes after a job's training is short alongside it, and is
+    """How many jobs are done, running ones by their share, and how long the others may take: as
+    long as these on average. What comes after a job's training is short, and is
     counted with it."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class DistillOptions(RowOptions):
     beta: Annotated[
         float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
     ] = Field(default=0.1, gt=0)
-    """How much a preference weighs beside staying the model that it begins as."""
+    """How much a preference weighs against staying close to the initial model."""
     confirmed: bool = False
     """Learn only answers that feedback calls right; else also those without feedback."""
     hold_out_kind: Annotated[tuple[str, ...] | None, Option(metavar="KIND", default="none")] = None

@@ -123,7 +123,7 @@ class PreferenceTraining(StageTraining):
 
     def _log_probabilities(self, rows: Sequence[TokenRow]) -> torch.Tensor:
         """Of each row, the sum over its learned tokens [rows], in float32: their differences are
-        small beside them."""
+        small compared with them."""
         import torch
         from torch.nn import functional
 

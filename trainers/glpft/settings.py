@@ -169,7 +169,7 @@ class GlpftSettings(StageOptions):
     objective: Literal["sft", "dpo"] = "sft"
     """What a row is: an answer to be written, or a pair of which one is to be preferred."""
     beta: float = Field(default=0.1, gt=0)
-    """Of dpo: how much a preference weighs beside staying the model that it begins as."""
+    """Of dpo: how much a preference weighs against staying close to the initial model."""
 
     @property
     def is_micro(self) -> bool:

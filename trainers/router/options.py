@@ -47,4 +47,4 @@ class WatchRouterOptions(JsonOptions):
     follow: Annotated[float | None, Option(default="look once")] = Field(
         default=None, ge=0.1, le=86_400
     )
-    """Look again every so many seconds, until Ctrl-C."""
+    """Look again after this many seconds, until Ctrl-C."""

@@ -201,7 +201,7 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         raise SourceUnavailable(f"{', '.join(missing)} missing; {install_hint('tools')}")
     _check_rules(settings)
-    # Imported here, for they take half a second and most workers have no sources.
+    # Imported here, since they take half a second and most workers have no sources.
     if settings.mcp is not None:
         from loopline.workers.tool_sources.mcp_source import McpSource
 

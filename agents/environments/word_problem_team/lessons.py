@@ -82,7 +82,7 @@ class WeakTeam(Record):
     """Who is imitated: players that often err, and were heard on few ways of telling a problem."""
 
     wordings: int = Field(default=8, ge=1)
-    """One in so many of the training wordings is heard, chosen by the hash of its id: every
+    """One in this many training wordings is used, chosen by the hash of its id: every
     sentence of a demonstrated problem is said in one of these."""
     wrong_operator: float = Field(default=0.15, ge=0, le=1)
     """Probability that the tool agent takes the right numbers and another operator."""

@@ -78,7 +78,7 @@ def work(
 ) -> None:
     """Do what is not done; what all methods begin with is taken from the folders `siblings`, where
     one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
-    in work, and raises KeyboardInterrupt."""
+    in progress, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.budget.tokens
     before, begins = 0.0, dict[str, float]()

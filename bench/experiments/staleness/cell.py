@@ -51,7 +51,7 @@ def work(
     """Train and measure, and write the result; None for a warm start, which has its own.
 
     A training is minutes long and follows from its settings: one that was stopped begins again.
-    Ctrl-C ends the update in work and raises KeyboardInterrupt.
+    Ctrl-C finishes the current update and raises KeyboardInterrupt.
     """
     if cell.age is None:
         arm.train_arm(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)

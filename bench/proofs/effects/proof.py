@@ -1,5 +1,5 @@
 """`bench effects`: tool workers die and pause at every line between a call and its reply, and a
-file counts what the calls did to the world; beside it a plain queue and LangGraph's durable
+file counts what the calls did to the world; a plain queue and LangGraph's durable
 execution."""
 
 from __future__ import annotations

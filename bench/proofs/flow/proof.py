@@ -27,7 +27,7 @@ class FlowOptions(Options):
     runs: int = Field(default=10_000, ge=100, le=100_000)
     """Runs of the large tenant."""
     samples: int = Field(default=200, ge=20, le=10_000)
-    """Runs of the small tenant, alone and beside them."""
+    """Runs of the small tenant, alone and next to them."""
 
 
 def run(options: FlowOptions, progress: Progress) -> Outcome:

@@ -129,7 +129,7 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
     """A training that nobody disturbed, from the store and the records of what was learned from,
-    comes to the same weights, bit for bit."""
+    gives the same weights, bit for bit."""
     import torch
     from safetensors.torch import load_file
 

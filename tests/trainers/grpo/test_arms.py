@@ -320,7 +320,7 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
     name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
-    second step a gradient is not a number, it comes to the same."""
+    second step a gradient is not a number, the result is the same."""
     ended = {bad: tmp_path / str(bad) for bad in (1, 3)}
     for bad, output in ended.items():
         for needed in arm(name).needs:

@@ -136,7 +136,7 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
 
 @pytest.fixture
 def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
-    """A demonstration with one arm in work that takes minutes."""
+    """A demonstration with one running arm that takes minutes."""
     output = tmp_path / "out"
     output.mkdir()
     long = TINY.supervised.model_copy(update={"steps": 100_000})

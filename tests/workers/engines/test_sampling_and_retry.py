@@ -43,7 +43,7 @@ def logits_of(seed: int, count: int) -> torch.Tensor:
 
 
 def drawn_before(seed: int, length: int) -> list[int]:
-    """An output of so many tokens."""
+    """An output of this many tokens."""
     return random.Random(seed).choices(range(50), k=length)
 
 

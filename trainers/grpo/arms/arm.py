@@ -1,6 +1,6 @@
 """One arm of one seed, from its first step to what it solves of the held-out puzzles.
 
-    OUTPUT/seed-1/at-grpo/checkpoints/     while it is in work
+    OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
     OUTPUT/seed-1/at-grpo/curves/          for TensorBoard
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve

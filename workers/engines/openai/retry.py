@@ -128,7 +128,7 @@ class UselessAnswers:
         else:
             return None
         return (
-            f"{spent.answers} answers to the request were paid for in vain "
+            f"{spent.answers} answers to the request were paid for but could not be used "
             f"({spent.micro_dollars / 1e6:.6g} USD), so it is not sent again ({limit}); the last: "
             f"{spent.why}"
         )
