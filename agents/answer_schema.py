@@ -126,7 +126,7 @@ def _bounded_validator() -> Callable[..., Any]:
 
 def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """Every key of every object within, with its value. A property may bear a keyword's name: it
-    counts as one only where its value is no schema."""
+    counts as one only where its value is not a schema."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

@@ -148,7 +148,7 @@ def strip_calls(
     pieces = [spoken[: regions[0].start].rstrip()]
     ends = [*(region.start for region in regions[1:]), len(spoken)]
     pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
-    # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
+    # In lines of their own: what stood on both sides of a call was not one sentence, or equation.
     return "\n".join(filter(None, pieces))
 
 

@@ -310,7 +310,7 @@ class _FirstValue:
         self, text: str, begin: int, offered: frozenset[str]
     ) -> Literal["open", "call", "other", "invalid"]:
         """`open` before its end, `call` if it is one of a tool on offer, `other` if it is not,
-        `invalid` if it is no JSON."""
+        `invalid` if it is not JSON."""
         if self._kind != "open":
             return self._kind
         if self._position < 0:

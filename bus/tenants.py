@@ -26,7 +26,7 @@ class Tenant:
     weight: float | None = None
     """Its share of the turns, against the others'."""
     max_working: int | None = None
-    """Of its runs, how many may be at work at once; 0 is no limit."""
+    """Of its runs, how many may be at work at once; 0 means no limit."""
     priority: int | None = None
     """Those with a higher one are always first."""
 

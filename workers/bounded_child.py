@@ -68,7 +68,7 @@ async def _kill_at_exit(child: Process) -> None:
 
 def _environment() -> dict[str, str]:
     variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-    # With -P the folder in which this process runs is no place to import from, as it should be.
+    # With -P the folder in which this process runs is not imported from, as it should be.
     places = [place for place in (variables.get("PYTHONPATH"), _ROOT) if place]
     return {**variables, "PYTHONPATH": os.pathsep.join(places)}
 

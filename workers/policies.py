@@ -244,7 +244,7 @@ class PolicyFollower:
         """The version in use, then those that it may be replaced by, the last one in use first."""
         in_use = (*policy.earlier, policy.current)
         # A rollback may choose the plain model. That an adapter's first version follows upon
-        # nothing is no such choice.
+        # nothing is not such a choice.
         if in_use[:2] == (0, 1) and policy.name != self._pool:
             in_use = in_use[1:]
         return reversed(in_use)

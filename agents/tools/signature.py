@@ -27,7 +27,7 @@ def arguments_of_signature(
 ) -> type[BaseModel]:
     """A model on `base` with a field for each parameter, read by pydantic: its annotation gives
     type and description (`Annotated[str, Field(description=…)]`), its default makes it optional.
-    `context` is no argument.
+    `context` is not an argument.
 
     Raises `TypeError` for a parameter that has no annotation, or that no object can give by name.
     """

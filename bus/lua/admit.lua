@@ -97,7 +97,7 @@ if ARGV[18] ~= '0' or own and own ~= '0' or redis.call('EXISTS', fair) == 1 then
   end
   redis.call('PEXPIRE', fair, STREAM_LIFE)
   redis.call('HSET', run, 'tenant', tenant)
-  -- It stands among those in flight already, and is no run at work yet. One that begins later has no
+  -- It stands among those in flight already, and is not a run at work yet. One that begins later has no
   -- place meanwhile.
   waits = delay == 0 and not may_work(active, tenant, now, 1)
   if waits then

@@ -7,7 +7,7 @@
 --       where no run is to be ended, the request in the place of journal, log and trajectories
 -- ARGV: group, entry id, consumer, delivery count, run_id ('' if unknown), raw envelope, reason,
 --       traceback, stream name, retention ms, history flag, dead-letter life ms,
---       reply ('' if this is no request), end the run (0/1)
+--       reply ('' if this is not a request), end the run (0/1)
 -- Returns 'ok' or 'lost'.
 -- Race closed: the poisoned message leaves its stream and its run ends in the same step.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end

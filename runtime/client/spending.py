@@ -23,7 +23,7 @@ def tenant_of(run: Run, settings: Settings | None) -> Tenant:
     """Whose turns a run takes, as the settings have it. Raises `InputError`."""
     name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
-        raise InputError(f"the tenant {name[:60]!r} is no name: printable, {MAX_TENANT} at most")
+        raise InputError(f"the tenant {name[:60]!r} is not a name: printable, {MAX_TENANT} at most")
     configured = settings.tenants.get(name) if settings is not None else None
     if configured is None:
         return Tenant(name)

@@ -107,7 +107,7 @@ def register_canaries(policies: typer.Typer) -> None:
 
 
 def share_of(text: str) -> float:
-    """Of `10%` or `0.1`. Raises `InputError` for what is no share above 0 and up to 1."""
+    """Of `10%` or `0.1`. Raises `InputError` for what is not a share above 0 and up to 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")
@@ -117,7 +117,7 @@ def share_of(text: str) -> float:
         share = math.nan
     if not 0 < share <= 1:
         raise InputError(
-            f"{text[:40]!r} is no share of the runs", hint="more than 0, up to 1: --share 10%"
+            f"{text[:40]!r} is not a share of the runs", hint="more than 0, up to 1: --share 10%"
         )
     return share
 

@@ -120,7 +120,7 @@ class TenantSettings(Section):
     weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
     """Its share of the turns, against those of the others that wait."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
-    """Its runs at work at once; 0 is no limit."""
+    """Its runs at work at once; 0 means no limit."""
     priority: int = Field(default=0, ge=-100, le=100)
     """Tenants with a higher one are always first."""
 

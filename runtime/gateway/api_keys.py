@@ -41,7 +41,7 @@ class ApiKey(BaseModel):
     """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, since midnight UTC; None is no limit."""
+    """Of prompts and completions, since midnight UTC; None means no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     seconds_per_day: float | None = Field(default=None, gt=0)
     """Of its runs, from admission to their end, together."""

@@ -64,7 +64,7 @@ CANCELLED = "its client has gone"
 
 def trace_tags(headers: Mapping[str, str]) -> dict[str, str]:
     """The tag of a run whose client sends a valid W3C `traceparent`: then it is a part of the
-    client's trace. Any other header is no error, as the standard has it."""
+    client's trace. Any other header is not an error, as the standard has it."""
     context = TraceContext.parse(headers.get(TRACEPARENT_HEADER, ""))
     return {} if context is None else {TRACEPARENT_TAG: str(context)}
 

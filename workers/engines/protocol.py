@@ -135,8 +135,8 @@ class Completion(Record):
     raw_logprobs: tuple[float, ...] = ()
     tokens: tuple[str, ...] = ()
     """Text of each output token, where the request asked for it: joined, the text, up to the token
-    in which a stop string ended it. A token whose bytes are no characters by themselves is U+FFFD;
-    one that ends the turn is no text. Empty where an endpoint gives none."""
+    in which a stop string ended it. A token whose bytes are not characters by themselves is U+FFFD;
+    one that ends the turn is not text. Empty where an endpoint gives none."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
     """For each output token, where the request asked for them, the likeliest tokens in its place
     under the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and

@@ -156,7 +156,7 @@ class ModelSettings(SettingsModel):
     llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
     once. None is 16 contexts. torch: rows times the longest that one of them may become (prompt
     and max_tokens), and what is kept of finished requests, a quarter at most. One request alone
-    always runs. None is no bound but max_concurrency."""
+    always runs. None: only max_concurrency bounds it."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)

@@ -273,7 +273,7 @@ def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
         (["######", "#@@$.#", *LEVEL[3:], "######"], "one player, not 2"),
         ([*LEVEL[:3], "#    #", *LEVEL[4:]], "1 boxes and 0 targets"),
         ([*LEVEL[:5], "#####"], "all of one length"),
-        (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is no sign"),
+        (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is not a sign"),
         (["######", "#@   #", "#    #", "#  * #", "#    #", "######"], "on a target already"),
         (["######", "#$   #", "#@   #", "#  . #", "#    #", "######"], "stuck in a corner"),
         (["######"], "level: Tuple should have at least 5 items"),
