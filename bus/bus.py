@@ -216,8 +216,8 @@ class Bus:
         )
 
     async def admit(self, admission: Admission, gate: Gate | None = None) -> bool:
-        """Admit a run. True if it is new, False if this very run was admitted before, or the gate is
-        closed.
+        """Admit a run. True if it is new, False if this very run was admitted before, or the gate
+        is closed.
 
         Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,
         `MessageTooLarge`, `DeploymentChanged`, or `BusUnavailable`; but for the last, nothing was

@@ -154,8 +154,8 @@ class EagerStart:
     async def ask(
         self, stream: str, envelope: Envelope, keys: Sequence[str], args: Sequence[Value]
     ) -> list[Any] | None:
-        """Request with the admission: what `request.lua` answers. None: ask as usual, the run is admitted.
-        Raises `NotDelivered`."""
+        """Request with the admission: what `request.lua` answers. None: ask as usual, the run is
+        admitted. Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
             assert isinstance(body, bytes)

@@ -49,8 +49,8 @@ def errors_within(n: int, alpha: float) -> int:
 
 
 def most_lenient(scores: Iterable[float], wrong: Iterable[bool], allowed: int) -> float:
-    """The least threshold at which at most this many accepted answers are wrong. Between two scores it
-    is the upper one's: what lies between them was not tested. Infinite where nothing may be
+    """The least threshold at which at most this many accepted answers are wrong. Between two scores
+    it is the upper one's: what lies between them was not tested. Infinite where nothing may be
     accepted; a score that is not finite never is."""
     rows = [(float(score), bool(bad)) for score, bad in zip(scores, wrong, strict=True)]
     finite = sorted(score for score, _ in rows if math.isfinite(score))

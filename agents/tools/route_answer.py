@@ -55,7 +55,7 @@ def _read(path: Path) -> tuple[str, Router]:
     try:
         stamp = path.stat()
         if stamp.st_size > MAX_ROUTER_BYTES:
-            raise ToolFailed(f"{path}: larger than {MAX_ROUTER_BYTES:,} bytes, so it is not a router")
+            raise ToolFailed(f"{path} is not a router: larger than {MAX_ROUTER_BYTES:,} bytes")
         return _cached_router(path, stamp.st_mtime_ns, stamp.st_size, stamp.st_ino)
     except OSError as error:
         raise ToolFailed(f"{path}: cannot be read: {error.strerror or error}") from error

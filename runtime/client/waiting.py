@@ -178,7 +178,8 @@ def parse_delay(text: str, option: str) -> float:
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= MAX_WAIT_SECONDS:
         raise InputError(
-            f"{option}: {text[:40]!r} is not a time of up to a year", hint="for example 90s, 2h or 3d"
+            f"{option}: {text[:40]!r} is not a time of up to a year",
+            hint="for example 90s, 2h or 3d",
         )
     return seconds
 

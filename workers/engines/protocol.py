@@ -222,7 +222,8 @@ class Engine(Protocol):
 
     async def load_adapter(self, name: str, path: str, version: int) -> None:
         """Answer new requests of this adapter with what is at `path`: a LoRA, or a whole model in
-        the place of the engine's own, if the engine can. Running ones end with the weights that they began with.
+        the place of the engine's own, if the engine can. Running ones end with the weights that
+        they began with.
 
         Raises `EngineError` for weights that cannot be used here; then the version before goes on
         serving.

@@ -106,8 +106,8 @@ class VllmSettings(SettingsModel):
     """`[models.<pool>.vllm]`: the servers of a pool with `engine = "vllm"`."""
 
     servers: tuple[str, ...] = ()
-    """Addresses of more servers of the same model, in addition to `base_url`: each request goes to the one
-    that has read its beginning before, unless others have much less to do."""
+    """Addresses of more servers of the same model, in addition to `base_url`: each request goes to
+    the one that has read its beginning before, unless others have much less to do."""
     python: str | None = None
     """For a managed server: the interpreter of the environment that vLLM is installed in. None is
     that of the environment variable LOOPLINE_VLLM_PYTHON, or of `make vllm`."""
@@ -182,7 +182,8 @@ class ModelSettings(SettingsModel):
     that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
     that are streamed already, are not handed on."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """With fallbacks: after this many failed requests in a row a worker does not ask the endpoint."""
+    """With fallbacks: after this many failed requests in a row a worker does not ask the
+    endpoint."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """For so long; then one request tries it again."""
 

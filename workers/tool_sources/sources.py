@@ -213,8 +213,8 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
 
 
 def _check_rules(settings: ToolSourceSettings) -> None:
-    """Raises `SourceUnavailable` for a rule of approval that is not a schema: what it was to hold back
-    must not go through."""
+    """Raises `SourceUnavailable` for a rule of approval that is not a schema: what it was to hold
+    back must not go through."""
     from jsonschema import Draft202012Validator, SchemaError
 
     for pattern, rule in settings.requires_approval.items():

@@ -144,7 +144,9 @@ def compare_with_loops(
     )
 
 
-def _compare_look(number: int, outcomes: str, others: Sequence[str], alpha: float) -> LookComparison:
+def _compare_look(
+    number: int, outcomes: str, others: Sequence[str], alpha: float
+) -> LookComparison:
     shares = [_share(candidate) for candidate in others]
     share, least, greatest = _share(outcomes), min(shares), max(shares)
     nearest = min(others, key=lambda candidate: abs(_share(candidate) - share))

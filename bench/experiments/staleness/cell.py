@@ -93,7 +93,10 @@ def _train(
                 curves.append(facts.curves)
             tell(
                 JobLine(
-                    event="training", done=update_count, total=settings.updates, message=facts.message
+                    event="training",
+                    done=update_count,
+                    total=settings.updates,
+                    message=facts.message,
                 )
             )
             if interruption.asked:

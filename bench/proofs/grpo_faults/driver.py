@@ -151,8 +151,8 @@ class LoopDriver:
         adapters: KeptAdapters | None = None,
     ) -> None:
         """`seed` of the plan of faults; `faults` by kind with their weights, None: no fault is
-        injected, not into the trainer either. What every round publishes goes to `adapters`. `progress` is
-        told how many rounds are sealed, and the same in words."""
+        injected, not into the trainer either. What every round publishes goes to `adapters`.
+        `progress` is told how many rounds are sealed, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
         self._faults, self._progress, self._adapters = faults, progress, adapters
         self._output = folder / "loop"

@@ -269,8 +269,8 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 def nothing_left(
     in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """At rest: nothing in progress in the engine, no task in the event loop, no objects of requests or
-    of adapters that were replaced. `objects`: how many there are beyond those in use."""
+    """At rest: nothing in progress in the engine, no task in the event loop, no objects of requests
+    or of adapters that were replaced. `objects`: how many there are beyond those in use."""
     for name, count in in_work.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")

@@ -176,7 +176,7 @@ def test_a_run_begins_later_and_takes_signals_meanwhile(
         lambda: "still going on" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
     )
     assert "You get 20 euros." in show
-    assert "no time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
+    assert "not a time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
 
 
 def test_a_schedule_runs_by_the_clock(shop: ScriptedGateway) -> None:

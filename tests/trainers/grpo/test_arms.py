@@ -470,7 +470,7 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
     with JobProgress("arms") as progress:
         tell = progress.watch(4, 3)
         tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, message="half way"))
-        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, message="begun before"))
+        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, message="resumed"))
         tell(arm(AT_GRPO), JobLine(event="finished", message="7 of 8 held-out puzzles solved"))
     first, second, third = capsys.readouterr().err.splitlines()
     # Nothing was done in this time as yet.

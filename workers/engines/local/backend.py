@@ -1,7 +1,7 @@
 """What a kind of model does for the scheduler: the keys and values of rows, passes, adapters.
 
-A backend says how a pass is made and what there is memory for; the scheduler decides which rows run,
-set back and ended, and sends the answers (see `Scheduler`).
+A backend says how a pass is made and what there is memory for; the scheduler decides which rows
+run, set back and ended, and sends the answers (see `Scheduler`).
 """
 
 from __future__ import annotations

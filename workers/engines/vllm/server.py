@@ -239,8 +239,8 @@ class Server:
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:
-    """One number for each beginning of the prompt of this many whole blocks; the same beginning under
-    another adapter is another one."""
+    """One number for each beginning of the prompt of this many whole blocks; the same beginning
+    under another adapter is another one."""
     blocks: list[int] = []
     value = hash(adapter)
     for start in range(0, len(prompt) - BLOCK + 1, BLOCK):
