@@ -76,7 +76,7 @@ class BusSettings(BaseModel):
     """A delivery whose worker is silent for this long is given to another worker."""
     max_attempts: int = Field(default=5, ge=1, le=100)
     """Failures of one message, handlings that raised or that their worker did not outlive, before
-    it becomes a dead letter. That a worker was drained or lost Redis is none."""
+    it becomes a dead letter. A drained worker, or one that lost Redis, does not count."""
     max_runs: int = Field(default=10_000, ge=1)
     """Runs in flight per shard before admission answers `Overloaded`."""
     max_unrecorded: int = Field(default=100_000, ge=1)

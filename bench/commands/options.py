@@ -22,7 +22,7 @@ _ALL_FILES = Option(default="below LOOPLINE_DATA")
 
 
 class RunOptions(Options):
-    """How a benchmark is run, whatever it asks."""
+    """How any benchmark is run."""
 
     panel: ClassVar[str] = "Run"
 
@@ -103,7 +103,7 @@ class WordProblemOptions(QuestionOptions):
 
 
 class BenchmarkOptions(QuestionOptions):
-    """A benchmark of the user's."""
+    """The user's own benchmark."""
 
     benchmark: Annotated[str, Argument()]
     """Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl)."""
@@ -112,13 +112,13 @@ class BenchmarkOptions(QuestionOptions):
     samples: Annotated[int | None, Option(default="all, or that of a generated set")] = None
     """Number of questions."""
     split: Annotated[str | None, Option(default="the benchmark's own")] = None
-    """Split that the benchmark knows."""
+    """Split of the benchmark."""
     data: Annotated[Path | None, _ALL_FILES] = None
     """File or folder of the questions."""
     options: Annotated[JsonObject, Option("option", example="game=sudoku")] = Field(
         default_factory=dict
     )
-    """Option of the benchmark's own, such as game=sudoku; may be repeated."""
+    """Option of this benchmark, such as game=sudoku; may be repeated."""
 
 
 class TeamOptions(RunOptions):
@@ -233,7 +233,7 @@ class ToolOptions(RunOptions):
     samples: Annotated[int | None, Option(default="200 of the simulator, else all")] = None
     """Number of questions."""
     constrained: Annotated[bool | None, Option("constrained/--free", default="constrained")] = None
-    """Hold the caller to the offered tools by a schema, or let it write freely (worlds and
+    """Constrain the caller to the offered tools by a schema, or let it write freely (worlds and
     tool_steps)."""
     tool_style: Annotated[
         Literal["documents", "signatures"] | None, Option(default="the profile's, else documents")
@@ -284,7 +284,7 @@ class RescoreOptions(ReportOptions):
 
 
 class ResumeOptions(ReportOptions):
-    """A benchmark that goes on."""
+    """A benchmark to continue."""
 
     concurrency: Annotated[int | None, Option(default="as before")] = Field(
         default=None, ge=1, le=4096
@@ -351,9 +351,9 @@ class RouteOptions(PriceOptions, JsonOptions):
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
     """Store of recorded runs, whose questions both models answered."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
-    """Probability with which the bound may be broken."""
+    """Probability that the bound does not hold."""
     splits: int = Field(default=200, ge=1, le=10_000)
     """Random splits into training, calibration and test."""
     seed: int = Field(default=123, ge=0, lt=2**32)
@@ -372,10 +372,10 @@ class PublishedDataOptions(JsonOptions):
 
 
 class PowerOptions(JsonOptions):
-    """A comparison that is planned."""
+    """A planned comparison."""
 
     difference: float | None = None
-    """Difference of accuracies that is to be shown, for example 0.02."""
+    """Difference of accuracies to show, for example 0.02."""
     discordant: float = Field(default=0.10, gt=0, lt=1)
     """Share of questions that exactly one of the two arms solves."""
     samples: int | None = Field(default=None, ge=1, le=1_000_000)

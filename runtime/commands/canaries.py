@@ -23,22 +23,22 @@ def register_canaries(policies: typer.Typer) -> None:
             str,
             typer.Argument(
                 metavar="POLICY[@VERSION]",
-                help="Version to try (slm/a@7); without one, what the policy's canary came to.",
+                help="Version to try (slm/a@7); without one, show the policy's canary.",
             ),
         ],
         share: Annotated[
-            str | None, typer.Option(help="Share of the runs that it gets: 10%, or 0.1.")
+            str | None, typer.Option(help="Share of the runs that it answers: 10%, or 0.1.")
         ] = None,
         shadow: Annotated[
             bool,
-            typer.Option(help="Play those runs once more with it; callers see nothing of that."),
+            typer.Option(help="Repeat those runs with it, in the background: callers get no answer of it."),
         ] = False,
         margin: Annotated[
-            float, typer.Option(help="By so much, of scores from 0 to 1, it may be worse.")
+            float, typer.Option(help="How much worse it may be, on scores from 0 to 1.")
         ] = 0.02,
         delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
         runs: Annotated[
-            int, typer.Option(help="Comparisons after which it is rolled back if undecided.")
+            int, typer.Option(help="Most comparisons; if undecided, it is rolled back.")
         ] = 5_000,
         stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
         redis_url: RedisUrl = None,
@@ -107,7 +107,7 @@ def register_canaries(policies: typer.Typer) -> None:
 
 
 def share_of(text: str) -> float:
-    """Of `10%` or `0.1`. Raises `InputError` for what is not a share above 0 and up to 1."""
+    """The share from `10%` or `0.1`. Raises `InputError` for what is not a share above 0 and up to 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")
@@ -125,7 +125,7 @@ def share_of(text: str) -> float:
 def _beginning(
     version: int, share: str | None, shadow: bool, margin: float, delta: float, runs: int
 ) -> Callable[[Policy], Policy]:
-    """What puts a version on trial. Raises `InputError`."""
+    """The trial of a version. Raises `InputError`."""
     import getpass
 
     from pydantic import ValidationError

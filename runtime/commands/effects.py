@@ -1,4 +1,4 @@
-"""`runtime effects ls|resolve`: calls of tools of which nobody knows whether they took effect."""
+"""`runtime effects ls|resolve`: tool calls whose effect is unknown."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class _Listed:
 
 def register(app: typer.Typer) -> None:
     effects = typer.Typer(
-        no_args_is_help=True, help="Calls of tools that may or may not have taken effect."
+        no_args_is_help=True, help="Tool calls that may or may not have taken effect."
     )
     app.add_typer(effects, name="effects")
 
     @effects.command("ls")
     def ls(  # pyright: ignore[reportUnusedFunction]
         running: Annotated[
-            bool, typer.Option("--running", help="List calls that are under way, too.")
+            bool, typer.Option("--running", help="List calls in progress, too.")
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -93,7 +93,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         redis_url: RedisUrl = None,
     ) -> None:
-        """Say what became of a call. A run that waits for it goes on.
+        """Settle the outcome of a call. A run that waits for it continues.
 
         Be sure before you say --again: a worker that was only paused may still carry it out.
         """

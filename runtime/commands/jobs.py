@@ -12,7 +12,7 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 def register(app: typer.Typer) -> None:
     jobs = typer.Typer(
         invoke_without_command=True,
-        help="Commands of bench and train that outlive the terminal.",
+        help="Run bench and train commands in the background.",
     )
     app.add_typer(jobs, name="jobs")
 

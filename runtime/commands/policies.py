@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
         use: Annotated[
-            bool, typer.Option(help="Answer with it; --no-use: keep it for `canary` or `pin`.")
+            bool, typer.Option(help="Answer with it at once; --no-use: keep it for `canary` or `pin`.")
         ] = True,
     ) -> None:
         """Answer new requests of a policy with these weights. Those in progress end as they began.

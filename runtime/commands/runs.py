@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to list.")] = 20,
         active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
-        waiting: Annotated[bool, typer.Option("--waiting", help="Only runs that wait.")] = False,
+        waiting: Annotated[bool, typer.Option("--waiting", help="Only waiting runs.")] = False,
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
         run_id: RunId,
         redis_url: RedisUrl = None,
         store: Annotated[
-            Path | None, typer.Option(help="Folder of recorded runs to look in, and nowhere else.")
+            Path | None, typer.Option(help="Look only in this folder of recorded runs.")
         ] = None,
         html: Annotated[
             Path | None,
@@ -197,10 +197,10 @@ def register(app: typer.Typer) -> None:
     def signal(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
         name: Annotated[str, typer.Argument(help="The signal that the run waits for.")],
-        value: Annotated[str, typer.Option(metavar="JSON", help="What the run is told.")] = "null",
+        value: Annotated[str, typer.Option(metavar="JSON", help="JSON value for the run.")] = "null",
         signal_id: Annotated[
             str | None,
-            typer.Option("--id", help="Id of the signal: sent again, it counts once."),
+            typer.Option("--id", help="Id of the signal; repeated sending counts once."),
         ] = None,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -239,25 +239,25 @@ def register(app: typer.Typer) -> None:
     @runs.command("reward", context_settings={"ignore_unknown_options": True})
     def reward(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
-        value: Annotated[float, typer.Argument(help="What it was worth, for example 1 or -0.5.")],
+        value: Annotated[float, typer.Argument(help="The reward, for example 1 or -0.5.")],
         agent: Annotated[
-            str | None, typer.Option(help="The agent that earned it, in place of the whole team.")
+            str | None, typer.Option(help="The agent that earned it (default: the whole team).")
         ] = None,
         turn: Annotated[
-            int | None, typer.Option(min=0, help="The turn that earned it, in place of the run.")
+            int | None, typer.Option(min=0, help="The turn that earned it (default: the whole run).")
         ] = None,
         source: Annotated[
             str,
-            typer.Option(help="Who says so. Its next reward for the same takes this one's place."),
+            typer.Option(help="Who says so. Its next reward for the same target replaces this one."),
         ] = "user",
         reward_id: Annotated[
             str | None,
-            typer.Option("--id", help="Id of the reward: sent again, it counts once."),
+            typer.Option("--id", help="Id of the reward; repeated sending counts once."),
         ] = None,
         comment: Annotated[str, typer.Option(help="Why, in words.")] = "",
         session: Annotated[
             bool,
-            typer.Option("--session", help="ID is a session's: reward each trajectory of it."),
+            typer.Option("--session", help="ID names a session: reward each of its trajectories."),
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,

@@ -24,10 +24,10 @@ class RedisServerSettings(Section):
     port: int = Field(default=0, ge=0, le=65_535)
     """Loopback port when `listen = "tcp"`; 0 takes a free one."""
     appendfsync: Literal["always", "everysec", "no"] = "everysec"
-    """How much of what was acknowledged a power failure can take: nothing, a second, or what the
+    """What a power failure can lose of acknowledged data: nothing, a second, or what the
     kernel had not written yet. A killed process loses nothing in any of the three."""
     maxmemory_mb: int = Field(default=0, ge=0)
-    """Memory limit in MiB; 0 is none. A full server refuses writes and never evicts."""
+    """Memory limit in MiB; 0 means no limit. A full server refuses writes and never evicts."""
     start_seconds: float = Field(default=60.0, gt=0)
     """How long the server may say nothing while it starts. While it says that it is reading its
     append-only file it is waited for, however long that takes."""
@@ -81,7 +81,7 @@ class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lines below this level are dropped."""
     format: Literal["json", "console"] = "json"
-    """`json` is one object per line; `console` is for reading along."""
+    """`json` is one object per line; `console` is easier to read."""
 
 
 class RecorderSection(Section):
@@ -94,7 +94,7 @@ class RecorderSection(Section):
     """This many small files of a table are merged into one while runs go on; 0 leaves that to
     `runtime store compact`."""
     compact_seconds: float = Field(default=30.0, gt=0)
-    """How often the recorder looks how many there are."""
+    """How often the recorder counts them."""
     canary_seconds: float = Field(default=5.0, gt=0)
     """How often the recorder looks what canaries and the routers of cascades have come to."""
 
@@ -118,11 +118,11 @@ class TenantSettings(Section):
     limit, makes runs wait."""
 
     weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
-    """Its share of the turns, against those of the others that wait."""
+    """Its share of the turns, relative to the weights of other waiting tenants."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
     """Its runs at work at once; 0 means no limit."""
     priority: int = Field(default=0, ge=-100, le=100)
-    """Tenants with a higher one are always first."""
+    """Tenants with a higher priority always come first."""
 
 
 class GatewaySettings(Section):
@@ -172,7 +172,7 @@ class AppFile(Section):
     path: str
     """The file; its whole path once it was read."""
     env: tuple[str, ...] = ()
-    """Environment variables, secrets too, that its tools are told."""
+    """Environment variables, secrets too, that its tools see."""
     digest: str
     """SHA-256 of the file when the deployment was started; leave it out."""
 

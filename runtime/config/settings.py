@@ -72,7 +72,7 @@ def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
 
 
 class Settings(BaseSettings):
-    """Everything that one deployment needs to know."""
+    """All settings of one deployment."""
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     """Workflow → options of its runs that do not choose them themselves. A text is JSON (`4`,
     `true`) or else text, as in `runtime ask --option`."""
     prompts: dict[str, PromptFile] = Field(default_factory=dict)
-    """Prompt → Markdown file that stands in its place, as in `umi_planner = "planner.md"`."""
+    """Prompt → Markdown file that replaces it, as in `umi_planner = "planner.md"`."""
     supervisor: SupervisorSettings = SupervisorSettings()
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
@@ -198,7 +198,7 @@ class Settings(BaseSettings):
 
     @property
     def priced_pools(self) -> tuple[str, ...]:
-        """Pools that have a price, be it 0; what calls of others cost is not known."""
+        """Pools that have a price, even 0; the cost of other pools' calls is unknown."""
         return tuple(name for name, model in self.models.items() if model.price.is_known)
 
     @property
@@ -214,7 +214,7 @@ class Settings(BaseSettings):
         return self.model_copy(update={"bus": bus})
 
     def naming(self, keys: set[str]) -> Settings:
-        """The same values, of which these of the bus are given and not taken."""
+        """The same values, with these settings of the bus marked as set."""
         bus = self.bus.naming(keys)
         return self.model_copy(update={"bus": bus})
 

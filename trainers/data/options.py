@@ -82,7 +82,7 @@ class ThresholdOptions(FeedbackOptions):
 
 
 class FreshFolder(Options):
-    """What is written at once, and never over something else."""
+    """Output that is written in one step, and never over something else."""
 
     output: Annotated[Path, Argument()]
     """Folder to write; it must not exist yet."""

@@ -24,11 +24,11 @@ class RouterOptions(PriceOptions, JsonOptions):
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
     """Store of recorded runs, whose questions both models answered."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
-    """Probability with which the bound may be broken."""
+    """Probability that the bound does not hold."""
     seed: int = Field(default=123, ge=0, lt=2**32)
-    """Seed of the draw of the questions that calibrate."""
+    """Seed of the choice of calibration questions."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -38,7 +38,7 @@ class RouterOptions(PriceOptions, JsonOptions):
 
 
 class WatchRouterOptions(JsonOptions):
-    """A router in use, and the runs that say how it does."""
+    """A router in use, and the runs that show how well it works."""
 
     router: Annotated[Path, Argument()]
     """Router file, which is tightened when the bound is broken."""

@@ -475,7 +475,7 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
     first, second, third = capsys.readouterr().err.splitlines()
     # Nothing was done in this time as yet.
     assert first == "seed 1, AT-GRPO, training: 10%, half way"
-    assert second == "seed 1, AT-GRPO per role, training: 50%, begun before"
+    assert second == "seed 1, AT-GRPO per role, training: 50%, resumed"
     assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
     assert third.endswith(" min left)")
 
