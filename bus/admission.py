@@ -28,15 +28,15 @@ class Admission:
     """0 is not a limit."""
     micro_dollars_limit: int = 0
     notify: str = ""
-    """Inbox key that is told when the run ends."""
+    """Inbox key that is notified when the run ends."""
     journal: tuple[bytes, ...] = ()
     """Steps that a fork inherits, JSON each; nobody takes them again."""
     account: str = ""
-    """Whose day the calls of this run count for."""
+    """Account whose daily budget the calls of this run count for."""
     scopes: tuple[Scope, ...] = ()
-    """What else it belongs to: their budgets hold for it, too."""
+    """Further scopes of the run, whose budgets also apply to it."""
     tenant: Tenant = NO_TENANT
-    """Whose turn it waits for where runs at work are bounded."""
+    """Tenant of the run, which takes its turns if runs at work are limited."""
     announce: bool = False
     """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()

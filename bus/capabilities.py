@@ -1,5 +1,5 @@
-"""What the server can do, found by asking it. Versions are never compared: Valkey reports a
-Redis version that says nothing of its own commands."""
+"""Asks the server what it can do. Versions are never compared: Valkey reports a Redis version that
+says nothing of its own commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Server:
 
     @property
     def durability(self) -> str:
-        """In words, what a power failure may cost."""
+        """What a power failure may lose, in words."""
         if self.appendonly is None:
             return "appendonly not known (the user may ask for neither INFO nor CONFIG)"
         if not self.appendonly:

@@ -1,11 +1,10 @@
 """A step that begins before its run is admitted, in the process that admits it.
 
-A process that serves the stream of a run's first step knows all that this step starts with. So it
-lets the step begin at once, and sends nothing until the step has come to a call that is paid for:
-then admission, request and mark go to Redis in one script (`start.lua`), which does what the
-three would have done one after the other. Nothing that a step does before is seen by anyone, so
-where the run is refused, or its message goes to another reader, the step is given up and nothing
-has happened.
+A process that serves the stream of a run's first step knows everything that this step starts with.
+So the step begins immediately, and nothing is sent until it reaches a call that is paid for: then
+admission, request and mark go to Redis in one script (`start.lua`), which does what the three would
+have done one after the other. Nobody sees what a step does before that. So if the run is refused,
+or its message goes to another reader, the step is dropped without effect.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
     from loopline.bus.local_delivery import LocalDelivery
 
 LONGEST_WAIT = 1.0
-"""Seconds that an admission waits for its first step: on a machine that is overloaded, too, a step
-that only waits for its turn goes with it."""
+"""Seconds that an admission waits for its first step: long enough for a step that waits for its
+turn on an overloaded machine."""
 
 UNKNOWN_ENTRY = "@entry"
 """In the place of a stream entry's id, before there is one."""
 
 
 class EagerReader(Protocol):
-    """Of a consumer, what beginning without a delivery needs."""
+    """The part of a consumer that beginning without a delivery needs."""
 
     @property
     def name(self) -> str: ...
@@ -81,7 +80,7 @@ class EagerDelivery:
             raise NotDelivered(f"a message of run {self.start.run_id} went elsewhere")
 
     def give_up(self) -> None:
-        """The message is another's, or was never published: what was begun must not go on."""
+        """The message belongs to another reader, or was never published: the step must stop."""
         if self.entry is None and self.task is not None:
             self.task.cancel()
 
@@ -131,7 +130,7 @@ class EagerStart:
     mark: _Mark | None = None
 
     async def wait_until_ready(self) -> None:
-        """Until the first step has come to what it must wait for, or has taken too long."""
+        """Wait until the first step needs the admission, or has taken too long."""
         timer = asyncio.get_running_loop().call_later(LONGEST_WAIT, self.ready.set)
         try:
             await self.ready.wait()

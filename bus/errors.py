@@ -1,4 +1,4 @@
-"""Errors of the bus. Each is a type of its own, so that no caller has to read a message to act."""
+"""Errors of the bus. Each has its own type, so that no caller has to parse a message."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def run_ended(run_id: str, outcome: str) -> RunEnded:
 
 
 class BackgroundEnded(BusError):
-    """A task or thread without which this process would only seem to work has ended by itself: a
-    defect. The process must end, too."""
+    """A background task or thread that this process needs has ended by itself, which is a bug. The
+    process must end, too."""
 
 
 class Overloaded(BusError):

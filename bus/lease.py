@@ -72,8 +72,8 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
 
     def start(self, on_end: Callable[[BaseException], None]) -> None:
-        """`on_end` is told, in the keeper's thread, of what ended it if `stop` did not: without
-        it every lease runs out."""
+        """`on_end` is called in the keeper's thread with the error that ended it, if `stop` did
+        not: without the keeper every lease runs out."""
 
         def run() -> None:
             try:

@@ -21,7 +21,7 @@ from loopline.bus.run_state import RunState
 
 
 class Mailbox(Protocol):
-    """What waits in this process for replies and for the ends of runs."""
+    """The part of this process that waits for replies and for ends of runs."""
 
     def waits_for(self, key: str) -> bool: ...
 
@@ -37,7 +37,7 @@ class LocalDelivery:
         self._readers: dict[str, EagerReader] = {}
         self._mailboxes: list[Mailbox] = []
         self.starting: dict[str, EagerStart] = {}
-        """By run, those that are on their way in."""
+        """Starts of runs that are being admitted, by run."""
 
     def serve(self, streams: Sequence[str], reader: EagerReader) -> None:
         """From now on `reader` takes what is published here to these streams."""
@@ -89,7 +89,7 @@ class LocalDelivery:
             start.end()
 
     def waits_for(self, key: str) -> bool:
-        """Whether steps of this process alone wait for this reply here, which commit it."""
+        """Whether only steps of this process wait for this reply, which then commit it."""
         return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
     def tell_reply(self, key: str, reply: bytes) -> None:
@@ -98,7 +98,7 @@ class LocalDelivery:
             mailbox.told_reply(key, reply)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
-        """A run has ended, and everybody was told but this process; `state` where it is known."""
+        """A run has ended, and everybody but this process was notified; `state` if it is known."""
         for mailbox in self._mailboxes:
             mailbox.told_end(run_id, state)
 

@@ -19,7 +19,7 @@ ANYBODY = "default"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whom a run belongs to. What is None is as the bus has it from another process, or else 1, no
+    """The tenant of a run. A value of None is that of another process on the bus, or else 1, no
     limit and 0."""
 
     name: str = ANYBODY
@@ -28,7 +28,7 @@ class Tenant:
     max_working: int | None = None
     """Of its runs, how many may be at work at once; 0 means no limit."""
     priority: int | None = None
-    """Those with a higher one are always first."""
+    """Tenants with a higher priority always come first."""
 
     def script_values(self, shards: int) -> tuple[Value, ...]:
         limit = self.max_working

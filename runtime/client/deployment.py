@@ -31,7 +31,7 @@ class Deployment:
     state: StateDirectory
     run: RunFile | None
     profile: str
-    """That the settings are of: its name, or the whole path of its file."""
+    """Profile of the settings: its name, or the full path of its file."""
 
 
 def find(

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES_PER_CHAR = 4
 MAX_CONVERSATION_BYTES = 10_000_000
-"""Of a file of messages; the bus takes less in one piece, and says how much."""
+"""Limit of a file of messages; the bus has a lower limit, which its error names."""
 
 
 @dataclass(frozen=True)
 class SimulatedQuestion:
-    """An instruction of the API simulator, of the split `unseen_worlds`: its world is one that
-    models are not trained in."""
+    """An instruction of the API simulator, of the split `unseen_worlds`: no model is trained in its
+    world."""
 
     _instance: Instance
 
@@ -34,12 +34,12 @@ class SimulatedQuestion:
 
     @property
     def instance(self) -> JsonObject:
-        """What the world and its tools are rebuilt from."""
+        """Data from which the world and its tools are rebuilt."""
         return self._instance.task.instance
 
     def verify(self, trajectory: Trajectory) -> str:
-        """What is wrong with how a run ended, by the state of its world and by the facts in its
-        answer; empty if it did what was asked."""
+        """Faults of a run, by the state of its world and the facts in its answer; empty if it
+        followed the instruction."""
         from loopline.agents.roles.umi.transcript import calls_of
 
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
@@ -50,10 +50,10 @@ class SimulatedQuestion:
 
 @dataclass(frozen=True)
 class Query:
-    """What the command line asks."""
+    """The question of the command line."""
 
     text: str
-    """The question: of a conversation its last user message."""
+    """The question; in a conversation the last user message."""
     messages: tuple[Message, ...] = ()
     """The whole conversation, where there is more than the question."""
     simulated: SimulatedQuestion | None = None

@@ -1,4 +1,4 @@
-"""Whether a run's budget can be held at all, and whose turns it takes."""
+"""Checks whether a run's budget can be enforced, and finds its tenant."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
-"""Their pools may lack a price where others have one: nobody bills them."""
+"""Their pools need no price: nobody bills them."""
 MAX_TENANT = 64
 """Characters of a tenant's name."""
 
 
 def tenant_of(run: Run, settings: Settings | None) -> Tenant:
-    """Whose turns a run takes, as the settings have it. Raises `InputError`."""
+    """The tenant of a run, according to the settings. Raises `InputError`."""
     name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
         raise InputError(f"the tenant {name[:60]!r} is not a name: printable, {MAX_TENANT} at most")

@@ -1,4 +1,4 @@
-"""What people, clocks and other programs tell a run that waits: signals and approvals."""
+"""Signals and approvals for waiting runs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class SignalRefused(UserError):
 
 
 class ApprovalUnknown(UserError):
-    """Nothing of that id waits for approval."""
+    """No request with that id waits for approval."""
 
 
 class ApprovalConflict(UserError):
-    """It was decided before, or is not any more what the caller has seen."""
+    """It was decided before, or has changed since the caller has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """What a person is asked to approve."""
+    """A request that a person can approve."""
 
     waiting: WaitingRun
     request: ApprovalRequest
@@ -86,8 +86,8 @@ class WaitingCalls:
         """Send a run a signal: it ends the run's wait for it, or is kept for a later one.
 
         A caller who may be killed chooses `signal_id`: sent again, the signal counts once. Raises
-        `InputError` for a name, id or value that is none, `RunUnknown`, and `SignalRefused` for a
-        run that is over or has been sent as many signals as it takes.
+        `InputError` for an invalid name, id or value, `RunUnknown`, and `SignalRefused` for a run
+        that has ended or has received the most signals.
         """
         try:
             body = json.dumps(value, allow_nan=False).encode()
@@ -111,7 +111,8 @@ class WaitingCalls:
                 return sent
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
-        """What waits to be approved, the oldest first; of the runs of one account, or of all."""
+        """Requests that wait for approval, the oldest first; of the runs of one account, or of
+        all."""
         pending = [
             pending_approval(waiting.run_id, waiting.wait)
             async for waiting in waits.waiting_runs(self.bus, "approval")
@@ -144,8 +145,8 @@ class WaitingCalls:
         by: str,
         reason: str = "",
     ) -> None:
-        """Approve or deny exactly what this says. Raises `ApprovalConflict` where somebody was
-        faster, or the step now wants something else; `ApprovalUnknown` where it waits no more."""
+        """Approve or deny exactly this request. Raises `ApprovalConflict` if somebody was faster or
+        the step now makes another request, and `ApprovalUnknown` if it no longer waits."""
         body = {
             "decision": decision,
             "digest": approval.request.digest,

@@ -29,8 +29,8 @@ class RedisServerSettings(Section):
     maxmemory_mb: int = Field(default=0, ge=0)
     """Memory limit in MiB; 0 means no limit. A full server refuses writes and never evicts."""
     start_seconds: float = Field(default=60.0, gt=0)
-    """How long the server may say nothing while it starts. While it says that it is reading its
-    append-only file it is waited for, however long that takes."""
+    """How long the server may be silent while it starts. While it reports that it is reading its
+    append-only file, the runtime waits without limit."""
 
     @model_validator(mode="after")
     def _require_tcp_for_port(self) -> Self:
@@ -65,7 +65,7 @@ class SupervisorSettings(Section):
     """The window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
     """How long `runtime up` waits for every worker to report ready (a model may load slowly). The
-    download of a model counts for nothing."""
+    download of a model does not count."""
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long a worker may finish what it holds before it is killed."""
     log_bytes: int = Field(default=10_000_000, ge=10_000)
@@ -88,15 +88,15 @@ class RecorderSection(Section):
     """How ended runs and the ledger are written to the store."""
 
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
-    """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
-    is told to stop writes at once."""
+    """How long a batch waits on the bus for more entries: fewer, larger files, later. A recorder
+    that stops writes immediately."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
     """This many small files of a table are merged into one while runs go on; 0 leaves that to
     `runtime store compact`."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """How often the recorder counts them."""
     canary_seconds: float = Field(default=5.0, gt=0)
-    """How often the recorder looks what canaries and the routers of cascades have come to."""
+    """How often the recorder evaluates canaries and the routers of cascades."""
 
 
 class JobSettings(Section):
@@ -109,8 +109,8 @@ class JobSettings(Section):
     max_jobs: int = Field(default=1, ge=1, le=64)
     """Jobs that one worker runs at once."""
     claim_seconds: float = Field(default=30.0, ge=0.5)
-    """How long a worker's claim on its job lasts unless it is renewed. Once there was none for half
-    as long again, another worker takes the job up."""
+    """How long a worker's claim on its job lasts unless it is renewed. After half as long again
+    without a claim, another worker takes the job."""
 
 
 class TenantSettings(Section):
@@ -145,13 +145,13 @@ class GatewaySettings(Section):
     keepalive_seconds: float = Field(default=75.0, gt=0)
     """How long a connection without a request stays open."""
     results: str = "results"
-    """Folder whose benchmarks and trainings the dashboard shows; a relative one from the folder
-    that the gateway was started in."""
+    """Folder whose benchmarks and trainings the dashboard shows; relative to the folder in which
+    the gateway was started."""
 
 
 class PromptFile(Section):
     """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
-    once: what a deployment says does not change under its runs."""
+    once, so that a deployment's prompts do not change during its runs."""
 
     path: str
     """Where it was read from; in a profile, from the profile's own folder on."""

@@ -60,8 +60,8 @@ on."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
-    """What says how much workers of a kind do at once, where their `concurrency` does not and is
-    given all the same."""
+    """Names the setting that limits the concurrent work of a worker kind, for kinds whose
+    `concurrency` has no effect but was set."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
         return ""
     if worker.models:
@@ -224,7 +224,7 @@ class Settings(BaseSettings):
 
 
 def _check_options(options: Mapping[str, JsonObject]) -> None:
-    """Raises ValueError for a workflow or an option that there isn't."""
+    """Raises ValueError for an unknown workflow or option."""
     # Every role and environment, for which most processes have no use.
     from loopline.agents.workflows import workflows
 
@@ -276,7 +276,7 @@ def load_for_remote_deployment(
     redis_url: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """What a deployment on another machine serves, and over it what this one names.
+    """The settings of a deployment on another machine, overridden by those that this machine names.
 
     Raises `ConfigError` as `load` does.
     """
@@ -323,7 +323,7 @@ def load_for_running_deployment(
 def configured_redis_url(
     profile: str | None, overrides: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """The bus that a profile, the environment or an override names; `None` when none does.
+    """The bus that a profile, the environment or an override names; `None` if none does.
 
     Raises `ConfigError` when one of them can't be read.
     """

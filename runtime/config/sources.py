@@ -42,8 +42,8 @@ ENV_OUTSIDE_CONFIG = frozenset(
         PARENT_VARIABLE,
     }
 )
-"""Variables with our prefix that are not a configuration keys: where state and data sets lie, which
-profile to take, what `compose.yaml` reads, and what a supervisor tells its workers."""
+"""Variables with our prefix that are not configuration keys: where state and data sets are, which
+profile to use, what `compose.yaml` reads, and what a supervisor passes to its workers."""
 
 MAX_EXTENDS = 8
 MAX_CONFIG_BYTES = 1 << 20

@@ -33,7 +33,7 @@ directory instead."""
 _LOOK_PAUSE = 0.001
 """Seconds; more than a look at the lock takes."""
 LOOK_SECONDS = 5.0
-"""For so long, at most, looks of others at the lock are waited for."""
+"""How long to wait, at most, for others that look at the lock."""
 
 
 class RunFile(BaseModel):
@@ -175,7 +175,8 @@ class StateDirectory:
         return short / name
 
     def running(self) -> RunFile | None:
-        """Who runs this deployment now; `None` when nobody does (a stale file counts as nobody)."""
+        """The process that runs this deployment; `None` if there is none (a stale file does not
+        count)."""
         run_info = self._read_run_file()
         return run_info if run_info is not None and self._is_locked() else None
 
