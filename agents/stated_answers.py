@@ -1,4 +1,4 @@
-"""Where in a model's text its answer stands.
+"""Finds the answer in a model's text.
 
 In this order: the last `\\boxed{}` that holds something and isn't taken back; the last tag
 `<answer>`; the first `####` with a number behind it (GSM8K's mark), or the last one of several in a
@@ -101,7 +101,7 @@ _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Where the answer may stand, the best place first; the last is the whole text."""
+    """Possible places of the answer, the best first; the last is the whole text."""
     text = _cut_after_answer(text)
     box = _last_box(text)
     if box is not None:
@@ -190,13 +190,13 @@ def _balanced_content(text: str, opening: int) -> tuple[str, int]:
 
 
 def _tagged_answer(text: str) -> str | None:
-    """What stands in the last tag of that name."""
+    """Content of the last tag of that name."""
     last = deque(_TAG.finditer(text), maxlen=1)
     return last[0][1] if last else None
 
 
 def _marked_answer(text: str) -> str | None:
-    """What stands behind `####`; None where that is a heading, or taken back."""
+    """The text after `####`; None if that is a heading, or taken back."""
     last_match: re.Match[str] | None = None
     for match in _MARK.finditer(text):
         if not _MARKED.match(match[1]) or _HEADING.match(match[1]):

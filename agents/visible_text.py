@@ -1,4 +1,5 @@
-"""What can be shown of a model's text while it is generated: its thoughts, and what it says.
+"""The parts of a model's text that can be shown while it is generated: its thoughts, and its
+speech.
 
 A reader of the whole text (`loopline.agents.thinking`, `loopline.agents.call_markup`) may look at
 its end before it decides about its begin. Here a piece is given out as soon as no end can change

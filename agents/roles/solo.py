@@ -1,4 +1,4 @@
-"""One model on its own: the baseline that any team has to beat."""
+"""One model alone: the baseline that any team has to beat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a router in use still keeps its bound: a sequential test on audited runs.
+"""Tests on audited runs, sequentially, whether a router in use still keeps its bound.
 
 Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0; one
 that the present threshold would not accept counts as not accepted. "The risk is at most alpha" is
@@ -40,7 +40,8 @@ class Audited:
     accepted: bool
     """The ladder let the small answer pass."""
     wrong: bool
-    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
+    """The small answer differs from the big one, or both are the same and feedback says that it is
+    wrong."""
     evidence: AnswerEvidence
 
     def judged(self, right: bool | None) -> Audited | None:
@@ -106,7 +107,7 @@ class Watched:
 
 
 def watched(router: Router, runs: Sequence[Audited]) -> Watched:
-    """What the audited runs say of a router, in the order in which they were admitted."""
+    """Result of the audited runs for a router, in the order of their admission."""
     promise = router.guarantee
     test = Watch(promise.alpha, promise.delta)
     for at, run in enumerate(runs):

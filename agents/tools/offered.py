@@ -1,4 +1,4 @@
-"""The tools that a task offers, and who carries a call of one out.
+"""The tools that a task offers, and how their calls are run.
 
 What may be called follows from the task alone, which is fixed when its run is admitted. Nothing
 that a model writes or a tool answers can add to it.

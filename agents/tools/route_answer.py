@@ -1,5 +1,5 @@
-"""A router's word on an answer, as a tool: the file stays where the tool workers run, and no run
-carries it."""
+"""A router's verdict on an answer, as a tool: its file stays with the tool workers, and no run
+contains it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Carried = Callable[[Any, Any], Any]
 
 
 def context_parameter(hints: Mapping[str, Any], context: type) -> str | None:
-    """The parameter that is told the context of a call, where there is one."""
+    """The parameter for the context of a call, if there is one."""
     return next((name for name, kind in hints.items() if kind is context), None)
 
 

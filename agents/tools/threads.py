@@ -1,4 +1,4 @@
-"""A plain function alongside the event loop, in a thread that nothing has to wait for."""
+"""Runs a plain function next to the event loop, in a thread that nothing has to wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 MAX_LEFT_BEHIND = 32
-"""Threads of one function that run on although nobody waits for them any more."""
+"""Threads of one function that are still running although nobody waits for them."""
 
 _left_behind: dict[Callable[..., Any], list[threading.Thread]] = {}
 

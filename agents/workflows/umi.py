@@ -103,7 +103,7 @@ def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:
 
 
 def _outcome(step: Step) -> tuple[JsonObject, object]:
-    """What was called, and what came of it. Another thought makes no other call."""
+    """The call and its result. The thought does not matter."""
     called: JsonObject = {k: v for k, v in step.decision.data.items() if k != "rationale"}
     match step.observation:
         case {"turns": [[{"output": output}]]}:

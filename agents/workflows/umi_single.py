@@ -1,4 +1,4 @@
-"""`umi_single`: one model thinks, calls and answers. The baseline that `umi` is held against.
+"""`umi_single`: one model thinks, calls and answers. The baseline for `umi`.
 
     single (t) ──call──▶ single (t+1) ──…──▶ answer, or gives up
 

@@ -1,4 +1,4 @@
-"""K completions of one observation, and what a step keeps of them: each scored, one executed."""
+"""K completions of one observation and their scores; one of them is executed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate(Generic[T]):
-    """One candidate: what it did, and what that earned."""
+    """One candidate: its action and rewards."""
 
     call: Call
     action: JsonObject
     rewards: Rewards
     facts: T
-    """What its scorer knows of it besides."""
+    """Further facts from its scorer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Choice(Generic[T]):
 
     @property
     def text(self) -> str:
-        """What that one said."""
+        """Text of the selected candidate."""
         return self.candidates[self.selected].calls[-1].said
 
 
