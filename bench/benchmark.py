@@ -56,8 +56,8 @@ class Benchmark:
     load: Callable[[Request], Dataset]
     """The items that a request asks for. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
-    """A judge that is ready to work. The path is the folder of problems, where there are hidden
-    tests or gold answers. Raises UsageError for a judge that lacks something here."""
+    """A ready judge. The path is the folder of problems, where there are hidden tests or gold
+    answers. Raises UsageError for a judge that lacks something here."""
     checkers: Mapping[str, str]
     """Checker → its rule in words; the primary one stands first, and so do its verdicts."""
     class_of: Classifier
@@ -87,8 +87,8 @@ class Benchmark:
     """Its items are attempts: those at one question have the same `attempt_of` in what is known of
     them."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
-    """From a data set's `reference` to what the players in its `baselines` do, in words; empty
-    where nothing is to be said of them."""
+    """From a data set's `reference` to a description of the players in its `baselines`; empty for
+    none."""
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 

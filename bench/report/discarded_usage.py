@@ -1,4 +1,4 @@
-"""What was paid for and counts for no arm, in words."""
+"""Describes paid calls that count for no arm."""
 
 from __future__ import annotations
 

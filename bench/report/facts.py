@@ -1,4 +1,4 @@
-"""What a report says: the finished runs of each arm, and what was computed from them."""
+"""The facts of a report: the finished runs of each arm, and figures computed from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ArmRuns:
     per_run: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def right(self, checker: str | None = None) -> int:
-        """How many a checker takes for right; the primary one, if none is named."""
+        """Number of answers that a checker accepts (default: the primary one)."""
         if checker is None:
             return sum(result.right for result in self.results)
         return sum(result.verdicts[checker] for result in self.results)

@@ -1,4 +1,4 @@
-"""What a job from the queue may be: a command of `bench` or `train`, in a folder of the deployment.
+"""Jobs that the queue accepts: commands of `bench` or `train`, in a folder of the deployment.
 
 Anyone who can write to Redis can queue a job. It must not become a way to run any program of the
 machine, or to work in any of its folders.

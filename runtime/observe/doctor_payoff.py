@@ -1,4 +1,4 @@
-"""Does delegation pay for me? From the cascades that a deployment has recorded.
+"""Computes from a deployment's recorded cascades whether delegation pays.
 
 Of a cascade's question the ledger has what was paid. What the big model alone would have cost is
 known where it was asked: for the questions that the ladder escalated, and for a random sample of
@@ -34,7 +34,7 @@ class Question:
     big: float | None
     """None where the big model was not asked."""
     differs: bool | None
-    """Of an audited one: the big model says something else."""
+    """In an audited run: the big model's answer differs."""
 
 
 @dataclass(frozen=True)
