@@ -63,7 +63,7 @@ class EnvironmentFault(AgentError):
         where = traceback.extract_tb(error.__traceback__)[-1]
         super().__init__(
             f"the environment {environment!r} raised {type(error).__name__} {when}: {error} "
-            f"({Path(where.filename).name}:{where.lineno}, in {where.name}); mend it, or leave "
+            f"({Path(where.filename).name}:{where.lineno}, in {where.name}); fix it, or leave "
             "such tasks out: a retry would raise the same"
         )
 

@@ -140,18 +140,18 @@ def _cut_after_answer(text: str) -> str:
 def _last_box(text: str) -> str | None:
     """The last box that holds something and is not taken back; of several alongside each other
     all."""
-    beside: list[str] = []
+    neighbours: list[str] = []
     begins = 0
     for content, start, end in _boxes_from_the_end(text):
-        if beside:
+        if neighbours:
             if not _BESIDE.fullmatch(text[end:begins]) or end > begins:
                 break
         elif _PLACEHOLDER.fullmatch(content) or _TAKEN_BACK.match(text, end):
             continue
-        if content not in beside:
-            beside.append(content)
+        if content not in neighbours:
+            neighbours.append(content)
         begins = start
-    return " \\text{ and } ".join(reversed(beside)) if beside else None
+    return " \\text{ and } ".join(reversed(neighbours)) if neighbours else None
 
 
 def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:

@@ -1,5 +1,5 @@
-"""What a benchmark is: one object that says where its questions come from, which arms answer them,
-who judges the runs and how a report calls what went wrong.
+"""A benchmark is one object: the source of its questions, its arms, its judge, and its failure
+classes.
 
 Each benchmark of this repository is such an object alongside its data set. A package of yours
 brings one by an entry point of the group `loopline.benchmarks`:

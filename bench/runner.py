@@ -283,7 +283,7 @@ class Runner:
         self._progress.finished(result, newly)
 
     async def _charge_late_entries(self) -> None:
-        """Book calls that were paid for but not used, if they became known after their run's end."""
+        """Book paid but unused calls that became known after their run's end."""
         runs = [result.run_id for result in self._results.values()]
         for start in range(0, len(runs), 32):
             chunk = runs[start : start + 32]

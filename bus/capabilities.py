@@ -19,9 +19,9 @@ DURABILITY = {
     "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
     " loses nothing",
 }
-"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis puts off a write for
-up to two seconds while a sync is under way, and has answered the client before: hence the second
-half of that sentence."""
+"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis delays a write for up
+to two seconds while a sync is in progress, and has answered the client before that; this explains
+the second half of that sentence."""
 
 
 def append_only_durability(appendfsync: str) -> str:

@@ -33,7 +33,7 @@ def glpft(
     ] = "6000000",
     instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on.")] = 10_000,
     samples: Annotated[
-        int, typer.Option(help="Held-out instructions, equally of worlds, wordings and combinations.")
+        int, typer.Option(help="Held-out instructions of worlds, wordings and combinations.")
     ] = 1_000,
     unseen_apis: Annotated[
         int, typer.Option(min=0, help="Held-out instructions with unseen APIs, reported apart.")

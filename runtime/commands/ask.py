@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     def ask(  # pyright: ignore[reportUnusedFunction]
         question: Annotated[
             str | None,
-            typer.Argument(help="The question; - reads it from stdin, and so does a pipe without one."),
+            typer.Argument(help="The question; - or a pipe without one reads it from stdin."),
         ] = None,
         system: Annotated[
             str | None,
@@ -122,7 +122,7 @@ def register(app: typer.Typer) -> None:
         temperature: Annotated[
             float | None,
             typer.Option(
-                min=0, max=5, help="Sampling temperature of every agent (default: that of its pool)."
+                min=0, max=5, help="Sampling temperature of every agent (default: its pool's)."
             ),
         ] = None,
         top_p: Annotated[

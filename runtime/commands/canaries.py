@@ -31,7 +31,7 @@ def register_canaries(policies: typer.Typer) -> None:
         ] = None,
         shadow: Annotated[
             bool,
-            typer.Option(help="Repeat those runs with it, in the background: callers get no answer of it."),
+            typer.Option(help="Repeat those runs with it; callers do not get its answers."),
         ] = False,
         margin: Annotated[
             float, typer.Option(help="How much worse it may be, on scores from 0 to 1.")
@@ -107,7 +107,7 @@ def register_canaries(policies: typer.Typer) -> None:
 
 
 def share_of(text: str) -> float:
-    """The share from `10%` or `0.1`. Raises `InputError` for what is not a share above 0 and up to 1."""
+    """The share from `10%` or `0.1`. Raises `InputError` if it is not above 0 and up to 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")

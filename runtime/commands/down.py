@@ -11,7 +11,7 @@ def register(app: typer.Typer) -> None:
     @app.command("down")
     def down(  # pyright: ignore[reportUnusedFunction]
         now: Annotated[
-            bool, typer.Option("--now", help="Abandon the work in progress instead of finishing it.")
+            bool, typer.Option("--now", help="Abandon work in progress, do not finish it.")
         ] = False,
     ) -> None:
         """Let every worker finish the step it holds, then stop everything.

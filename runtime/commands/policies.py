@@ -1,5 +1,4 @@
-"""`runtime policies ls|publish|pin|rollback|canary|log`: which weights new requests are answered
-with."""
+"""`runtime policies ls|publish|pin|rollback|canary|log`: which weights answer new requests."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
         use: Annotated[
-            bool, typer.Option(help="Answer with it at once; --no-use: keep it for `canary` or `pin`.")
+            bool, typer.Option(help="Answer with it now; --no-use: keep it for `canary` or `pin`.")
         ] = True,
     ) -> None:
         """Answer new requests of a policy with these weights. Those in progress end as they began.

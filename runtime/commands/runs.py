@@ -197,7 +197,7 @@ def register(app: typer.Typer) -> None:
     def signal(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
         name: Annotated[str, typer.Argument(help="The signal that the run waits for.")],
-        value: Annotated[str, typer.Option(metavar="JSON", help="JSON value for the run.")] = "null",
+        value: Annotated[str, typer.Option(metavar="JSON", help="Value for the run.")] = "null",
         signal_id: Annotated[
             str | None,
             typer.Option("--id", help="Id of the signal; repeated sending counts once."),
@@ -244,11 +244,11 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help="The agent that earned it (default: the whole team).")
         ] = None,
         turn: Annotated[
-            int | None, typer.Option(min=0, help="The turn that earned it (default: the whole run).")
+            int | None, typer.Option(min=0, help="Turn that earned it (default: the whole run).")
         ] = None,
         source: Annotated[
             str,
-            typer.Option(help="Who says so. Its next reward for the same target replaces this one."),
+            typer.Option(help="Who says so. Its next reward for the target replaces this one."),
         ] = "user",
         reward_id: Annotated[
             str | None,

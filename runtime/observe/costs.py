@@ -1,8 +1,8 @@
-"""What model calls have cost, by day, model, workflow, tag or API key.
+"""The cost of model calls by day, model, workflow, tag or API key.
 
-The ledger is what counts: the store's files, and what the bus holds of it and no recorder has
-written yet. A call of a pool without a price has cost 0 micro-dollars in the ledger, which says
-nothing: here it counts as a call whose cost is unknown.
+It is summed from the ledger: the store's files, and the entries on the bus that no recorder has
+written yet. A call of a pool without a price has 0 micro-dollars in the ledger; here it counts as a
+call of unknown cost.
 """
 
 from __future__ import annotations

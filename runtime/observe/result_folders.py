@@ -1,4 +1,4 @@
-"""The folder of results: which benchmarks and trainings lie below it, and what their reports say.
+"""The folder of results: the benchmarks and trainings in it, and their reports.
 
 Programs above this floor write them; here their files are read as what they are, JSON. A file that
 can't be read is an entry that says so: one damaged folder must not hide the others.

@@ -272,7 +272,7 @@ def raises(*_: object) -> None:
     raise ZeroDivisionError("no way is this short")
 
 
-FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or leave such tasks out"
+FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); fix it, or leave such tasks out"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class PostedFeedback:
 
 @dataclass(frozen=True)
 class RewardThreshold:
-    """Which runs are good enough to be imitated: those of which posted rewards say so."""
+    """Which runs are good enough to be imitated, according to posted rewards."""
 
     feedback: PostedFeedback
     least: float

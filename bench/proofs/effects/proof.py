@@ -25,7 +25,7 @@ from loopline.workers.installation import install_hint
 
 LEASE_SECONDS = 0.6
 PATIENT = 100
-"""Deliveries of a call before it is given up: here dying workers are no fault of a call's."""
+"""Deliveries of a call before it is given up: here dying workers are not a failure of the call."""
 
 
 class EffectsOptions(Options):
