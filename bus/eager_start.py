@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loopline.bus.budgets import Reservation
 from loopline.bus.envelope import FIELD, Envelope
@@ -21,6 +21,7 @@ from loopline.bus.run_state import RunState
 from loopline.bus.scripts import Value
 
 if TYPE_CHECKING:
+    from loopline.bus.consumer import Consumer
     from loopline.bus.keys import Shard
     from loopline.bus.local_delivery import LocalDelivery
 
@@ -32,31 +33,10 @@ UNKNOWN_ENTRY = "@entry"
 """In the place of a stream entry's id, before there is one."""
 
 
-class EagerReader(Protocol):
-    """The part of a consumer that beginning without a delivery needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    def reserve(self) -> bool: ...
-
-    def release(self) -> None: ...
-
-    def begin(
-        self, shard: Shard, stream: str, envelope: Envelope, body: bytes, state: RunState,
-        start: EagerStart,
-    ) -> EagerDelivery | None: ...  # fmt: skip
-
-    def take(
-        self, shard: Shard, stream: str, entry: str, body: bytes, count: int,
-        state: RunState | None = None,
-    ) -> None: ...  # fmt: skip
-
-
 class EagerDelivery:
     """A message in a handler's hands before it is published."""
 
-    def __init__(self, start: EagerStart, reader: EagerReader, stream: str, body: bytes) -> None:
+    def __init__(self, start: EagerStart, reader: Consumer, stream: str, body: bytes) -> None:
         self.start = start
         self.reader = reader
         self.stream = stream

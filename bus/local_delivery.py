@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline.bus.eager_start import EagerDelivery, EagerReader, EagerStart
+from loopline.bus.eager_start import EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import BusError
 from loopline.bus.keys import Shard
 from loopline.bus.run_state import RunState
+
+if TYPE_CHECKING:
+    from loopline.bus.consumer import Consumer
 
 
 class Mailbox(Protocol):
@@ -34,16 +37,16 @@ class LocalDelivery:
     """The streams that this process serves, and its mailboxes."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, EagerReader] = {}
+        self._readers: dict[str, Consumer] = {}
         self._mailboxes: list[Mailbox] = []
         self.starting: dict[str, EagerStart] = {}
         """Starts of runs that are being admitted, by run."""
 
-    def serve(self, streams: Sequence[str], reader: EagerReader) -> None:
+    def serve(self, streams: Sequence[str], reader: Consumer) -> None:
         """From now on `reader` takes what is published here to these streams."""
         self._readers |= dict.fromkeys(streams, reader)
 
-    def stop_serving(self, reader: EagerReader) -> None:
+    def stop_serving(self, reader: Consumer) -> None:
         self._readers = {
             name: served_by for name, served_by in self._readers.items() if served_by is not reader
         }
@@ -107,7 +110,7 @@ class LocalDelivery:
         """Places for one delivery of each of these streams that is served here, until the end of
         the block."""
         with ExitStack() as stack:
-            readers: list[EagerReader | None] = []
+            readers: list[Consumer | None] = []
             for stream in streams:
                 reader = self._readers.get(stream)
                 if reader is not None and reader.reserve():
@@ -122,7 +125,7 @@ class LocalReads:
     """What one script may read."""
 
     def __init__(
-        self, shard: Shard, streams: Sequence[str], readers: Sequence[EagerReader | None]
+        self, shard: Shard, streams: Sequence[str], readers: Sequence[Consumer | None]
     ) -> None:
         self._shard = shard
         self._streams = streams

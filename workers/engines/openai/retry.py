@@ -87,7 +87,7 @@ class UselessAnswers:
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
     def unreadable(self, request_id: str) -> int:
-        """How many answers to it were no completion, whether paid for or not."""
+        """How many answers to it were not completions, paid for or not."""
         spent = self._spent.get(request_id)
         return 0 if spent is None else spent.unreadable
 
