@@ -85,7 +85,7 @@ def resolve_question(
     text = next((turn.content for turn in reversed(turns) if turn.role == "user"), "")
     if not any(turn.role != "system" for turn in turns):
         raise InputError(
-            f"{messages} has system messages alone: there is no question",
+            f"{messages} has only system messages: there is no question",
             hint='give it too: runtime ask "…" --messages FILE.',
         )
     if system is not None:
@@ -99,13 +99,13 @@ def _simulated_question(
 ) -> Query:
     if argument is not None:
         raise InputError(
-            "a question and --world: which of both?",
+            "give a question or --world, not both",
             hint='runtime ask "…", or runtime ask --world 7 for one of the simulator.',
         )
     if system is not None or messages is not None:
         option = "--system" if messages is None else "--messages"
         raise InputError(
-            f"--world brings an instruction of its own: leave out {option}",
+            f"--world has its own instruction: leave out {option}",
         )
     from loopline.agents.environments.api_worlds import Split, instances
 
@@ -131,7 +131,7 @@ def read_question(argument: str) -> str:
     if len(text) > MAX_PROMPT_CHARS:
         raise InputError(
             f"the question has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}",
-            hint="ask for a part of it, or hand it over in several questions.",
+            hint="ask for a part of it, or split it into several questions.",
         )
     return text
 
@@ -192,7 +192,7 @@ def _read_stdin() -> str:
         raise InputError(
             f"the question on stdin has more than {limit:,} bytes; the limit is"
             f" {MAX_PROMPT_CHARS:,} characters",
-            hint="ask for a part of it, or hand it over in several questions.",
+            hint="ask for a part of it, or split it into several questions.",
         )
     try:
         return raw.decode()

@@ -51,7 +51,7 @@ def require_prices(run: Run, settings: Settings) -> None:
         models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
         setting = f"models.{missing[0]}.price"
         raise InputError(
-            f"what calls of {models} cost is not known, so a budget in dollars can't be kept",
+            f"the price of {models} is unknown, so a budget in dollars can't be kept",
             hint=f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, 0 "
             "for your own server), or leave the dollars out",
         )

@@ -106,7 +106,7 @@ class WaitingCalls:
                     f"run {run_id} has {waits.MAX_KEPT} signals that it has not waited for yet"
                 )
             case SignalSent.MANY:
-                raise SignalRefused(f"run {run_id} has had {waits.MAX_SIGNALS} signals, the most")
+                raise SignalRefused(f"run {run_id} has had {waits.MAX_SIGNALS} signals, which is the limit")
             case _:
                 return sent
 
@@ -133,7 +133,7 @@ class WaitingCalls:
             if wait.kind == "approval" and wait.guard == guard:
                 return pending_approval(run_id, wait)
         raise ApprovalUnknown(
-            f"nothing waits for approval as {approval_id[:80]!r}",
+            f"no request waits for approval as {approval_id[:80]!r}",
             hint="`runtime approvals ls` lists what does.",
         )
 

@@ -254,8 +254,8 @@ def require_tools_offered(workflow: str, option: str) -> None:
         raise InputError(str(error)) from error
     if not offered:
         raise InputError(
-            f"{option}: the workflow {workflow!r} offers its models no tools of a task",
-            hint="--workflow umi or umi_single do; one of yours says so by offers_tools = True.",
+            f"{option}: the workflow {workflow!r} offers its models no tools",
+            hint="--workflow umi or umi_single do; your own workflow needs offers_tools = True.",
         )
 
 

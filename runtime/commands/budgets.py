@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if none == any(value is not None for value in (usd, tokens, seconds)):
-            raise InputError("say what it may spend, --usd, --tokens or --seconds, or --none")
+            raise InputError("give a limit: --usd, --tokens or --seconds; or --none")
         limits = Limits(
             tokens or 0,
             0 if usd is None else max(1, round(usd * 1e6)),

@@ -62,14 +62,14 @@ def register_canaries(policies: typer.Typer) -> None:
         if stop:
             if version is not None or share is not None:
                 raise InputError(
-                    "--stop ends whatever canary there is",
+                    "--stop takes no version: it ends the policy's canary",
                     hint=f"runtime policies canary {policy_name} --stop",
                 )
             change_and_report(policy_name, redis_url, wait, lambda policy: policy.without_canary())
         elif version is None:
             if share is not None or shadow:
                 raise InputError(
-                    f"which version of {name!r} is to be tried?",
+                    f"name the version of {name!r} to try",
                     hint=f"for example {name}@7; `runtime policies ls --json` has them.",
                 )
             _show(policy_name, redis_url, as_json)

@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if (letter_id is None) == (not everything):
-            raise InputError("name one letter, or say --all")
+            raise InputError("give the ID of a letter, or --all")
         gone = query_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
         typer.echo(f"{gone} purged")
 

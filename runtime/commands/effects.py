@@ -102,22 +102,22 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if sum((result is not None, failed is not None, again)) != 1:
-            raise InputError("say one of --result, --failed and --again")
+            raise InputError("give one of --result, --failed and --again")
         reply = None if again else _reply(result, failed)
         resolution = query_bus(redis_url, _resolving(key, reply))
         match resolution:
             case Resolution.WAITING:
-                typer.echo("resolved; its run goes on within seconds")
+                typer.echo("resolved; its run continues within seconds")
             case Resolution.SETTLED:
-                typer.echo("taken from the list; its run had gone on without an outcome")
+                typer.echo("removed from the list; its run had continued without an outcome")
             case Resolution.BUSY:
                 raise InputError(
-                    f"a worker is at the call {key}",
+                    f"a worker is making the call {key}",
                     hint="wait until it ends, or until `runtime effects ls` lists it",
                 )
             case Resolution.MISSING:
                 raise InputError(
-                    f"no call {key!r} has an unknown outcome", hint="look: runtime effects ls"
+                    f"no call {key!r} has an unknown outcome", hint="`runtime effects ls` lists them"
                 )
 
 

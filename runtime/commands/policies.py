@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
                 "\n".join(align_columns(("policy", "version", "weights", "served by"), rows))
             )
         else:
-            typer.echo("no policy was published: every pool is served with its model alone")
+            typer.echo("no policy was published: every pool serves its own model")
         for why in stored_policies.unreadable.values():
             print(f"error: {sanitize(why)}", file=sys.stderr)
         if stored_policies.unreadable:
@@ -167,5 +167,5 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
     if Path(path).is_dir() and not any(Path(path).glob("*.safetensors")):
         raise InputError(
             f"{path} holds neither an adapter nor a model (*.safetensors)",
-            hint="of a training, name the folder of one policy: OUTPUT/policies/NAME.",
+            hint="for a training, name the folder of one policy: OUTPUT/policies/NAME.",
         )

@@ -105,7 +105,7 @@ def register(app: typer.Typer) -> None:
                 typer.echo(f"the page of run {outcome.run.id}: {html}")
                 return
         elif training is not None or tokenizer:
-            raise InputError("--training and --tokenizer are about the page: give --html FILE too")
+            raise InputError("--training and --tokenizer need --html FILE")
         if as_json:
             typer.echo(outcome.trajectory().model_dump_json())
             return
@@ -121,7 +121,7 @@ def register(app: typer.Typer) -> None:
         for step in outcome.steps:
             printer.step(step)
         if outcome.ended is None:
-            typer.echo(f"\nstill going on: {format_count(len(outcome.steps), 'step')} so far")
+            typer.echo(f"\nstill running: {format_count(len(outcome.steps), 'step')} so far")
             for words in describe_waits(outcome.waits):
                 typer.echo(f"waits for {sanitize(words)}")
         else:
@@ -214,7 +214,7 @@ def register(app: typer.Typer) -> None:
             parsed_value = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"--value is not JSON: {error}", hint="""a text stands in quotes: --value '"yes"'"""
+                f"--value is not JSON: {error}", hint="""a text needs quotes: --value '"yes"'"""
             ) from error
 
         async def sent(client: Client, _: Deployment) -> tuple[str, str]:
@@ -273,7 +273,7 @@ def register(app: typer.Typer) -> None:
         async def posted(client: Client, _: Deployment) -> PostedReward:
             if session:
                 if turn is not None:
-                    raise InputError("a turn is a run's: leave --turn or --session out")
+                    raise InputError("--turn is for a run, not a session: leave --turn or --session out")
                 return await client.reward_session(
                     run_id, value, agent=agent, source=source, reward_id=reward_id, comment=comment
                 )

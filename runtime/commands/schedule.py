@@ -98,7 +98,7 @@ def register(app: typer.Typer) -> None:
                 if not await schedules.put(client.bus, name, body, tick, replace=replace):
                     raise InputError(
                         f"there is a schedule {name!r} already",
-                        hint="--replace puts this one in its place.",
+                        hint="--replace replaces it.",
                     )
             except (AgentError, ValueError) as error:
                 raise InputError(str(error)) from error

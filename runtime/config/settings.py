@@ -153,7 +153,7 @@ class Settings(BaseSettings):
                 )
             if instead := _concurrency_substitute(kind, worker):
                 raise ValueError(
-                    f"workers.{kind}.concurrency has no meaning: {instead}; leave it out"
+                    f"workers.{kind}.concurrency has no effect: {instead}; leave it out"
                 )
             if worker.roles and worker.models:
                 raise ValueError(f"workers.{kind} has roles and models: make it two kinds")

@@ -84,7 +84,7 @@ def profile_layers(profile: str) -> list[Layer]:
         if len(layers) == MAX_EXTENDS:
             raise ConfigError(
                 f"{path}: a profile extends more than {MAX_EXTENDS} others",
-                hint="a circle of `extends`? Let one of them stand alone.",
+                hint="is there a cycle of `extends`? Remove one of them.",
             )
         data = read_toml(path)
         extends: Any = data.pop("extends", None)

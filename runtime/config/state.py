@@ -169,7 +169,7 @@ class StateDirectory:
         short.mkdir(mode=0o700, exist_ok=True)
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
             raise UserError(
-                f"{short} must be a directory of yours alone",
+                f"{short} must be a directory that only you own",
                 hint=f"remove it, or set LOOPLINE_STATE to a shorter path than {self.path}.",
             )
         return short / name
@@ -202,7 +202,7 @@ class StateDirectory:
     def _read_error(self, error: OSError) -> UserError:
         return UserError(
             f"the state directory {self.path} can't be read: {error.strerror}",
-            hint="is it another user's, or no directory? Set LOOPLINE_STATE to one of yours.",
+            hint="does it belong to another user, or is it not a directory? Set LOOPLINE_STATE to your own one.",
         )
 
 
@@ -256,7 +256,7 @@ def _try_lock(lock: FileLock) -> bool:
         if time.monotonic() > give_up:
             raise UserError(
                 f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.path}",
-                hint="end the one that stands still (`fuser` names it), then start again.",
+                hint="end the one that hangs (`fuser` names it), then start again.",
             )
         time.sleep(_LOOK_PAUSE)
 

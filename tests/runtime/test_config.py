@@ -45,7 +45,7 @@ def test_every_shipped_profile_is_valid(profile: str) -> None:
 )
 def test_a_concurrency_that_would_do_nothing_is_refused(kind: str, instead: str) -> None:
     message = error_of("micro", f"workers.{kind}.concurrency=4")
-    assert f"workers.{kind}.concurrency has no meaning" in message
+    assert f"workers.{kind}.concurrency has no effect" in message
     assert instead in message
 
 

@@ -87,10 +87,10 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
         (("canary", "llm@0", "--share", "0.1", "--margin", "2"), "--margin: Input should be less"),
         (("canary", "llm@0", "--share", "0.1", "--runs", "0"), "--runs: Input should be greater"),
         (("canary", "pink@1", "--share", "10%"), "there is no pool 'pink'"),
-        (("canary", "llm", "--share", "10%"), "which version of 'llm' is to be tried?"),
+        (("canary", "llm", "--share", "10%"), "name the version of 'llm' to try"),
         (("canary", "llm"), "policy 'llm' has no canary"),
         (("canary", "llm", "--stop"), "policy 'llm' has no canary"),
-        (("canary", "llm@1", "--stop"), "--stop ends whatever canary there is"),
+        (("canary", "llm@1", "--stop"), "--stop takes no version"),
     ],
 )
 def test_what_cannot_be_done_is_one_error(

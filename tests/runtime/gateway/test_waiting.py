@@ -173,7 +173,7 @@ def test_a_run_begins_later_and_takes_signals_meanwhile(
     soon = shop.ok("ask", "--after", "1s", "--workflow", "support", "Refund 20 euros.").strip()
     # It is the terminal's own run, of no key.
     show = until(
-        lambda: "still going on" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
+        lambda: "still running" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
     )
     assert "You get 20 euros." in show
     assert "not a time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
