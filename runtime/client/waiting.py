@@ -106,7 +106,9 @@ class WaitingCalls:
                     f"run {run_id} has {waits.MAX_KEPT} signals that it has not waited for yet"
                 )
             case SignalSent.MANY:
-                raise SignalRefused(f"run {run_id} has had {waits.MAX_SIGNALS} signals, which is the limit")
+                raise SignalRefused(
+                    f"run {run_id} has had {waits.MAX_SIGNALS} signals, which is the limit"
+                )
             case _:
                 return sent
 

@@ -117,7 +117,8 @@ def register(app: typer.Typer) -> None:
                 )
             case Resolution.MISSING:
                 raise InputError(
-                    f"no call {key!r} has an unknown outcome", hint="`runtime effects ls` lists them"
+                    f"no call {key!r} has an unknown outcome",
+                    hint="`runtime effects ls` lists those that have",
                 )
 
 

@@ -25,7 +25,7 @@ class Format(StrEnum):
 def register(app: typer.Typer) -> None:
     @app.command("export")
     def export(  # pyright: ignore[reportUnusedFunction]
-        output: Annotated[Path, typer.Argument(help="Folder of the files; existing ones are replaced.")],
+        output: Annotated[Path, typer.Argument(help="Folder to write; old files are replaced.")],
         form: Annotated[Format, typer.Option("--format", help="Format of the files.")],
         workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
         store: Store = None,

@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
         if program == "bench" and output and Path(output, "manifest.json").exists():
             raise InputError(
                 f"{output} already holds a benchmark",
-                hint=f"`runtime jobs add bench resume {output}` goes on with it; else give another"
+                hint=f"`runtime jobs add bench resume {output}` continues it; or give another"
                 " --output.",
             )
         typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")

@@ -273,7 +273,7 @@ def register(app: typer.Typer) -> None:
         async def posted(client: Client, _: Deployment) -> PostedReward:
             if session:
                 if turn is not None:
-                    raise InputError("--turn is for a run, not a session: leave --turn or --session out")
+                    raise InputError("--turn is for a run: leave --turn or --session out")
                 return await client.reward_session(
                     run_id, value, agent=agent, source=source, reward_id=reward_id, comment=comment
                 )

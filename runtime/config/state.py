@@ -87,10 +87,10 @@ class StateDirectory:
                 raise self._read_error(error) from error
             if owner != os.geteuid():
                 raise UserError(
-                    f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}: what"
-                    " another user wrote there is not followed",
-                    hint=f"run the command as {_user(owner)}, or set LOOPLINE_STATE to a"
-                    " directory of yours.",
+                    f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}:"
+                    " files of another user are not trusted",
+                    hint=f"run the command as {_user(owner)}, or set LOOPLINE_STATE to your own"
+                    " directory.",
                 )
 
     @property
@@ -202,7 +202,8 @@ class StateDirectory:
     def _read_error(self, error: OSError) -> UserError:
         return UserError(
             f"the state directory {self.path} can't be read: {error.strerror}",
-            hint="does it belong to another user, or is it not a directory? Set LOOPLINE_STATE to your own one.",
+            hint="does it belong to another user, or is it not a directory? Set LOOPLINE_STATE to"
+            " your own one.",
         )
 
 

@@ -41,7 +41,7 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
     if not any(_is_within(place, folder) for folder in folders):
         raise InputError(
             f"a job works in a folder of the deployment ({', '.join(map(str, folders))}), and "
-            f"{place} is none",
+            f"{place} is not one of them",
             hint="queue it from there, or run the command itself.",
         )
     for word in request.argv:

@@ -143,7 +143,7 @@ def _disk(state: StateDirectory) -> Iterator[Finding]:
             "missing",
             "state",
             f"{folder} can't be written to",
-            "set LOOPLINE_STATE to a directory of yours.",
+            "set LOOPLINE_STATE to your own directory.",
         )
         return
     free = shutil.disk_usage(folder).free

@@ -126,7 +126,7 @@ def test_a_call_is_denied_in_the_terminal(shop: ScriptedGateway, http: httpx.Cli
     assert ended(http, run_id)["answer"] == "I may not."
     assert re.search("refund: denied by .*: too much", shop.ok("runs", "show", run_id))
     gone = shop.run("approvals", "approve", approval["id"])
-    assert "nothing waits for approval" in gone.stderr
+    assert "no request waits for approval" in gone.stderr
 
 
 def test_a_call_is_approved_on_the_live_page_by_who_may_change_things(
