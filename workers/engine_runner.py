@@ -1,5 +1,5 @@
 """Plays runs on engines in this process: what role workers, gpu workers and the tool worker do to a
-run, in one event loop and without a bus. For rollouts and benches on models that are at hand.
+run, in one event loop and without a bus. For rollouts and benches on local models.
 
 A trajectory is the one that the bus would have recorded, but for times and workers. What only
 the bus can give is not here: nothing outlives the process, no other worker tries a failed step

@@ -1,4 +1,4 @@
-"""What one request pays for: written ahead of each call, and accounted for with its reply.
+"""Paid calls of one request: written down before each call, and accounted for with its reply.
 
 A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
 becomes a ledger entry that says what may have been paid. The most that the call can come to is
@@ -20,7 +20,7 @@ from loopline.workers.engines.protocol import Discarded, GenerateRequest, NotBil
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, max_micro_dollars
 
 TEMPLATE_TOKENS = 512
-"""What a chat template may say by itself of how tools are called."""
+"""Allowance for a chat template's own text about tools."""
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 
 
@@ -102,7 +102,7 @@ class PaidCalls:
         )
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
-        """Nobody can use what was paid for, or nothing was."""
+        """The paid answer can't be used, or nothing was paid."""
         call = self._calls.get(event.sending)
         if call is not None:
             call.over = True

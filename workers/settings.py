@@ -1,4 +1,5 @@
-"""What each kind of worker is told. Plain values: a worker knows nothing of profiles or files."""
+"""Settings of each kind of worker. They are plain values: a worker knows neither profiles nor
+files."""
 
 from __future__ import annotations
 

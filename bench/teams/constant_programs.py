@@ -1,4 +1,4 @@
-"""Which programs that never look at their input solve a programming problem."""
+"""Programs that solve a programming problem without looking at their input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs in the API simulator: is what the instruction asks done, and said?
+"""Whole runs in the API simulator: is the instruction done, and the answer given?
 
 A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's
 calls in it, and compares state and answer with what the instruction wants
