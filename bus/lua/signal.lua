@@ -1,4 +1,5 @@
 -- include: base.lua
+-- include: run_keys.lua
 -- include: waits.lua
 -- Send a run a signal: the wait for it ends, or it is kept for one that begins later.
 -- KEYS: run, active, history

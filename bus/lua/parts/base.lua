@@ -1,6 +1,8 @@
 -- Time, lives of keys and names of keys, for the scripts of one shard.
 
 local STREAM_LIFE = 604800000
+-- How long a deployment may be away beyond the end of a wait, and its run still goes on.
+local AWAY_LIFE = 90 * 86400000
 -- What all processes agree on outlives every wait.
 local AGREEMENT_LIFE = 400 * 86400000
 local INBOX_LIFE = 600000
@@ -29,8 +31,4 @@ local function audit(on, key, ...)
     redis.call('XADD', key, '*', ...)
     redis.call('PEXPIRE', key, STREAM_LIFE)
   end
-
--- Another key of a run, of the same hash tag: its journal, its signals …
-local function run_key(run, kind)
-  return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
 end

@@ -2,6 +2,7 @@
 -- include: budgets.lua
 -- include: ledger.lua
 -- include: requests.lua
+-- include: run_keys.lua
 -- include: turns.lua
 -- include: waits.lua
 -- end_run(k, run_id, outcome, answer, reason, opts)

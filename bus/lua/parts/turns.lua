@@ -99,3 +99,4 @@ local function leave_turn(active, run, run_id, tenant)
   redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
   redis.call('ZREM', of_shard('parked'), run_id)
   start_next(active)
+end

@@ -1,13 +1,11 @@
 -- include: base.lua
+-- include: run_keys.lua
 -- include: turns.lua
 -- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval` or
 -- `timer`), name, expiry (ms), beginning (ms), work stream, a note for its readers, and the envelope
 -- that goes on, in two parts: the outcome of a `signal` stands between them. Its timers are a sorted
 -- set of `<run id>/<guard>` by expiry. While it waits, a run is not among the active runs and its time
 -- stands still: `left` is what remains of it (ms).
-
--- How long a deployment may be away beyond the end of a wait, and its run still goes on.
-local AWAY_LIFE = 90 * 86400000
 
 local function read_wait(run, guard)
   local line = redis.call('HGET', run, 'wait:' .. guard)
@@ -24,20 +22,6 @@ local function open_waits(run)
     if string.sub(field, 1, 5) == 'wait:' then guards[#guards + 1] = string.sub(field, 6) end
   end
   return guards
-end
-
--- All keys of a live run last until its deadline plus the retention.
-local function keep_run(run, life)
-  for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
-    redis.call('PEXPIRE', run_key(run, kind), life)
-  end
-  for _, field in ipairs(redis.call('HKEYS', run)) do
-    if string.sub(field, 1, 6) == 'asked:' then
-      for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do
-        if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
-      end
-    end
-  end
 end
 
 -- Note what a run waits for, for lists: a line of kind, expiry and name per wait.
@@ -121,3 +105,4 @@ local function take_signal(run, name)
     end
   end
   return nil
+end
