@@ -454,8 +454,8 @@ class Trajectory(StoredRecord):
 
 
 class UnknownUsage(StoredRecord):
-    """A call that was sent to an endpoint and whose usage is unknown: the most that it can have
-    cost. The least is nothing: it may not have been billed at all."""
+    """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the
+    most that it can have cost. The least is nothing: it may not have been billed at all."""
 
     why: str
     prompt: int = Field(ge=0)

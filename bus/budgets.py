@@ -162,7 +162,7 @@ def _require(scope: str, limits: Limits) -> None:
     named = kind in ("tenant", "thread", "tag") and colon and rest
     if not _is_name(scope) or not (named or scope == DAY) or (kind == "tag" and "=" not in rest):
         raise BadBudget(
-            f"{scope[:60]!r} is not a scope: it is tenant:NAME, thread:NAME, tag:NAME=VALUE or day"
+            f"{scope[:60]!r} is no scope: it is tenant:NAME, thread:NAME, tag:NAME=VALUE or day"
         )
     if any(not 0 <= value <= LARGEST for value in limits.values):
         raise BadBudget(f"a limit lies between 0 and {LARGEST:,} (tokens, micro-dollars, ms)")

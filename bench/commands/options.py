@@ -22,7 +22,7 @@ _ALL_FILES = Option(default="below LOOPLINE_DATA")
 
 
 class RunOptions(Options):
-    """How any benchmark is run."""
+    """How a benchmark is run, whatever it asks."""
 
     panel: ClassVar[str] = "Run"
 

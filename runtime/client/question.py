@@ -85,7 +85,7 @@ def resolve_question(
     text = next((turn.content for turn in reversed(turns) if turn.role == "user"), "")
     if not any(turn.role != "system" for turn in turns):
         raise InputError(
-            f"{messages} has only system messages: there is no question",
+            f"{messages} has system messages alone: there is no question",
             hint='give it too: runtime ask "…" --messages FILE.',
         )
     if system is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm")
-"""Their pools need no price: nobody bills them."""
+"""Their pools may lack a price where others have one: nobody bills them."""
 MAX_TENANT = 64
 """Characters of a tenant's name."""
 

@@ -59,7 +59,7 @@ def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
         ([{"role": "user"}], "'messages[0].content'"),
         ([*HISTORY, {"role": "tool", "content": "?", "tool_call_id": "x"}], "messages[3]"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "text alone"),
-        (HISTORY[:1], "only system messages"),
+        (HISTORY[:1], "system messages alone"),
         (" " * (MAX_CONVERSATION_BYTES + 1), "more than 10,000,000 bytes"),
     ],
 )

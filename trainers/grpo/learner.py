@@ -67,7 +67,7 @@ class _Minibatch(NamedTuple):
     row_numbers: Sequence[int]
     """The rows of this process among them."""
     micro_batches: Sequence[MicroBatch]
-    """Made of these rows."""
+    """Of those."""
     pairs: Sequence[tuple[str, str]] = ()
     """Origins of a better and of a worse sample, where pairs are learned from."""
 
