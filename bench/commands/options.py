@@ -1,4 +1,4 @@
-"""What the commands that evaluate are asked for: a module of its own, so that listing them does not
+"""Options of the commands that evaluate, in a separate module so that listing the commands does not
 wait for pydantic."""
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class QuestionOptions(RunOptions):
     calculator: Literal["on", "off"] = "on"
     """Whether the calculator is offered."""
     prompts: PromptSet = "mathematics"
-    """What solo and delegate are told: mathematics asks for the answer in a box, general fits any
-    domain and takes the whole text as the answer."""
+    """Prompts of solo and delegate: mathematics asks for the answer in a box; general fits any
+    domain, and the whole text is the answer."""
     compat: Literal["delegate"] | None = None
     """Show Delegate's own bookkeeping alongside ours."""
 
@@ -134,9 +134,9 @@ class TeamOptions(RunOptions):
     temperature: Annotated[float | None, Option(default="1")] = None
     """Temperature of sampled completions."""
     attempts: Annotated[int | None, Option(default="1")] = None
-    """Times that each instance is played, for pass@k, with sampled completions."""
+    """How often each instance is played, for pass@k, with sampled completions."""
     setting: JsonObject = Field(default_factory=dict)
-    """Rules that the players get: turns=40, brief=true, view=3, …; may be repeated."""
+    """Rules of the game: turns=40, brief=true, view=3, …; may be repeated."""
 
     @property
     def workflow_options(self) -> JsonObject:
@@ -154,7 +154,7 @@ class PuzzleOptions(TeamOptions):
     game: Annotated[
         str | None, Option(metavar="NAME|MODULE:OBJECT", default="a way through a grid")
     ] = None
-    """Environment to play, by its name or by where its object is."""
+    """Environment to play: its name, or package.module:OBJECT."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     split: Annotated[str | None, Option(default="test; with --data the published puzzles")] = None
@@ -251,7 +251,7 @@ class TaskOptions(Options):
     file: Annotated[Path, Argument()]
     """JSON lines to write, a task each; replaced if it exists."""
     split: str = "train"
-    """Split; what is kept for measuring is refused."""
+    """Split; splits for measuring are refused."""
     samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
     """Number of problems."""
     seed: int = Field(default=123, ge=0, lt=2**32)
@@ -263,7 +263,7 @@ class TaskOptions(Options):
 
 
 class JsonOptions(Options):
-    """What a command prints at its end."""
+    """Output of a command at its end."""
 
     as_json: Annotated[bool, Option("json")] = False
     """End with one line of JSON on stdout."""
@@ -349,7 +349,7 @@ class RouteOptions(PriceOptions, JsonOptions):
     labelled: Annotated[Path | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
-    """Store of recorded runs, whose questions both models answered."""
+    """Store of recorded runs in which both models answered the questions."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
@@ -368,7 +368,7 @@ class PublishedDataOptions(JsonOptions):
     data: Annotated[Path | None, _ALL_FILES] = None
     """Folder with the published data."""
     first: int = Field(default=3, ge=1)
-    """Places to name for each reason why records were skipped; --json names all."""
+    """Examples to name for each reason for skipping records; --json names all."""
 
 
 class PowerOptions(JsonOptions):

@@ -22,7 +22,7 @@ class RouterOptions(PriceOptions, JsonOptions):
     data: Annotated[Path | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
-    """Store of recorded runs, whose questions both models answered."""
+    """Store of recorded runs in which both models answered the questions."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
