@@ -15,7 +15,7 @@ from loopline.trainers.prompts.settings import SearchOptions
 
 
 class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOptions):
-    """The searched prompts, and the questions of the search."""
+    """Whose prompts are searched, by which questions."""
 
     panel: ClassVar[str] = "Prompts and questions"
 
@@ -28,9 +28,9 @@ class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOption
     variants: tuple[Path, ...] = ()
     """Prompt file, or folder of them (*.md), as candidates; may be repeated."""
     dataset: Dataset | None = None
-    """Generated questions of the search."""
+    """Generated questions to search by."""
     game: Annotated[str | None, Option(metavar="NAME|MODULE:OBJECT")] = None
-    """Environment whose puzzles are the questions, for the workflow pair."""
+    """Environment whose puzzles are searched by, for the workflow pair."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
@@ -38,7 +38,7 @@ class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOption
     setting: JsonObject = Field(default_factory=dict)
     """How the game is played: turns=4, …; may be repeated."""
     data: Path | None = None
-    """JSON lines with "question" and "answer"; a quarter is held out."""
+    """JSON lines with "question" and "answer" to search by; a quarter is held out."""
     tasks: Annotated[Path | None, Option(metavar="FILE")] = None
     """Tasks of code or mathematics to search by, for the workflow pair, as `bench tasks` writes
     them; a quarter is held out."""

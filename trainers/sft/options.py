@@ -60,7 +60,7 @@ class RowOptions(PublishingOptions, TrackingOptions):
     )
     """Tokens that go through the model, padding included."""
     validation: Annotated[float, _SESSIONS] = Field(default=0.02, ge=0, lt=1)
-    """Share of the instructions that is held out to measure the loss."""
+    """Share of the instructions that are kept out, to measure the loss on."""
     publish: Annotated[bool, Option(panel="Deployment"), _SESSIONS] = False
     """Let a running deployment answer with what was trained."""
     policy: Annotated[
@@ -89,7 +89,7 @@ class RowOptions(PublishingOptions, TrackingOptions):
         return validated(GlpftSettings, {**values, **self.objective_settings()})
 
     def objective_settings(self) -> dict[str, object]:
-        """What is learned from the rows, if it is not imitation."""
+        """What is learned of the rows, where it is not to write them."""
         return {}
 
 
@@ -101,7 +101,7 @@ class SessionOptions(ThresholdOptions, RowOptions):
     agent: Annotated[
         tuple[str, ...] | None, Option(metavar="NAME", default="every agent"), _SESSIONS
     ] = None
-    """Agent whose conversations are learned, by the tag `agent`; may be repeated."""
+    """Agent whose conversations are learned from, by the tag `agent`; may be repeated."""
 
 
 class SftOptions(SessionOptions):
