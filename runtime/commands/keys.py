@@ -61,9 +61,7 @@ def register(app: typer.Typer) -> None:
         ] = DashboardAccess.NONE,
         approves: Annotated[
             bool,
-            typer.Option(
-                "--approves", help="Let it approve and deny calls of everybody's runs."
-            ),
+            typer.Option("--approves", help="Let it approve and deny calls of everybody's runs."),
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,

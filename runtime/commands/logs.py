@@ -18,9 +18,7 @@ def register(app: typer.Typer) -> None:
                 help="Worker kind (planner, slm, gpu, …), supervisor or redis (default: all)."
             ),
         ] = None,
-        follow: Annotated[
-            bool, typer.Option("--follow", "-f", help="Follow the logs.")
-        ] = False,
+        follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs.")] = False,
         lines: Annotated[
             int, typer.Option("--lines", "-n", min=0, help="Last lines to print of each log.")
         ] = 20,

@@ -88,7 +88,6 @@ class _Pace:
             self._first.setdefault(name, share)
             self._in_work[name] = share
 
-
     def left(self) -> str:
         """`; about 12 min left`; empty while nothing is known."""
         progress = self._here + sum(now - self._first[name] for name, now in self._in_work.items())

@@ -107,7 +107,8 @@ def failure(episode: Working, refused: int) -> str:
     work, instance = episode.state, cast("WordProblemPuzzle", episode.puzzle).instance
     solution_keys = {equation_key(step) for step in instance.solution}
     wrong = next(
-        (calculation for calculation in work.calculations if calculation.key not in solution_keys), None
+        (calculation for calculation in work.calculations if calculation.key not in solution_keys),
+        None,
     )
     if wrong is not None:
         pairs = [{step.left, step.right} for step in instance.solution]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from loopline.bench.experiments.document import Table
-from loopline.bench.experiments.grpo_curve.figures import ALPHA, CurveFigures, CurveReport, LookComparison
+from loopline.bench.experiments.grpo_curve.figures import (
+    ALPHA,
+    CurveFigures,
+    CurveReport,
+    LookComparison,
+)
 from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import format_count

@@ -15,7 +15,7 @@ from loopline.workers.tool_sources import openapi_document
 from loopline.workers.tool_sources.openapi_child import Question, answer_question
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
-from tests.workers.tool_sources.recording_api import RecordingApi, RecordedRequest
+from tests.workers.tool_sources.recording_api import RecordedRequest, RecordingApi
 
 TEXT: dict[str, Any] = {"type": "string"}
 TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}

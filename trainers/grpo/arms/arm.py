@@ -135,7 +135,9 @@ class _ArmTraining:
         progress = int(PARTS * self._share())
         self.tell(
             JobLine(
-                event="training", done=progress, total=PARTS,
+                event="training",
+                done=progress,
+                total=PARTS,
                 message=f"{greedy}{step_facts.message}",
             )
         )

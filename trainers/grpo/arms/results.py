@@ -128,9 +128,7 @@ class ArmResult(Record):
             cpu_seconds=cpu_seconds,
             outcomes=evaluation.outcomes,
             failures=evaluation.failures,
-            agreement=(
-                evaluation.agreed / evaluation.proposals if evaluation.proposals else None
-            ),
+            agreement=(evaluation.agreed / evaluation.proposals if evaluation.proposals else None),
             answers=evaluation.answers,
             curve=curve,
             stopped=stopped,
