@@ -484,8 +484,7 @@ class UsageEntry(StoredRecord):
     sent_as: str = ""
     """Names one sending to an endpoint that may be paid for; the candidates that it asked for have
     it in common. A worker that was taken for dead may answer late: then an entry with the usage
-    follows the unknown one of the same name, and counts in its place. Empty for models of one's
-    own."""
+    follows the unknown one of the same name, and counts in its place. Empty for local models."""
     latency: Latency
     discarded: bool = False
     """True when the result came too late to be used (its worker had lost the lease), or was of no

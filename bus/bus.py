@@ -411,7 +411,7 @@ class Bus:
         repeat. `fresh`: it was admitted a moment ago. Entries: `tokens` and `restart` (call, agent,
         offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
         generation: how often the run was replayed before). Raises ValueError for an `after` that is
-        no entry's id: the read that all followers share would break of it.
+        not an entry's id: the read that all followers share would break of it.
         """
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not the id of an entry")

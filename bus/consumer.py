@@ -173,7 +173,7 @@ class Consumer:
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
-        no failure of the message."""
+        not a failure of the message."""
         leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(

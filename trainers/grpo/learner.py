@@ -115,7 +115,7 @@ class Learner:
         came of it, by policy.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
-        no number.
+        not a number.
         """
         if self.kept is not None:
             self.kept.begin_step()
