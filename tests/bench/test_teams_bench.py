@@ -39,8 +39,9 @@ from loopline.runtime.config import settings as config
 from loopline.workers.judging.problems import ProblemFolder, key_of
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
+from tests.bench.benchmarks import measured
 from tests.bench.command_line import bench
-from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+from tests.bench.puzzle_client import PuzzleClient, manifest, oracle
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
 GOOD, BAD = "```python\nprint(2 * int(input()))\n```", "```python\nprint(input())\n```"
