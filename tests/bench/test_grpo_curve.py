@@ -16,7 +16,7 @@ from loopline.bench.errors import BenchError
 from loopline.bench.experiments.document import html, markdown
 from loopline.bench.experiments.grpo_curve.figures import (
     CurveReport,
-    Held,
+    LookComparison,
     compare_with_loops,
     report_of,
 )
@@ -112,7 +112,7 @@ def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
     return report_of(TWO_LOOKS, results, 12.5)
 
 
-def looks_of(*outcomes: str) -> tuple[Held, ...]:
+def looks_of(*outcomes: str) -> tuple[LookComparison, ...]:
     return compare_with_loops(curve("attacked", 1, *outcomes), UNDISTURBED, ALPHA)
 
 
