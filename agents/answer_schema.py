@@ -1,4 +1,5 @@
-"""Answers that must be JSON of a given shape: what is wrong with a model's text, in its words.
+"""Answers that must be JSON of a given shape, and what is wrong with a model's text, in words for
+the model.
 
 The schema comes from a caller and the text from a model, and neither is trusted. A schema may name
 nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
@@ -20,7 +21,7 @@ from loopline.agents.protocols import MAX_SCHEMA_BYTES
 from loopline.agents.records import JsonObject
 
 MAX_CHECKS = 100_000
-"""Keywords of a schema that are held against one answer; a plain schema needs one for each value
+"""Keywords of a schema that are checked against one answer; a plain schema needs one for each value
 in it."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
@@ -66,8 +67,7 @@ class AnswerSchema:
             ) from error
 
     def read(self, text: str) -> tuple[str, None] | tuple[None, str]:
-        """The JSON text in a model's answer, which may stand in a code fence; or what is wrong with
-        it."""
+        """The JSON text in a model's answer, perhaps in a code fence; or what is wrong with it."""
         body = unfenced(text)
         if len(body.encode()) > MAX_ANSWER_BYTES:
             return None, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
@@ -126,7 +126,7 @@ def _bounded_validator() -> Callable[..., Any]:
 
 def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """Every key of every object within, with its value. A property may bear a keyword's name: it
-    counts as one only where its value is no schema."""
+    counts as one only where its value is not a schema."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,7 @@
 r"""Answers in a model's text: the last `\boxed{…}`, plain text, and exact numbers.
 
-This is what roles and workflows need to pass an answer on. It judges nothing: whether an answer
-is right is decided by anyone who holds the reference.
+This is what roles and workflows need to pass an answer on. It judges nothing: only the holder of
+the reference decides whether an answer is right.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def strip_latex(text: str) -> str:
 
 
 def final_answer(text: str) -> str:
-    """What a run answers, of a model's text: the content of the last box, else all that was said,
-    to the letter but for blank lines at its ends."""
+    """A run's answer in a model's text: the content of the last box, else the whole text without
+    thoughts, unchanged except for blank lines at its ends."""
     spoken = text_without_thoughts(text)
     boxed = last_boxed(spoken)
     whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unwrap_box(boxed)
@@ -97,7 +97,7 @@ def unwrap_box(boxed: str) -> str:
 
 
 def truncate_answer(answer: str) -> str:
-    """An answer as it is delivered: one beyond `MAX_ANSWER_BYTES` is cut, and says so."""
+    """An answer as it is delivered: beyond `MAX_ANSWER_BYTES` it is cut, with a marker."""
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer
@@ -106,8 +106,8 @@ def truncate_answer(answer: str) -> str:
 
 
 def final_text(trajectory: Trajectory) -> str | None:
-    """The last text, whole, that the role said which was asked the question: what a checker reads,
-    however the run ended. `None` if that role got no completion."""
+    """The last whole text of the role that was asked the question: what a checker reads, however
+    the run ended. `None` if that role got no completion."""
     for step in reversed(trajectory.steps):
         if step.agent == trajectory.steps[0].agent and step.candidates:
             calls = step.candidates[step.selected].calls
@@ -133,7 +133,7 @@ VULGAR_FRACTIONS = {
     "⅞": "7/8",
 }  # fmt: skip
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-"""What a number is multiplied by when this word follows it."""
+"""Factor of a number that this word follows."""
 
 _PLAIN_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"
 _SHORT_UNIT = (

@@ -1,8 +1,8 @@
-"""Approval of what an agent wants to do: of a tool's call, or of its own answer.
+"""Approval of an agent's tool call, or of its answer.
 
-What is to be approved is named by a digest of exactly it, and by the request of its step, which is
-made once: an approval is good for that and for nothing else. A step that needs one is put aside,
-and taken again once somebody has decided; what it has asked for until then it finds stored.
+An approval is bound to a digest of exactly what is approved, and to the request of its step, which
+is made once. A step that needs one is put aside, and taken again once somebody has decided; its
+earlier requests are stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from loopline.agents.records import Approval, JsonObject, Record
 
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400.0
-"""After which nobody has approved, and the call is refused."""
+"""Seconds after which a call that nobody approved is refused."""
 APPROVAL_ERROR = "approval"
 """Kind of the error that a request is answered with; its message is an `ApprovalRequest`."""
 
@@ -50,7 +50,7 @@ class ApprovingHost(Protocol):
     """A host whose agents' answers can be approved."""
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
-        """What was decided of an answer. Raises `ApprovalNeeded` while nothing was."""
+        """The decision about an answer. Raises `ApprovalNeeded` while there is none."""
         ...
 
 
@@ -61,7 +61,7 @@ def digest_of(kind: str, name: str, arguments: JsonObject) -> str:
 
 
 def read_decision(decision: bytes | None, request: str, name: str, digest: str) -> Approval | None:
-    """What was decided of exactly this; None where nothing was, or of something else."""
+    """The decision about exactly this; None if there is none, or only about something else."""
     if decision is None:
         return None
     try:

@@ -31,8 +31,8 @@ MAX_DECIMAL_PLACES = 12
 
 
 class ExpressionError(ValueError):
-    """Text that is not an arithmetic expression, or one that is too large. The message is meant for
-    the model: what was wrong, and where."""
+    """Text that is not an arithmetic expression, or one that is too large. The message, for the
+    model, says what was wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)

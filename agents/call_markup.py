@@ -1,4 +1,4 @@
-"""Tool calls written into a model's text, in the markup of whatever family the model is of.
+"""Tool calls in a model's text, in the markup of the model's family.
 
 A server with a parser for its model gives calls in a field of their own; one without gives the
 model's text as it is. Known are the markups of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi,
@@ -27,7 +27,7 @@ from loopline.agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
-"""What this project writes itself (`loopline.workers.engines.text.tool_markup`)."""
+"""The markup that this project writes (`loopline.workers.engines.text.tool_markup`)."""
 
 REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
@@ -90,7 +90,7 @@ Offered = Mapping[str, JsonObject]
 NONE: Offered = {}
 
 MAX_CALLS = 1_000
-"""Of one text; far more than any role carries out. Those behind them are not read."""
+"""Most calls of one text, far more than any role carries out; later ones are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> 
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = split_thoughts(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).visible
     regions = _regions(spoken, tools)
     if not regions:
         return _bare_calls(spoken, tools)
@@ -136,9 +136,9 @@ def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
 def strip_calls(
     text: str, tools: Offered = NONE, *, quoted: bool = False, opened: bool = False
 ) -> str:
-    """What was said around the calls; an unclosed call is dropped to the end of the text. With
-    `quoted`, a markup in a block of code is an example and stays."""
-    spoken = split_thoughts(text, opened=opened).said
+    """The text around the calls; an unclosed call is dropped to the end of the text. With `quoted`,
+    a markup in a block of code is an example and stays."""
+    spoken = split_thoughts(text, opened=opened).visible
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)
@@ -148,7 +148,7 @@ def strip_calls(
     pieces = [spoken[: regions[0].start].rstrip()]
     ends = [*(region.start for region in regions[1:]), len(spoken)]
     pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
-    # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
+    # In lines of their own: what stood on both sides of a call was not one sentence, or equation.
     return "\n".join(filter(None, pieces))
 
 
@@ -320,8 +320,8 @@ def _split_at_marks(
 
 
 def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
-    """A call whose values are written bare: of a parameter that is a text as they are, of others
-    as JSON if they are that."""
+    """A call with bare values: a text parameter takes them as they are, another one as JSON if they
+    are JSON."""
     schemas: object = tools.get(name, {}).get("properties")
     arguments: dict[str, object] = {}
     for key, value in values.items():
@@ -430,7 +430,7 @@ def _parse_python_call(value: ast.expr) -> WrittenCall | None:
 
 
 def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
-    """Of a text that is nothing but calls of tools on offer, without any markup."""
+    """Calls in a text that consists only of calls of offered tools, without any markup."""
     body = _END_OF_TURN.sub("", text.strip()).strip()
     if not tools or not body:
         return []

@@ -1,4 +1,4 @@
-"""What may be set of a cascade: which rungs its ladder has, and how often it is audited."""
+"""Options of a cascade: the rungs of its ladder, and how often it is audited."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class CascadeOptions(BaseModel):
     calculator: bool = True
     """Offer `calculate` to both models."""
     prompts: PromptSet = "general"
-    """What the models are told: prompts that fit any domain, or the published ones for word
+    """Prompts of the models: general ones that fit any domain, or the published ones for word
     problems, whose answer is the content of a box."""
     expected_type: ExpectedType = "text"
-    """What an answer has to be; with `number` or `integer` its equations are recomputed."""
+    """Type of the answer; with `number` or `integer` its equations are recomputed."""
     min_logprob: float | None = Field(default=None, le=0)
     """Least mean log-probability of the answer's tokens; None: not checked."""
     samples: int = Field(default=0, ge=0, le=16)
@@ -35,7 +35,8 @@ class CascadeOptions(BaseModel):
     router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
     """File of `train router`, on the machine of the tool workers; None: no learned score."""
     audit: float = Field(default=0.0, ge=0, le=1)
-    """Share of the accepted answers that the big model is asked for as well. It then answers."""
+    """Share of the accepted answers for which the big model is asked as well; then its answer
+    counts."""
 
     def agreement_rung(self, run: Run, messages: Sequence[Message]) -> AgreementRung | None:
         """None where no samples are wanted."""

@@ -85,7 +85,7 @@ _OF_THINGS = re.compile(
 
 
 def equations(text: str) -> list[Equation]:
-    """Every equation between plain numbers that a model's text says, in order; at most 200."""
+    """Every equation between plain numbers in a model's text, in order; at most 200."""
     text = strip_calls(text)[:MAX_TEXT_CHARS]
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)

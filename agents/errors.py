@@ -1,4 +1,4 @@
-"""What can go wrong inside an agent, each with its own type.
+"""Errors inside an agent, each with its own type.
 
 Troubles that belong to the host (a lost lease, a shutdown, a cancelled run) have types of their
 own there; they pass through a role untouched.
@@ -22,10 +22,10 @@ class AgentError(Exception):
 class RequestFailed(AgentError):
     """A completion that the host could not get.
 
-    `kind` is the engine's word for it (`context_overflow`, `auth`, `rate_limited`, …).
-    `retryable` means that the same request may succeed later: such an error leaves the role, so
-    that the host repeats the step and finds its earlier completions stored. One that is not
-    retryable ends the step with a reason instead.
+    `kind` is the engine's word for it (`context_overflow`, `auth`, `rate_limited`, …). `retryable`
+    means that the same request may succeed later: such an error leaves the role, so that the host
+    repeats the step and finds its earlier completions stored. An error that is not retryable ends
+    the step with a reason.
     """
 
     def __init__(self, kind: str, message: str, *, retryable: bool = False) -> None:
@@ -63,7 +63,7 @@ class EnvironmentFault(AgentError):
         where = traceback.extract_tb(error.__traceback__)[-1]
         super().__init__(
             f"the environment {environment!r} raised {type(error).__name__} {when}: {error} "
-            f"({Path(where.filename).name}:{where.lineno}, in {where.name}); mend it, or leave "
+            f"({Path(where.filename).name}:{where.lineno}, in {where.name}); fix it, or leave "
             "such tasks out: a retry would raise the same"
         )
 
@@ -84,7 +84,7 @@ class InvalidOptions(AgentError, ValueError):
 
 
 class UnsupportedGeneration(InvalidOptions):
-    """Something that a caller set for a run's completions and that its workflow can't honour."""
+    """A caller set an option for a run's completions that its workflow can't honour."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -101,8 +101,8 @@ class InvalidPrompt(AgentError, ValueError):
 
 
 class VersionMismatch(AgentError):
-    """This process is of another version than what it was handed: a worker of that version can go
-    on with it, or one that declares that it may. The message names both."""
+    """This process got something of another version: a worker of that version can continue it, or
+    one that declares it in `continues`. The message names both versions."""
 
 
 class PromptMismatch(VersionMismatch):
@@ -116,19 +116,19 @@ class PromptMismatch(VersionMismatch):
 
 
 class UnexpectedPayload(AgentError, TypeError):
-    """A role was handed something that it does not know how to start from."""
+    """A role got a payload that it cannot start from."""
 
 
 class JournalIncomplete(AgentError):
-    """A role was resumed although an answer that it waits for is not in the journal."""
+    """A role was resumed although the journal lacks an answer that it waits for."""
 
 
 class NoRoute(AgentError):
-    """A workflow has no way to go on after a decision."""
+    """A workflow has no next step after a decision."""
 
 
 class ReplayDiverged(AgentError):
-    """A replayed run asked for something else than what its journal recorded."""
+    """A replayed run made another request than its journal recorded."""
 
 
 class ForkImpossible(AgentError, ValueError):
@@ -136,7 +136,7 @@ class ForkImpossible(AgentError, ValueError):
 
 
 def outcome_of_failure(kind: str) -> Outcome:
-    """How a run ends when a request failed for good."""
+    """Outcome of a run of which a request failed for good."""
     ends = {
         "deadline": Outcome.DEADLINE,
         "cancelled": Outcome.CANCELLED,

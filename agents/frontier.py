@@ -1,4 +1,4 @@
-"""Where a run stands: the hand-overs that wait, the joins that are open, or its end.
+"""State of a run: its waiting hand-overs, its open joins, or its end.
 
 This is the bus's bookkeeping as a small pure model. It drives runs in process, and finds the
 state that a journal leads to without running anything.
@@ -60,7 +60,7 @@ class Frontier:
         return tuple(self._waits.values())
 
     def wake(self, handoff: Handoff) -> None:
-        """A wait has ended. Raises `NoRoute` for a hand-over that nothing waits to make."""
+        """A wait has ended. Raises `NoRoute` for a hand-over that does not wait."""
         place = (handoff.turn, handoff.branch)
         wait = self._waits.get(place)
         payload = handoff.payload
@@ -74,7 +74,7 @@ class Frontier:
         self._publish((handoff,))
 
     def commit(self, step: Step, routing: Routing) -> None:
-        """A step was committed. Raises `NoRoute` if nothing was handed over to it."""
+        """A step was committed. Raises `NoRoute` if it had no hand-over."""
         if self._waiting.pop((step.turn, step.branch), None) is None:
             raise NoRoute(
                 f"run {step.run_id}: nothing was handed over in turn {step.turn}, branch "

@@ -1,4 +1,5 @@
-"""What a run's caller may set for its completions, and what each agent of a team makes of it.
+"""Options that a run's caller may set for its completions, and how they apply to the agents of a
+team.
 
 `Run.generation` is the one place for it, whatever the workflow, and `generation_of` the one piece
 of code that applies it: hosts call it for every completion.
@@ -33,7 +34,7 @@ OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
-    """Raises `UnsupportedGeneration` for the first thing that the workflow can't honour, and
+    """Raises `UnsupportedGeneration` for the first option that the workflow can't honour, and
     `UnknownName`."""
     definition = workflows.get(workflow)
     honoured = _honoured(definition, options)

@@ -1,4 +1,4 @@
-"""What the roles of a team ask a judge: how programs, tests and answers hold up.
+"""Requests of a team's roles to a judge: to score programs, tests and answers.
 
 A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
 a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
@@ -48,7 +48,7 @@ class JudgeRequest(Record):
 
 
 class ProblemRequest(JudgeRequest):
-    """Base of what a judge is asked about a problem that it knows."""
+    """Base of the requests to a judge about a problem that it knows."""
 
     problem: Key
 
@@ -71,7 +71,7 @@ class ProgramVerdicts(Record):
 
 
 class JudgePrograms(ProblemRequest):
-    """Hold programs (empty: none was written) against the hidden tests of a problem."""
+    """Run programs (empty: none was written) against the hidden tests of a problem."""
 
     tool = "judge.programs"
 
@@ -102,7 +102,7 @@ class TestVerdicts(Record):
 
 
 class JudgeTests(ProblemRequest):
-    """Hold generated tests against a golden program, and against the team's."""
+    """Run generated tests against a golden program, and against the team's."""
 
     tool = "judge.tests"
 
@@ -126,7 +126,7 @@ class JudgeAnswers(ProblemRequest):
 
 
 class OutputVerdict(Record):
-    """What came of a program that works an answer out."""
+    """Result of a program that computes an answer."""
 
     output: str = ""
     """The end of what it wrote."""

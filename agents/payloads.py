@@ -1,5 +1,5 @@
-"""What one role hands to the next. Small on purpose: what the journal already holds is read
-there, not sent along a second time.
+"""What one role hands to the next. Payloads are small: what is in the journal is read there, not
+sent again.
 
 A package adds a payload of its own by a frozen subclass of `Payload` with the decorator
 `payload_type`, in the module of the role or workflow that uses it.
@@ -22,7 +22,7 @@ MAX_PARALLEL = 16
 """Sub-problems that may be handed over at once."""
 
 ExpectedType = Literal["text", "integer", "number", "boolean", "date", "list", "json"]
-"""What the planner asks the answer to be: `loopline.agents.typed_answers` reads each of them."""
+"""Answer types that the planner can ask for; `loopline.agents.typed_answers` reads them."""
 
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -42,8 +42,8 @@ class Payload(StoredRecord):
     readable_from: ClassVar[int] = 0
     """The oldest version whose readers may take this one; 0: only this version's."""
     upcasts: ClassVar[Mapping[int, Upcaster]] = {}
-    """Version → what lifts the fields of a payload to the next. A field with a default needs
-    none where `readable_from` reaches back that far."""
+    """Version → function that upgrades the fields of a payload to the next version. A field with a
+    default needs none if `readable_from` goes back that far."""
 
     taken_by: ClassVar[str | None] = None
     """The role that takes it on behalf of the agent that it names; None where roles are agents."""
@@ -200,7 +200,8 @@ class EscalationPayload(Payload):
 
 @payload_type
 class ResumePayload(Payload):
-    """Go on: every branch of the delegation of turn `asked_turn` has its answer in the journal."""
+    """Continue: every branch of the delegation of turn `asked_turn` has its answer in the
+    journal."""
 
     type_name: ClassVar[str] = "resume"
 
@@ -209,7 +210,7 @@ class ResumePayload(Payload):
 
 
 class WakeUp(Record):
-    """What has ended a wait. In a hand-over that waits it is not known yet."""
+    """What has ended a wait; unknown in a hand-over that still waits."""
 
     kind: Literal["signalled", "expired"]
     at: float

@@ -1,4 +1,4 @@
-"""What a role may ask of its host: completions and tools. Nothing else reaches a role.
+"""Requests of a role to its host: completions and tools. A role has no other access to the outside.
 
 The host (a worker) turns each request into a message on the bus; a test can answer it directly.
 """

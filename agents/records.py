@@ -86,10 +86,10 @@ class Task(StoredRecord):
     """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
     messages: tuple[Message, ...] = ()
-    """The whole conversation as the caller wrote it, system messages and `prompt` included; empty
-    where the question is all there is."""
+    """The whole conversation as the caller wrote it, including system messages and `prompt`; empty
+    if there is only the question."""
     prompt: str = Field(max_length=MAX_PROMPT_CHARS)
-    """The question: of a conversation its last user message, empty where there is none."""
+    """The question; in a conversation the last user message, empty if there is none."""
 
     @field_validator("prompt")
     @classmethod
@@ -148,7 +148,7 @@ class ToolChoice(StoredRecord):
 
 
 class GenerationOptions(StoredRecord):
-    """What a caller may set for a completion. Whatever is None is as the pool has it."""
+    """Options of a caller for a completion. None: the pool's default."""
 
     temperature: float | None = Field(default=None, ge=0.0, le=5.0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
@@ -161,7 +161,7 @@ class GenerationOptions(StoredRecord):
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     token_texts: bool = False
-    """Give the text of each output token, too (`Call.tokens`)."""
+    """Also return the text of each output token (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
     """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
@@ -173,7 +173,7 @@ class GenerationOptions(StoredRecord):
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
-        """The pool's defaults, and over them what the caller has set."""
+        """The pool's defaults, overridden by the caller's options."""
         values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
         n = max(self.n, defaults.n)
         return defaults.model_copy(update={**values, "n": n})
@@ -215,7 +215,7 @@ class Run(StoredRecord):
     webhook: str | None = Field(default=None, max_length=2_048)
     """URL that is told when the run has ended."""
     account: str = Field(default="", max_length=64)
-    """Whose daily budget its calls count for; empty for none's."""
+    """Account whose daily budget its calls count for; empty for none."""
 
 
 class Usage(StoredRecord):
@@ -226,7 +226,7 @@ class Usage(StoredRecord):
     """Part of `prompt` that was read from a cache."""
     completion: int = Field(ge=0)
     reasoning: int = Field(default=0, ge=0)
-    """Part of `completion` that was thought and not said."""
+    """Part of `completion` that is thoughts."""
     source: Literal["provider", "engine", "tokenizer"]
 
 
@@ -302,8 +302,8 @@ class Call(StoredRecord):
 
     @property
     def said(self) -> str:
-        """The text without what the model only thought; empty if it came to nothing else."""
-        return split_thoughts(self.text, opened=self.begins_in_thought).said
+        """The text without the model's thoughts; empty if there is nothing else."""
+        return split_thoughts(self.text, opened=self.begins_in_thought).visible
 
     @property
     def thought(self) -> str:
@@ -353,20 +353,20 @@ class StepTimings(StoredRecord):
     retries: int = Field(default=0, ge=0)
     """Attempts that failed before this one."""
     deliveries: int = Field(default=1, ge=1)
-    """Times that a worker was handed the message: with more than one, the step was taken over."""
+    """How often a worker got the message: if more than once, the step was taken over."""
     requests: tuple[RequestTiming, ...] = ()
     """Empty where the models are in the same process."""
 
 
 class Approval(StoredRecord):
-    """What was decided of something that needed approval."""
+    """Decision about something that needed approval."""
 
     request: str
     """Names the call, or the answer, in its run."""
     name: str
     """The tool; of an answer, the agent."""
     digest: str
-    """SHA-256 of exactly what was decided of (`loopline.agents.approvals.digest_of`)."""
+    """SHA-256 of exactly what was approved or denied (`loopline.agents.approvals.digest_of`)."""
     decision: Literal["approved", "denied", "expired"]
     """`expired`: nobody decided in time."""
     at: float
@@ -426,8 +426,8 @@ class Trajectory(StoredRecord):
     """Why, for every outcome but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
-    """What the workflow says that the run is worth (`loopline.agents.workflows.add_rewards`); None
-    where it says nothing."""
+    """The workflow's reward for the run (`loopline.agents.workflows.add_rewards`); None if it gives
+    none."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
 

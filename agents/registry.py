@@ -1,4 +1,5 @@
-"""Names to things: what this package brings along, and what other packages add by entry point.
+"""Registries of named items: those of this package, and those that other packages add by entry
+point.
 
 An installed package adds an item by an entry point whose name is the item's name:
 

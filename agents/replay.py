@@ -1,8 +1,8 @@
 """Runs from the journal alone: replay a finished run, or fork it at a turn.
 
-A replay takes every step again with today's roles and workflow, and answers their requests from
-the recorded calls. It finds out whether the code still does what the journal says it did; it
-asks no model, costs nothing and changes nothing.
+A replay takes every step again with today's roles and workflow, and answers their requests from the
+recorded calls. It shows whether the code still does what the journal recorded; it asks no model,
+costs nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RecordedHost:
 
     def __init__(self, step: Step) -> None:
         self.prompts: list[tuple[Message, ...]] = []
-        """What the completions were asked with, in order."""
+        """The requests of the completions, in order."""
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
         self._calls = list(step.calls)
         self._outputs = list(recorded_tools(step))
@@ -215,7 +215,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
 
 
 def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
-    """End the waits after which these steps were taken, as they were ended then."""
+    """End the waits after which these steps were taken, in the same way as then."""
     places = {(wait.turn, wait.branch) for wait in frontier.waits}
     for step in steps:
         if (step.turn, step.branch) in places:
@@ -223,7 +223,7 @@ def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
 
 
 def _same_handoff(handoff: Handoff, recorded: Step) -> bool:
-    """By the fields that both versions know: that of the record, and this."""
+    """Compares the fields that both versions know, the record's and this one."""
     was = handoff_of(recorded)
     if type(handoff.payload) is not type(was.payload):
         return False

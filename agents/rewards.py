@@ -1,8 +1,8 @@
 """Rewards that somebody posts after the fact: a user's thumb, a judge, tomorrow's sale.
 
 A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
-Nobody changes one: a later reward for the same place from the same source is a new version, which
-counts in its place. All versions are kept.
+Rewards never change: a later one for the same target from the same source is a new version, which
+replaces it. All versions are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SessionId = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_
 
 
 class RewardPlace(NamedTuple):
-    """What a reward is for, and who says so: of rewards with the same place the last one counts."""
+    """A reward's target and source: of rewards with the same place the last one counts."""
 
     target: str
     agent: str | None

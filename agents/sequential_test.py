@@ -17,12 +17,12 @@ STAKES = (0.1, 0.25, 0.5, 0.75)
 FINE_STAKES = (0.02, 0.05, *STAKES)
 """With smaller ones, for values that vary far more than their mean is away from the bound."""
 MOST_CAPITAL = 1e100
-"""Beyond it there is nothing to tell apart."""
+"""Beyond this value, differences do not matter."""
 _HALVINGS = 16
 
 
 class MeanTest:
-    """The capital of one who bets that the mean is above `bound`."""
+    """The capital of a bet that the mean is above `bound`."""
 
     def __init__(self, bound: float, *, low: float, stakes: Sequence[float] = STAKES) -> None:
         """`low` is the least value that there can be. Raises ValueError for a bound that is not
@@ -34,7 +34,7 @@ class MeanTest:
         self._capitals = [1.0] * len(self._stakes)
         self.values = 0
         self.most = 1.0
-        """The greatest capital that there ever was: what the level of the test is about."""
+        """The greatest capital so far, which decides the test."""
 
     @property
     def capital(self) -> float:

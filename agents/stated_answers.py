@@ -1,4 +1,4 @@
-"""Where in a model's text its answer stands.
+"""Finds the answer in a model's text.
 
 In this order: the last `\\boxed{}` that holds something and isn't taken back; the last tag
 `<answer>`; the first `####` with a number behind it (GSM8K's mark), or the last one of several in a
@@ -101,7 +101,7 @@ _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Where the answer may stand, the best place first; the last is the whole text."""
+    """Possible places of the answer, the best first; the last is the whole text."""
     text = _cut_after_answer(text)
     box = _last_box(text)
     if box is not None:
@@ -140,18 +140,18 @@ def _cut_after_answer(text: str) -> str:
 def _last_box(text: str) -> str | None:
     """The last box that holds something and is not taken back; of several alongside each other
     all."""
-    beside: list[str] = []
+    neighbours: list[str] = []
     begins = 0
     for content, start, end in _boxes_from_the_end(text):
-        if beside:
+        if neighbours:
             if not _BESIDE.fullmatch(text[end:begins]) or end > begins:
                 break
         elif _PLACEHOLDER.fullmatch(content) or _TAKEN_BACK.match(text, end):
             continue
-        if content not in beside:
-            beside.append(content)
+        if content not in neighbours:
+            neighbours.append(content)
         begins = start
-    return " \\text{ and } ".join(reversed(beside)) if beside else None
+    return " \\text{ and } ".join(reversed(neighbours)) if neighbours else None
 
 
 def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
@@ -190,13 +190,13 @@ def _balanced_content(text: str, opening: int) -> tuple[str, int]:
 
 
 def _tagged_answer(text: str) -> str | None:
-    """What stands in the last tag of that name."""
+    """Content of the last tag of that name."""
     last = deque(_TAG.finditer(text), maxlen=1)
     return last[0][1] if last else None
 
 
 def _marked_answer(text: str) -> str | None:
-    """What stands behind `####`; None where that is a heading, or taken back."""
+    """The text after `####`; None if that is a heading, or taken back."""
     last_match: re.Match[str] | None = None
     for match in _MARK.finditer(text):
         if not _MARKED.match(match[1]) or _HEADING.match(match[1]):

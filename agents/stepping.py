@@ -1,4 +1,4 @@
-"""One step, from hand-over to routing: what a role worker and the in-process driver share."""
+"""Takes one step, from hand-over to routing, for role workers and the in-process driver."""
 
 from __future__ import annotations
 

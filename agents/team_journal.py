@@ -1,4 +1,4 @@
-"""What a team's journal holds of its parts: their steps, and what each has come to.
+"""The parts of a team in its journal: their steps and their latest answers.
 
 A part takes its steps one after the other, so the last of a path in the order of commits is the
 latest, whatever other branches commit meanwhile.
@@ -22,7 +22,7 @@ from loopline.agents.team_parts import (
 
 
 def payload_of(step: Step) -> PartPayload:
-    """What was handed over to a step of a team. Raises `UnexpectedPayload` for any other step."""
+    """The payload of a step of a team. Raises `UnexpectedPayload` for any other step."""
     payload = parse_payload(step.input)
     if not isinstance(payload, PartPayload):
         raise UnexpectedPayload(f"a team has no step that takes a {payload.type_name!r}")
@@ -39,7 +39,7 @@ def latest_step(journal: Sequence[Step], path: tuple[int, ...], act: str) -> Ste
 
 
 def result_of(team: Part, path: tuple[int, ...], journal: Sequence[Step]) -> str:
-    """What the part at `path` came to last. Raises `JournalIncomplete` if it did not answer."""
+    """The latest answer of the part at `path`. Raises `JournalIncomplete` if it did not answer."""
     match part_at(team, path):
         case AgentPart():
             step = latest_step(journal, path, "answer")
@@ -53,7 +53,7 @@ def result_of(team: Part, path: tuple[int, ...], journal: Sequence[Step]) -> str
 
 
 def label_of(team: Part, path: tuple[int, ...]) -> str:
-    """Who speaks for a part: the agent whose answer is the part's, or all of them."""
+    """The agents that speak for a part: the one whose answer is the part's, or all of them."""
     match part_at(team, path):
         case AgentPart(name=name):
             return name

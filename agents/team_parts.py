@@ -1,8 +1,8 @@
-"""A team that a run describes itself: agents in a row, side by side or in a loop.
+"""A team that is described by its run: agents in a row, side by side or in a loop.
 
-It is data, and lies whole in the run's options: the run means the same on every machine, and a
-later version of the program that made it changes nothing for it. A part is found by its *path*: the
-places from the outermost part in.
+It is data in the run's options, so the run means the same on every machine, and later changes of
+the program that created it have no effect. A part is found by its *path*: the places from the
+outermost part in.
 
 Which part follows is decided by `following` from the path and the rounds alone; what an agent reads
 of the others by `visible_parts`. Steps of the branches of a `parallel` are taken on *lanes* (branch
@@ -47,9 +47,9 @@ class AgentBehaviour(Record):
     max_completions: int = Field(default=DEFAULT_COMPLETIONS, ge=1, le=MAX_AGENT_COMPLETIONS)
     """How often its model is asked in one step: once, and once more after each round of calls."""
     generation: GenerationOptions | None = None
-    """How its completions are sampled; the pool's own way where it says nothing."""
+    """How its completions are sampled; by default as the pool does."""
     requires_approval: bool = False
-    """A person must approve its answer before anything comes of it. One that is refused is written
+    """A person must approve its answer before it has any effect. A denied answer is written
     again."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
     """How long an answer waits for that."""
@@ -117,8 +117,8 @@ _part: TypeAdapter[Part] = TypeAdapter(Part)
 
 
 def parse_team(data: JsonValue) -> Part:
-    """A team from a run's options. Raises `InvalidOptions` for what is none, for two agents of one
-    name, and for a team that is too large."""
+    """A team from a run's options. Raises `InvalidOptions` for an invalid team, for two agents of
+    one name, and for a team that is too large."""
     try:
         team = _part.validate_python(data)
     except (ValidationError, RecursionError) as error:
@@ -175,7 +175,7 @@ def with_agents(team: Part, change: dict[str, AgentPart]) -> Part:
 
 
 def answering_agents(team: Part) -> tuple[str, ...]:
-    """Whose answer the team's is: of a `parallel` all of them together."""
+    """The agents whose answer is the team's: for a `parallel` all of them together."""
     match team:
         case AgentPart():
             return (team.name,)
@@ -188,7 +188,7 @@ def answering_agents(team: Part) -> tuple[str, ...]:
 
 
 def answering_agent(team: Part) -> AgentPart | None:
-    """Whose answer the team's is; None where several answers together are."""
+    """The agent whose answer is the team's; None if it is several answers together."""
     match team:
         case AgentPart():
             return team

@@ -1,4 +1,4 @@
-"""Parts what a model thought from what it said: the one place that decides.
+"""Separates a model's thoughts from its text; the only place that decides this.
 
 A reasoning model writes its thoughts between delimiters in front of its answer (`<think>…</think>`
 and its kin), as messages of a channel of their own (gpt-oss), or behind fixed words (Granite). What
@@ -75,17 +75,17 @@ WRAPPINGS = (
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
 )
-"""Around the whole of what was said behind a thought."""
+"""Marks around the whole text after a thought."""
 BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
 
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text in its two parts."""
+    """A text without its thoughts, and the thoughts."""
 
-    said: str
-    """The text itself, to the letter, if there is no thought in it; else without white space at its
-    end, and without the blank lines between a thought and it."""
+    visible: str
+    """The text itself, unchanged, if there is no thought in it; else without white space at its
+    end, and without the blank lines after a thought."""
     thought: str
     """Without delimiters, and without calls of functions; blocks apart by a blank line."""
     spans: tuple[tuple[int, int], ...] = ()
@@ -93,7 +93,7 @@ class SplitText:
 
 
 def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
-    """Part a model's text. `opened`: its prompt ended within a thought that was opened there."""
+    """Split a model's text. `opened`: its prompt ended within a thought that was opened there."""
     if not text or (not opened and _is_json(text)):
         return SplitText(text, "")
     if opened and repeats_opening(text):
@@ -103,7 +103,7 @@ def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
         return SplitText(text, "")
     thoughts = [thought_in(text[start:end]).strip() for start, end in spans]
     return SplitText(
-        said=_join_spans(text, spans),
+        visible=_join_spans(text, spans),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
     )
@@ -116,8 +116,8 @@ def repeats_opening(text: str) -> bool:
 
 
 def text_without_thoughts(text: str, *, opened: bool = False) -> str:
-    """What a model said. Empty if it only thought."""
-    return split_thoughts(text, opened=opened).said
+    """A model's text without thoughts. Empty if there is nothing else."""
+    return split_thoughts(text, opened=opened).visible
 
 
 def opens_thought(prompt: str) -> bool:

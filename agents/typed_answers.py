@@ -1,4 +1,4 @@
-r"""Answers of a type that was asked for, in a small model's text.
+r"""Reads answers of a requested type from a small model's text.
 
 The mathematical prompts have it in a box, `boxed_answer`. The general ones have a text as the whole
 message and everything else behind `Answer:` at the end; `answer_in` also takes what models do
@@ -51,7 +51,7 @@ def answer_in(text: str, expected: ExpectedType) -> str | None:
 
 
 def _places(text: str) -> Iterator[str]:
-    """Where an answer may stand, the surest place first."""
+    """Possible places of an answer, the surest first."""
     if marks := [*_BEHIND_ANSWER.finditer(text)]:
         yield text[marks[-1].end() :]
     boxed = last_boxed(text)
@@ -79,7 +79,7 @@ def _last_fenced(text: str) -> str | None:
 
 
 def _canonical(text: str, expected: ExpectedType) -> str | None:
-    """The text as a value of the type; `None` if it is none.
+    """The text as a value of the type, or `None`.
 
     Numbers lose commas, currency and units; an integer also a percent sign. `true` and `false` are
     what booleans become. JSON stays as it was written.

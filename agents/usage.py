@@ -1,4 +1,4 @@
-"""Reading the usage ledger: each call once, and what is not known of some of them."""
+"""Reads the usage ledger: each call once, and calls of unknown usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loopline.agents.records import UsageEntry
 
 
 def deduplicate_usage(entries: Iterable[UsageEntry]) -> list[UsageEntry]:
-    """The entries without unknown ones that a later entry tells the usage of, in their order."""
+    """The entries in order, without unknown ones whose usage a later entry has."""
     listed = list(entries)
     call_keys = {
         (entry.run_id, entry.sent_as) for entry in listed if entry.unknown is None and entry.sent_as

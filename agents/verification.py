@@ -42,7 +42,7 @@ class Evidence:
     boxed: bool = True
     """The answer has to stand in a box, as the mathematical prompts ask for."""
     cut_off: str | None = None
-    """Why the final text ends before its end, if it does."""
+    """Why the final text is incomplete, if it is."""
 
     @property
     def text(self) -> str:
@@ -59,8 +59,8 @@ class Evidence:
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Everything the model said on its way, turn by turn: the markup of a call that is never
-        closed ends with its turn."""
+        """All texts of the model, turn by turn: the markup of an unclosed call ends with its
+        turn."""
         return tuple(call.said for call in self.calls)
 
 

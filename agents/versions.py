@@ -1,5 +1,5 @@
 """Versions in flight: a run is finished with the roles and the workflow that it began with, or with
-later ones that declare that they go on with it.
+later ones that declare that they continue it.
 
 `Run.role_versions` and `Run.workflow_version` say what it began with. A role or workflow whose
 version rises may finish earlier runs by an attribute `continues`, the versions whose runs it takes
@@ -73,7 +73,7 @@ def _misfit(kind: type[StoredRecord], text: str | bytes, error: ValidationError)
 
 
 def without_unknown_fields(record: R) -> R:
-    """The record as this version would have written it, to be compared with what it makes."""
+    """The record as this version would have written it, for comparison."""
     return type(record).model_validate(record.model_dump(), extra="ignore")
 
 
@@ -118,7 +118,7 @@ def _require(run: Run, what: str, began: int, here: int, item: object) -> None:
 
 
 def changed_versions(run: Run) -> Mapping[str, tuple[int, int]]:
-    """What is of another version here than the run began with, and does not go on with it: name →
+    """Roles and workflow whose version here differs from the run's and does not continue it: name →
     both versions. Raises `UnknownName` and `PluginError`."""
     workflow = workflows.get(run.workflow)
     pairs: dict[str, tuple[int, int]] = {}

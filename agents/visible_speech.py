@@ -1,4 +1,5 @@
-"""What can be shown of a model's speech while it grows: no markup of a call, nothing twice.
+"""The part of a model's speech that can be shown while it grows: no markup of a call, nothing
+twice.
 
 Speech is a text whose thoughts are taken out (`loopline.agents.visible_text`). It never shrinks, so
 whatever `loopline.agents.call_markup.strip_calls` keeps of it whatever comes next can be shown.
@@ -310,7 +311,7 @@ class _FirstValue:
         self, text: str, begin: int, offered: frozenset[str]
     ) -> Literal["open", "call", "other", "invalid"]:
         """`open` before its end, `call` if it is one of a tool on offer, `other` if it is not,
-        `invalid` if it is no JSON."""
+        `invalid` if it is not JSON."""
         if self._kind != "open":
             return self._kind
         if self._position < 0:

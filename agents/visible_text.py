@@ -1,4 +1,5 @@
-"""What can be shown of a model's text while it is generated: its thoughts, and what it says.
+"""The parts of a model's text that can be shown while it is generated: its thoughts, and its
+speech.
 
 A reader of the whole text (`loopline.agents.thinking`, `loopline.agents.call_markup`) may look at
 its end before it decides about its begin. Here a piece is given out as soon as no end can change
@@ -160,7 +161,7 @@ class VisibleText:
         """The rest: the text has ended."""
         self._ended = True
         whole = split_thoughts(self._text, opened=self._opened)
-        content = whole.said
+        content = whole.visible
         if self._offered:
             content = strip_calls(self._text, self._offered, opened=self._opened)
         if whole.thought.startswith(self._reasoning.shown):

@@ -20,7 +20,7 @@ from loopline.agents.workflows import add_rewards
 from loopline.agents.workflows.routing import Handoff
 
 MAX_STEPS = 2_000
-"""A run with more steps is going in circles."""
+"""A run with more steps is in a loop."""
 
 Hosts = Mapping[str, Host] | Callable[[Handoff], Host]
 """A host per agent, or per hand-over."""

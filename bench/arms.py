@@ -1,4 +1,4 @@
-"""The arms of a comparison: which workflow answers, with which models."""
+"""The arms of a comparison: each is a workflow with its models."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Arms:
 
     listed: Mapping[str, Arm] = field(default_factory=dict[str, Arm])
     other: Callable[[str], Arm | None] = lambda name: None
-    """The arm of a name that is not listed; None where there is no such arm."""
+    """The arm of a name that is not listed; None if there is none."""
     others: Callable[[], str] = lambda: ""
     """Which names `other` knows, in words."""
 
@@ -122,7 +122,7 @@ def team_arms(
     """The arms of a team: all of it, of two also both with each other's policies, and members
     alone. `alone`: member → what that is.
 
-    A swap says how much a policy has become its role's: it also puts each policy before prompts
+    A swap shows how far a policy has specialised in its role: it also gives each policy prompts
     that it was not trained on."""
     whole = Arm(
         name, "pair", about=about, setting={"team": [*team]}, roles=team, environment=environment
@@ -146,7 +146,7 @@ def team_arms(
 
 
 def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
-    """An instance that a team plays, played otherwise in these points."""
+    """The setting of an instance, with these changes."""
     base_setting = instance.get("setting")
     return {
         **instance,

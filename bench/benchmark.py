@@ -1,5 +1,5 @@
-"""What a benchmark is: one object that says where its questions come from, which arms answer them,
-who judges the runs and how a report calls what went wrong.
+"""A benchmark is one object: the source of its questions, its arms, its judge, and its failure
+classes.
 
 Each benchmark of this repository is such an object alongside its data set. A package of yours
 brings one by an entry point of the group `loopline.benchmarks`:
@@ -56,8 +56,8 @@ class Benchmark:
     load: Callable[[Request], Dataset]
     """The items that a request asks for. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
-    """A judge that is ready to work. The path is the folder of problems, where there are hidden
-    tests or gold answers. Raises UsageError for a judge that lacks something here."""
+    """A ready judge. The path is the folder of problems, where there are hidden tests or gold
+    answers. Raises UsageError for a judge that lacks something here."""
     checkers: Mapping[str, str]
     """Checker → its rule in words; the primary one stands first, and so do its verdicts."""
     class_of: Classifier
@@ -87,8 +87,8 @@ class Benchmark:
     """Its items are attempts: those at one question have the same `attempt_of` in what is known of
     them."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
-    """From a data set's `reference` to what the players in its `baselines` do, in words; empty
-    where nothing is to be said of them."""
+    """From a data set's `reference` to a description of the players in its `baselines`; empty for
+    none."""
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 

@@ -1,4 +1,4 @@
-"""Two benchmarks against each other, question by question: before and after a change.
+"""Compares two benchmarks question by question, for example before and after a change.
 
 Either may be an output directory of ours or a file of another tool's evaluation. Where questions
 were asked several times, each counts by the mean of its attempts: attempts at one are not an
@@ -120,7 +120,7 @@ class _Side:
         return {arm.name: arm for arm in self.facts.arms}
 
     def value(self, result: Result) -> float:
-        """What a run counts: 0 or 1, or the score that another tool gave it."""
+        """A run's score: 0 or 1, or the score from another tool."""
         if self.format is None:
             return float(result.right)
         return result.measures[SCORE]
@@ -146,7 +146,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of arms, and what a reader of their figures must know."""
+    """All pairs of arms, and notices for the reader of their figures."""
 
     arms: tuple[ArmComparison, ...]
     notices: tuple[str, ...]
@@ -247,7 +247,7 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
 
 
 def _task(item: ManifestItem) -> JsonObject:
-    """What is played, by which rules. Not who plays: that is an arm's own."""
+    """The game and its rules, without the players, which belong to an arm."""
     if item.task is None:
         return {}
     environment, instance = item.task

@@ -32,8 +32,8 @@ class CompatRow:
 
     arm: str
     figure: str
-    theirs: float
-    ours: float
+    delegate: float
+    loopline: float
     unit: str
     """`share`, `tokens`, `count` or `per question`."""
     why: str
@@ -43,8 +43,8 @@ class CompatRow:
         return {
             "arm": self.arm,
             "figure": self.figure,
-            "theirs": self.theirs,
-            "ours": self.ours,
+            "theirs": self.delegate,
+            "ours": self.loopline,
             "unit": self.unit,
             "why": self.why,
         }

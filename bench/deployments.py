@@ -1,4 +1,4 @@
-"""The deployment that a benchmark runs on: found or started, and whether it can play the arms."""
+"""Finds or starts the deployment of a benchmark, and checks whether it can play the arms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
-"""Of a deployment that is there for a benchmark alone."""
+"""Settings of a deployment that serves one benchmark only."""
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 def require_same_deployment(
     path: Path, manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 ) -> None:
-    """What the benchmark began with. Raises UsageError."""
+    """Checks the settings that the benchmark began with. Raises UsageError."""
     today = add_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
@@ -142,8 +142,8 @@ def require_same_deployment(
 
 
 def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> None:
-    """A budget in dollars that nothing counts against would be none. Raises UsageError naming the
-    setting of the missing price."""
+    """A budget in dollars is useless without prices. Raises UsageError, which names the setting of
+    the missing price."""
     if manifest.budget_micro_dollars is None:
         return
     from loopline.runtime.client.spending import unpriced_pools
@@ -156,7 +156,7 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
         raise UsageError(
             f"--budget-usd: what calls of {models} cost is not known, so the budget could not be "
             f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
-            "0 for a server of one's own) in the deployment's profile, or leave --budget-usd out"
+            "0 for your own server) in the deployment's profile, or leave --budget-usd out"
         )
 
 

@@ -6,12 +6,12 @@ from loopline.runtime.errors import EXIT_USAGE, MendableError
 
 
 class BenchError(MendableError):
-    """What was asked for could not be done, or every run of an arm ended in an error or at its
-    deadline, so that its figures say nothing of its models."""
+    """The request failed, or every run of an arm ended in an error or at its deadline, so that its
+    figures show nothing about its models."""
 
 
 class UsageError(BenchError):
-    """The command line asks for something that cannot be."""
+    """The command line is invalid."""
 
     exit_code = EXIT_USAGE
 

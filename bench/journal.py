@@ -1,4 +1,4 @@
-"""The writing side of an output directory: what is on the disk before what happens.
+"""The writing side of an output directory, in an order that survives a crash.
 
 Two rules. A run id is on the disk before the bus hears of the run, so a crash never leaves a run
 that is paid for and forgotten. A run's ledger and transcript are on the disk before its result
@@ -95,7 +95,7 @@ class Journal:
         return self._ledger.add(entries)
 
     def close(self) -> None:
-        """Flush and close everything, and let another bench in."""
+        """Flush and close everything, so that another bench can open it."""
         if self._ledger is not None:
             self._sync_evidence()
             self._items.sync()

@@ -1,4 +1,4 @@
-"""What a judge says of one finished run, and what the runner asks of a judge."""
+"""A judge's verdict on one finished run, and the interface of a judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Judgement:
     """Facts for the failure taxonomy."""
     measures: dict[str, float] = field(default_factory=dict[str, float])
     detail: str = ""
-    """What is wrong, in words; empty for what is right."""
+    """The fault, in words; empty for a right answer."""
 
 
 class Question(Protocol):

@@ -63,7 +63,7 @@ class Ledger:
 
     @property
     def notice(self) -> str | None:
-        """What had to be dropped when the file was opened."""
+        """Bytes that were dropped when the file was opened."""
         return self._log.notice
 
     def add(self, entries: Iterable[UsageEntry]) -> list[UsageEntry]:

@@ -1,4 +1,5 @@
-"""How an output directory finds its benchmark again, where the benchmark's name is not enough."""
+"""The origin of a benchmark, by which an output directory finds it again if its name is not
+enough."""
 
 from __future__ import annotations
 

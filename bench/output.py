@@ -61,8 +61,8 @@ class PoolFacts(Record):
 
 
 class Manifest(Record):
-    """What was asked of a benchmark. Never changed after the first admission, but for the scorer
-    that `bench rescore --scorer` names."""
+    """The request of a benchmark. It never changes after the first admission, except for the scorer
+    of `bench rescore --scorer`."""
 
     version: int = MANIFEST_VERSION
     benchmark: str
@@ -121,7 +121,7 @@ class StoredRuns:
 
 
 class OutputDirectory:
-    """Paths and readers; writing the logs is the runner's part."""
+    """Paths and readers; the runner writes the logs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -181,7 +181,7 @@ class OutputDirectory:
             ) from error
 
     def lock(self) -> None:
-        """Keep a second bench off this directory while this process lives."""
+        """Lock this directory against a second bench while this process lives."""
         try:
             self._lock.acquire()
         except BlockingIOError:
@@ -190,7 +190,7 @@ class OutputDirectory:
             ) from None
 
     def unlock(self) -> None:
-        """Let others in again."""
+        """Release the lock."""
         self._lock.release()
 
     def manifest(self) -> Manifest:
@@ -248,8 +248,8 @@ class OutputDirectory:
 
 
 def new_folder(path: Path) -> Path:
-    """The folder, made where it is not there. Raises UsageError where it holds anything, or is a
-    file, and OutputError where it can't be made."""
+    """The folder, created if missing. Raises UsageError if it is a file or not empty, and
+    OutputError if it can't be created."""
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} holds something else; name another folder")

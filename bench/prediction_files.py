@@ -19,7 +19,7 @@ class Prediction:
 
     line: int
     prediction: str | None
-    """None is an answer that is missing: wrong, and counted."""
+    """None: the answer is missing, which counts as wrong."""
     gold: str
 
 

@@ -1,4 +1,4 @@
-"""How a benchmark goes, told while it runs: a live table on a terminal, plain lines elsewhere.
+"""Progress of a benchmark: a live table on a terminal, plain lines elsewhere.
 
 Everything goes to stderr, so that stdout stays what a script reads.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loopline.bench.runner import Job
 
 LINE_SECONDS = 10.0
-"""Without a terminal: one line so often, at most."""
+"""Without a terminal: the shortest time between two lines."""
 
 REFRESH_PER_SECOND = 4
 
@@ -98,8 +98,8 @@ class RunProgress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self, text: str) -> None:
-        """What the display says below the table from now on, instead of the time that is left; a
-        line where there is no display."""
+        """Show this below the table from now on, instead of the time left; without a display, print
+        a line."""
         self._stopping = text
         if self._live is None:
             self.notice(text)

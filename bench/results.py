@@ -1,4 +1,4 @@
-"""What the bench keeps of one finished run: one line of `items.jsonl`, one of `transcripts.jsonl`.
+"""Records of one finished run: one line of `items.jsonl`, one of `transcripts.jsonl`.
 
 The trajectory itself, with its token ids, is in the recorder's store; here is what a report, a
 new score and a reader need.
@@ -81,13 +81,13 @@ class Result(Record):
     micro_dollars: int
     seconds: Seconds
     measures: dict[str, float] = Field(default_factory=dict)
-    """What is measured alongside right and wrong; only what applies to the item."""
+    """Further measures of the item, only those that apply to it."""
     detail: str = ""
     """What the judge says is wrong, in words."""
 
     @property
     def right(self) -> bool:
-        """What the primary checker says: its verdict stands first."""
+        """The verdict of the primary checker, which is the first."""
         return next(iter(self.verdicts.values()))
 
     def scored(self, score: Score) -> Result:
@@ -140,7 +140,7 @@ def result_of(
 
 
 def transcript_of(trajectory: Trajectory) -> JsonObject:
-    """A run as a reader sees it: who was asked what, what was written, what tools said."""
+    """A run for a reader: requests, texts and results of tools."""
     begin = trajectory.run.created
     steps: list[JsonValue] = [_step(step, begin) for step in trajectory.steps]
     return {

@@ -1,4 +1,4 @@
-"""Runs the arms of a benchmark over its questions, and goes on where an earlier process stopped.
+"""Runs the arms of a benchmark over its questions, and continues where an earlier process stopped.
 
 Everything that is needed to go on is in the output directory. A run whose id stands there but
 whose result does not is asked for again under the same id: the bus answers with the run it has,
@@ -273,7 +273,7 @@ class Runner:
         return trajectory.outcome is Outcome.BUDGET and scope in (trajectory.reason or "")
 
     def _run(self, job: Job, run_id: str | None) -> Run:
-        """What asks a question, from now on; under the id that it was admitted by, if it was."""
+        """The run of a question, under the id that it was admitted with, if it was."""
         manifest = self._manifest
         environment, instance = job.item.task or (manifest.benchmark, {"item": job.item.id})
         if job.arm.setting:
@@ -323,7 +323,7 @@ class Runner:
         self._progress.finished(result, newly)
 
     async def _charge_late_entries(self) -> None:
-        """Book calls that were paid for in vain and became known only after their run's end."""
+        """Book paid but unused calls that became known after their run's end."""
         runs = [result.run_id for result in self._results.values()]
         for start in range(0, len(runs), 32):
             chunk = runs[start : start + 32]

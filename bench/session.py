@@ -1,4 +1,4 @@
-"""One `bench` process from the deployment it finds to the report it writes."""
+"""One `bench` process, from finding a deployment to writing the report."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def resume(
     concurrency: int | None = None,
     budget: BenchBudget = NO_BUDGET,
 ) -> BenchOutcome:
-    """Go on with a benchmark from its directory alone; what else is given replaces what it was
-    started with. Raises UsageError when other policies play its roles now, or other models serve
-    its pools."""
+    """Continue a benchmark from its directory alone; the other arguments replace its original
+    settings. Raises UsageError when other policies play its roles now, or other models serve its
+    pools."""
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     benchmark = benchmark_of(manifest)

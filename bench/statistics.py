@@ -143,7 +143,7 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
 def pairs_needed(
     only_a: float, only_b: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:
-    """So many pairs have the power asked for, and one less have not.
+    """The least number of pairs that has the power.
 
     Power grows with the pairs, but for small steps back where the test's critical count stays; so
     a few less may be found to have it too. None when more than `MAX_PAIRS` would be needed, as

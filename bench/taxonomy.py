@@ -1,4 +1,4 @@
-"""Why an item was not solved: one class per failure, decided by rules that anyone can repeat.
+"""Failure classes: why an item was not solved, decided by repeatable rules.
 
 `signals_of` reads facts from the trajectory when the run ends; `classify` turns facts and verdicts
 into a class. The first rule that fits wins, from the outside in: how the run ended, then what the

@@ -47,7 +47,7 @@ def text_benchmark(
     score: Score | None = None,
     **changes: Any,
 ) -> Benchmark:
-    """A benchmark whose gold answers are texts; without `score` they are compared as texts.
+    """A benchmark whose gold answers are texts; without `score`, answers are compared as texts.
     `changes`: further fields of `Benchmark`."""
     rule = SCORE_RULE if score else EXACT_RULE
     return scored_benchmark(name, title, load, lambda: score, rule, **changes)

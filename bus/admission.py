@@ -1,4 +1,4 @@
-"""What asks to be let in, and the keys and arguments of the script that lets it in."""
+"""Runs that ask for admission, and the keys and arguments of the script that admits them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.bus.tenants import NO_TENANT, Tenant
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A run that asks to be let in, with the messages that start it."""
+    """A run that asks for admission, with the messages that start it."""
 
     run_id: str
     run: bytes
@@ -28,15 +28,15 @@ class Admission:
     """0 is not a limit."""
     micro_dollars_limit: int = 0
     notify: str = ""
-    """Inbox key that is told when the run ends."""
+    """Inbox key that is notified when the run ends."""
     journal: tuple[bytes, ...] = ()
     """Steps that a fork inherits, JSON each; nobody takes them again."""
     account: str = ""
-    """Whose day the calls of this run count for."""
+    """Account whose daily budget the calls of this run count for."""
     scopes: tuple[Scope, ...] = ()
-    """What else it belongs to: their budgets hold for it, too."""
+    """Further scopes of the run, whose budgets also apply to it."""
     tenant: Tenant = NO_TENANT
-    """Whose turn it waits for where runs at work are bounded."""
+    """Tenant of the run, which takes its turns if runs at work are limited."""
     announce: bool = False
     """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
@@ -53,7 +53,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A script around `admit.lua`, which lets the run in only if something else holds as well. Its
+    """A script around `admit.lua` that admits the run only under a further condition. Its
     keys and arguments stand before those of `admit`; it answers as that does, or `taken`."""
 
     script: str

@@ -1,15 +1,14 @@
-"""What the processes of one deployment have agreed on: one truth, on the bus.
+"""The settings that all processes of a deployment share, stored on the bus.
 
 The first process that joins writes it, as one step; anyone who joins later takes it. A process that
-*names* another value is refused, with both values and what to do. So none can look for runs in
-other shards, or take the leases of others early.
+*names* another value is refused, with both values and what to do. So no process can look for runs
+in other shards, or take leases of others early.
 
-It holds as long as anybody works by it. A process that begins a deployment (`runtime up`), or one
-that names a value, may replace it when no worker is there; the number of shards, when besides
-nothing is in flight. A crash locks nothing: the word of a dead worker fades after three beats. Who
-replaces it gives it a new epoch, and anyone who joined before learns that in a moment: workers
-drain and join again, and no run is admitted by an old epoch, so none gets into a shard where nobody
-looks.
+It holds as long as any worker uses it. A process that starts a deployment (`runtime up`), or one
+that names a value, may replace it when no worker is running; the number of shards also needs that
+nothing is in flight. A crash locks nothing: the presence of a dead worker expires after three
+beats. A replacement has a new epoch, which all processes notice quickly: workers drain and join
+again, and no run is admitted by an old epoch, so none gets into a shard that nobody reads.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from loopline.bus.settings import BusSettings
 Value = int | float | bool
 
 Standing = Literal["guest", "worker", "founder"]
-"""Who joins. A guest takes what there is. A worker that names a value, and a founder with all that
-it has, may replace what nobody works by any more."""
+"""How a process joins. A guest takes the existing values. A worker that names a value, and a
+founder with all its values, may replace an agreement that no worker uses."""
 
 FADE_SECONDS = 8.0
-"""The word of a worker that was killed has faded."""
+"""The presence of a killed worker has expired."""
 CLOSED_MS = 10_000
 LOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What holds in a deployment."""
+    """The values of a deployment."""
 
     epoch: str
     """Later ones are greater."""
@@ -56,7 +55,7 @@ class Agreement:
     by: str
     """Who wrote it: host and pid."""
     fields: Mapping[str, str]
-    """What else its processes have agreed on; the bus knows nothing of it."""
+    """Further agreed values, which the bus does not interpret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +91,13 @@ def _pairs(reply: list[bytes]) -> dict[bytes, bytes]:
 
 
 async def read(redis: Redis, keys: Keys) -> Agreement | None:
-    """What holds now; None where nobody has joined for a week, or ever."""
+    """The current agreement; None if nobody has joined for a week, or ever."""
     fields: dict[bytes, bytes] = await redis.hgetall(keys.deployment)  # pyright: ignore
     return _agreement(fields) if b"epoch" in fields else None
 
 
 async def read_agreement_at(settings: BusSettings) -> Agreement | None:
-    """What holds behind a URL, for one look. Raises what redis-py raises."""
+    """Reads the agreement behind a URL. Raises what redis-py raises."""
     async with Redis.from_url(
         settings.redis_url, socket_timeout=LOOK_SECONDS, socket_connect_timeout=LOOK_SECONDS
     ) as redis:
@@ -119,7 +118,7 @@ class DeploymentJoin:
         self._keys = Keys(settings.prefix, settings.shards)
 
     async def join(self, standing: Standing) -> Agreement:
-        """What holds. Raises `DeploymentMismatch`."""
+        """The agreement. Raises `DeploymentMismatch`."""
         while True:
             agreement = await read(self._redis, self._keys)
             if agreement is None:
@@ -137,8 +136,8 @@ class DeploymentJoin:
                 return await read(self._redis, self._keys) or agreement
 
     async def _ensure_claims(self, agreement: Agreement) -> Agreement:
-        """With the claims of this process where nobody has made others, or nobody is there any
-        more who has. Else the caller finds those of others in it, to act on."""
+        """Contains the claims of this process, unless another process that still runs has made
+        others. Then it contains those, for the caller to act on."""
         if all(agreement.fields.get(name) == claim for name, claim in self._claims.items()):
             return agreement
         agreement = await self._write_fields(self._claims)
@@ -173,7 +172,7 @@ class DeploymentJoin:
         return _agreement(_pairs(reply))
 
     async def renew(self, agreement: Agreement) -> None:
-        """Write it again, where a flush or a restart without data has taken it."""
+        """Write it again after a flush or a restart without data."""
         await self._write_fields(
             {
                 **agreement.fields,
@@ -222,7 +221,7 @@ class DeploymentJoin:
         return None if shared == dict(agreement.shared) else shared
 
     async def _live_workers(self) -> list[str]:
-        """Workers that say that they are there, once those that were killed have faded."""
+        """Workers that are present, once the presence of killed ones has expired."""
         first = await self._worker_records()
         waited = 0.0
         while first and waited < FADE_SECONDS:
@@ -287,8 +286,8 @@ async def replace(
     *,
     beside_workers: bool = False,
 ) -> bool:
-    """Agree on other values, and further fields; False where workers are there, or somebody else
-    was quicker."""
+    """Agree on other values, and further fields; False if workers are present, or another process
+    was faster."""
     seconds, micro = await redis.time()
     later = new_epoch(seconds + micro / 1e6)
     if later <= epoch:  # The server's clock has gone back.
@@ -307,7 +306,7 @@ async def publish_epoch(redis: Redis, shards: Iterable[Shard], epoch: str) -> No
 
 
 async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
-    """What would be lost sight of if the number of shards changed now."""
+    """What nobody would find any more if the number of shards changed now."""
     runs = messages = unrecorded = dead = 0
     for shard in Keys(prefix, shards).all_shards():
         for key in (shard.active, shard.waits, shard.turn_waits):
@@ -324,7 +323,7 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
 
 
 async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
-    """Keys that begin with a text. A prefix holds no sign that means anything in a pattern."""
+    """Keys that begin with a text. A prefix contains no character that is special in a pattern."""
     all_keys: set[bytes] = set()
     cursor: int | None = None
     while cursor != 0:

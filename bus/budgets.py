@@ -1,9 +1,9 @@
-"""Budgets: what runs may spend, held before it is spent.
+"""Budgets limit what runs spend, by reserving it first.
 
 A run has a budget of its own, and shares those of its scopes: its caller's key, its tenant, its
-thread, its tags, the deployment's day. Ahead of each call the most that it can come to is held in
-all of them or in none (`mark.lua`), and settled by what it came to, or by the most, where nobody
-knows. So branches and runs that ask together never pass a limit. Seconds are held at admission.
+thread, its tags, the deployment's day. Before each call the most that it can cost is reserved in
+all of them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows
+it. So parallel branches and runs never exceed a limit. Seconds are held at admission.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DAY = "day"
 
 
 class BadBudget(BusError):
-    """A scope or limit that there can't be."""
+    """An invalid scope or limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a scope may spend; 0 is no limit."""
+    """What a scope may spend; 0 means no limit."""
 
     tokens: int = 0
     micro_dollars: int = 0
@@ -47,14 +47,14 @@ class Limits:
         return (self.tokens, self.micro_dollars, self.milliseconds)
 
     def share(self, shards: int) -> Limits:
-        """Of one shard: a script sees no other, so each has its part of the whole."""
+        """Per shard: a script sees only its own, so each shard has its part of the whole."""
         return Limits(*(max(1, value // shards) if value else 0 for value in self.values))
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a run belongs to, with the limits that it brings along; those that are set for the scope
-    (`set_limits`) hold as well."""
+    """A scope of a run, with the limits that the run brings along; limits that are set for the
+    scope (`set_limits`) apply as well."""
 
     name: str
     """`key:ID`, `tenant:NAME`, `thread:NAME`, `budget:NAME`, `tag:NAME=VALUE` or `day`."""
@@ -67,11 +67,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The most that one call can come to."""
+    """The most that one call can cost."""
 
     tokens: int = 0
     micro_dollars: int | None = 0
-    """None: its price is not known, so no budget of money allows it."""
+    """None: its price is unknown, so no budget of money allows it."""
 
     @property
     def script_values(self) -> tuple[int, int]:
@@ -83,7 +83,7 @@ NOTHING = Reservation()
 
 
 class Refusal(NamedTuple):
-    """What a script answers where a budget does not allow it."""
+    """A script's answer if a budget refuses a call."""
 
     scope: str
     kind: str
@@ -102,11 +102,11 @@ class Refusal(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Other calls, which are under way, are the reason."""
+        """Only other calls in progress are the reason."""
         return self.needed >= 0 and self.spent + self.needed <= self.limit
 
     def error(self, what: str) -> BudgetExceeded:
-        """`what`: whatever was refused, as a sentence begins."""
+        """`what`: what was refused, at the beginning of a sentence."""
         whose = "the run" if self.scope == "run" else f"the budget {self.scope!r}"
         limit, spent, reserved, needed = (
             amount(self.kind, number)
@@ -149,7 +149,7 @@ def _is_name(name: str) -> bool:
 
 
 class BudgetState(NamedTuple):
-    """A scope with a limit, and what it has come to."""
+    """A scope with a limit, and what it has spent."""
 
     scope: str
     limits: Limits
@@ -196,8 +196,8 @@ async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
 
 
 async def limits_set(bus: Bus) -> list[BudgetState]:
-    """All scopes with a limit that was set, by name, and what they have come to: today, those that
-    count by the day."""
+    """All scopes with a set limit, by name, and what they have spent (today, if they count by the
+    day)."""
     totals = await _read_limits(bus.redis, bus.keys)
     return [
         BudgetState(name, limits, *await counts(bus, name))

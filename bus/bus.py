@@ -1,4 +1,4 @@
-"""The bus of one process: connections, keys, payload types and the calls that everybody shares."""
+"""The bus of one process: connections, keys, payload types and common calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = structlog.get_logger("loopline.bus")
 T = TypeVar("T")
 
 OVERDUE = ("deadline", "its deadline passed")
-"""How a run ends that nobody ended in time: outcome and reason."""
+"""Outcome and reason of a run that reached its deadline."""
 
 
 class Spent(NamedTuple):
@@ -57,10 +57,10 @@ class Bus:
     """One per process. `start` checks the server, takes what the deployment has agreed on
     (`settings` and `keys` are those from then on) and begins renewing leases; it waits up to
     `join_seconds` for a server that does not answer yet. `claims` are further fields of the
-    agreement, written where nobody has before: those that hold stand in `agreement`.
+    agreement, written if they are not there yet; `agreement` has those that hold.
 
-    A call of this class outlasts an outage of the server for `patience` seconds, then raises
-    `BusUnavailable`; without end where that is None, as it is for workers.
+    A call of this class waits for a server outage to end, for `patience` seconds, then raises
+    `BusUnavailable`; workers wait without end (None).
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Bus:
         self.keys = Keys(settings.prefix, settings.shards)
         self.keeper = LeaseKeeper(settings)
         self.background = tasks.Background()
-        """What this process can't do without. A worker is run by it; waiting calls of a client
-        raise `BackgroundEnded` once a part has ended."""
+        """Background tasks that this process needs. A worker runs within it; waiting calls of a
+        client raise `BackgroundEnded` once a task has ended."""
         self.process = uuid.uuid4().hex[:12]
         """Names this process's inbox; never used again by another."""
         self.agreement = Agreement("", settings.shared, "", {})
@@ -99,7 +99,7 @@ class Bus:
         self._logs = LogFollower(self)
         self.local = LocalDelivery()
         self.observer = Observer()
-        """Who is told of this process's work."""
+        """Observer of this process's work."""
 
     @property
     def redis(self) -> Redis:
@@ -112,8 +112,8 @@ class Bus:
         return self._connections.blocking
 
     async def start(self) -> None:
-        """Raises `BusUnavailable` naming what is wrong and what to do, or `DeploymentMismatch`
-        where the settings name another value than the deployment has."""
+        """Raises `BusUnavailable`, which says what is wrong and what to do, or `DeploymentMismatch`
+        if the settings name another value than the deployment has."""
         await self._connections.check(wait_seconds=self._join_seconds)
         await self._measure_clock()
         await self._agree()
@@ -216,8 +216,8 @@ class Bus:
         )
 
     async def admit(self, admission: Admission, gate: Gate | None = None) -> bool:
-        """Let a run in. True if it is new, False if this very run was let in before, or the gate is
-        closed.
+        """Admit a run. True if it is new, False if this very run was admitted before, or the gate
+        is closed.
 
         Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,
         `MessageTooLarge`, `DeploymentChanged`, or `BusUnavailable`; but for the last, nothing was
@@ -253,7 +253,8 @@ class Bus:
         bodies: Sequence[bytes],
         gate: Gate | None,
     ) -> list[Any]:
-        """What `admit.lua` answers; what this process has read of its own is begun with."""
+        """Returns what `admit.lua` answers, and starts on the messages that this process has
+        read."""
         state = RunState(
             admission.run_id,
             "active",
@@ -325,9 +326,8 @@ class Bus:
         return seconds, limited == b"1" or bool(is_set)
 
     async def enforce_deadline(self, run_id: str) -> bool:
-        """Whether the run is still wanted. One whose deadline has passed is ended here, by the
-        script of the sweepers: where no worker is left there are none, and who waits for the run
-        would wait for ever."""
+        """Whether the run is still wanted. A run past its deadline is ended here, by the sweepers'
+        script: without workers there are no sweepers, and the run's clients would wait for ever."""
         return await self._end(run_id, *OVERDUE, only_if_overdue=True) == b"alive"
 
     async def is_active(self, run_id: str) -> bool:
@@ -338,7 +338,7 @@ class Bus:
     async def end_run(
         self, run_id: str, outcome: str, reason: str, *, only_if_overdue: bool = False
     ) -> bool:
-        """End a run from outside. False if it was over, unknown or not overdue.
+        """End a run from outside. False if it had ended, is unknown or not overdue.
 
         Also on a server that is full: what an ended run holds is what can be given up.
         """
@@ -381,7 +381,7 @@ class Bus:
         return await self._retry_during_outage("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
 
     async def spent(self, account: str) -> Spent:
-        """What the calls of an account's runs have come to since midnight (UTC)."""
+        """What the calls of an account's runs have cost since midnight (UTC)."""
         day = int(self.clock.now() // 86_400)
         tokens = micro_dollars = 0
         for shard in self.keys.all_shards():
@@ -411,7 +411,7 @@ class Bus:
         repeat. `fresh`: it was admitted a moment ago. Entries: `tokens` and `restart` (call, agent,
         offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
         generation: how often the run was replayed before). Raises ValueError for an `after` that is
-        no entry's id: the read that all followers share would break of it.
+        not an entry's id: the read that all followers share would break of it.
         """
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not the id of an entry")

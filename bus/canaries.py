@@ -1,9 +1,9 @@
-"""A canary: a version of a policy that answers a share of the runs, or stands in their shadow,
-until it is compared well enough with the version that serves.
+"""A canary: a version of a policy that answers a share of the runs, or repeats them in their
+shadow, until it has been compared with the version that serves.
 
-Which runs it answers follows from their ids and from the canary alone, and a canary never changes:
-so every worker, and a step that is taken again, comes to the same. Runs that were admitted before
-it began keep the version that they began with.
+The ids of runs and the canary alone decide which runs it answers, and a canary never changes, so
+every worker, and every repeated step, decides the same. Runs that were admitted before it began
+keep the version that they began with.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Canary(BaseModel):
     """The version that serves meanwhile, which it is compared with."""
     mode: CanaryMode = "share"
     """`share`: it answers its runs. `shadow`: the serving version does, and afterwards each of
-    those runs is played once more with the canary, for nobody but the comparison."""
+    those runs is repeated with the canary, only for the comparison."""
     share: float = Field(gt=0, le=1)
     """Of the runs."""
     margin: float = Field(default=0.02, gt=0, lt=1)
-    """By so much, of scores from 0 to 1, it may be worse."""
+    """How much worse it may be, on scores from 0 to 1."""
     delta: float = Field(default=0.05, gt=0, lt=1)
     """Probability of a wrong decision, of either kind."""
     runs: int = Field(default=5_000, ge=1, le=MAX_RUNS)
@@ -51,7 +51,7 @@ class Canary(BaseModel):
 
 
 def canary_adapter(policy: str, version: int) -> str:
-    """What an engine calls the canary's weights, beside those that serve the policy."""
+    """An engine's name for the canary's weights, next to those that serve the policy."""
     return f"{policy}@{version}"
 
 
@@ -71,8 +71,8 @@ CANARY_TAG = "canary"
 
 
 def shadow_run_id(run_id: str, policy: str, canary: Canary) -> str:
-    """The same for anyone who asks, so that a run has one shadow. It is a UUID of version 8: it
-    sorts beside its run, and is told from a caller's run by its version alone."""
+    """Always the same for a run, so that a run has one shadow. It is a UUID of version 8: it sorts
+    next to its run, and its version distinguishes it from a caller's run."""
     name = f"shadow/{policy}@{canary.version}/{canary.since}/{run_id}"
     digits = hashlib.sha256(name.encode()).hexdigest()
     head = run_id.replace("-", "")[:12]

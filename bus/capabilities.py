@@ -1,5 +1,5 @@
-"""What the server can do, found by asking it. Versions are never compared: Valkey reports a
-Redis version that says nothing of its own commands."""
+"""Asks the server what it can do. Versions are never compared: Valkey reports a Redis version that
+says nothing of its own commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DURABILITY = {
     "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
     " loses nothing",
 }
-"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis puts off a write for
-up to two seconds while a sync is under way, and has answered the client before: hence the second
-half of that sentence."""
+"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis delays a write for up
+to two seconds while a sync is in progress, and has answered the client before that; this explains
+the second half of that sentence."""
 
 
 def append_only_durability(appendfsync: str) -> str:
@@ -43,7 +43,7 @@ class Server:
 
     @property
     def durability(self) -> str:
-        """In words, what a power failure may cost."""
+        """What a power failure may lose, in words."""
         if self.appendonly is None:
             return "appendonly not known (the user may ask for neither INFO nor CONFIG)"
         if not self.appendonly:

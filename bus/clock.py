@@ -8,12 +8,12 @@ joins and counts on from there by a clock that no `settimeofday` moves; it measu
 *The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
 agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's
 time runs on and no deadline comes hours early or late. Who is wrong where a process and the server
-disagree? Everyone who agrees with the server notes its time (`last`). If that note is recent, the
-server's clock has run evenly, and the process is wrong (its machine was suspended); else the server
-has jumped. A server never runs backwards: time before `last` is a jump as well.
+disagree? Every process that agrees with the server notes its time (`last`). If that note is recent,
+the server's clock has run evenly, and the disagreeing process is wrong (its machine was suspended);
+else the server has jumped. A server never runs backwards: time before `last` is a jump as well.
 
 Scripts that act on time (`sweep`, `end`) also take the caller's count as a witness, and decide
-nothing where the two disagree: between a jump and its discovery nobody is harmed.
+nothing if the two disagree: so a jump does no harm before it is discovered.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LOOK_SECONDS = 2.0
 AGREE_SECONDS = 2.0
 """A process and the server that are no further apart than this, and half a round trip, agree."""
 WITNESS_MS = 5000
-"""As far may a script's time be from its caller's count when it decides by it. More than a command
-usually waits for a busy server, less than any lease of a deployment in earnest."""
+"""How far a script's time may be from its caller's count for it to decide by it. More than a
+command usually waits for a busy server, less than any lease of a deployment in earnest."""
 RECENT_SECONDS = 10.0
 """A note of the server's time that is not an older says that its clock has run evenly."""
 SKEW_SECONDS = 2.0
-"""A machine whose wall clock is further off is told so."""
+"""A machine whose wall clock is further off gets a warning."""
 _TRIES = 5
 _GOOD_ROUND_TRIP = 0.25
 

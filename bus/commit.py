@@ -1,8 +1,8 @@
 """The step commit: what a finished step changes, applied all or nothing.
 
-Commits that are submitted while one batch is on its way travel together in the next: one
-script call settles many independent deliveries. That is where the throughput comes from; each
-delivery still has its own lease check and its own result.
+Commits that are submitted while one batch is on its way form the next batch: one script call
+settles many independent deliveries. This gives the throughput; each delivery still has its own
+lease check and its own result.
 """
 
 from __future__ import annotations

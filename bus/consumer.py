@@ -173,7 +173,7 @@ class Consumer:
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
-        no failure of the message."""
+        not a failure of the message."""
         leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(
@@ -444,7 +444,7 @@ class Consumer:
         try:
             await self._run_handler(delivery)
         except NotDelivered as error:
-            log.debug("begun in vain", run_id=delivery.envelope.run_id, error=str(error))
+            log.debug("started for nothing", run_id=delivery.envelope.run_id, error=str(error))
         except LeaseLost as error:
             self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))

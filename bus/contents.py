@@ -1,7 +1,7 @@
 """Texts by the hash of their content: written once, read by anyone who has the hash.
 
-What many runs have in common need not travel with each of them. The bus knows nothing of what the
-texts are; a text is never changed, only forgotten.
+So texts that many runs share need not travel with each run. The bus does not interpret the texts; a
+text never changes, it only expires.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import CONTENT_LIFE_MS
 
 RENEW_SECONDS = 600.0
-"""Between two writings of one text by one process: a server that lost its data has it again."""
+"""How often a process writes a text again, for a server that lost its data."""
 MAX_CONTENT_BYTES = 262_144
 GIVE_UP_SECONDS = 30.0
 """As for an admission."""
 
 
 class ContentWriter:
-    """What one process has written, so that it does so rarely."""
+    """The texts that this process has written, so that it rarely writes them again."""
 
     def __init__(self) -> None:
         self._written: dict[str, float] = {}

@@ -1,4 +1,5 @@
-"""Dead letters: messages that no retry helps, kept whole with the reason, to look at and replay."""
+"""Dead letters: messages that failed after all retries, kept whole with the reason, to inspect and
+replay."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ REPLAY_SECONDS = 600.0
 """A replayed run gets at least this much time."""
 
 _ID = re.compile(r"([0-9]{1,3})/([0-9]{1,19}-[0-9]{1,19})")
-"""Shard and entry. What Redis does not take for an entry's id is none of ours."""
+"""Shard and entry. None for what Redis would not accept as an entry's id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ REQUEST_LIFE_MS = 86_400_000
 step is committed or its run has ended; with the journal, if a replay may wake that run."""
 
 BUDGET_WAIT_SECONDS = 0.25
-"""Until a call is tried again that a budget has no room for while others are under way."""
+"""Pause before a call is tried again that a budget has no room for while other calls are in
+progress."""
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ class Delivery:
         return int(self.lease.entry.partition("-")[0]) / 1000
 
     async def run_state(self) -> RunState:
-        """The run with its journal: as the bus holds it, or as it was admitted a moment ago. What
-        has changed since, the commit finds."""
+        """The run with its journal: as the bus holds it, or as it was admitted a moment ago. The
+        commit notices later changes."""
         return self.state or await self.bus.run_state(self.envelope.run_id)
 
     async def deadline(self) -> float | None:
@@ -83,7 +84,7 @@ class Delivery:
         return over_budget
 
     def _ended_state(self, commit: StepCommit, over_budget: bool) -> RunState | None:
-        """Of a run of one step, all of which this process knows."""
+        """The state of a run of one step, which this process knows completely."""
         if self.state is None or commit.finish is None or over_budget:
             return None
         return replace(

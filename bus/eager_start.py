@@ -1,11 +1,10 @@
-"""A step that begins before its run is let in, in the process that admits it.
+"""A step that begins before its run is admitted, in the process that admits it.
 
-A process that serves the stream of a run's first step knows all that this step starts with. So it
-lets the step begin at once, and sends nothing until the step has come to a call that is paid for:
-then admission, request and mark go to Redis in one script (`start.lua`), which does what the
-three would have done one after the other. Nothing that a step does before is seen by anyone, so
-where the run is refused, or its message goes to another reader, the step is given up and nothing
-has happened.
+A process that serves the stream of a run's first step knows everything that this step starts with.
+So the step begins immediately, and nothing is sent until it reaches a call that is paid for: then
+admission, request and mark go to Redis in one script (`start.lua`), which does what the three would
+have done one after the other. Nobody sees what a step does before that. So if the run is refused,
+or its message goes to another reader, the step is dropped without effect.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loopline.bus.budgets import Reservation
 from loopline.bus.envelope import FIELD, Envelope
@@ -22,42 +21,22 @@ from loopline.bus.run_state import RunState
 from loopline.bus.scripts import Value
 
 if TYPE_CHECKING:
+    from loopline.bus.consumer import Consumer
     from loopline.bus.keys import Shard
     from loopline.bus.local_delivery import LocalDelivery
 
 LONGEST_WAIT = 1.0
-"""Seconds that an admission waits for its first step: on a machine that is overloaded, too, a step
-that only waits for its turn goes with it."""
+"""Seconds that an admission waits for its first step: long enough for a step that waits for its
+turn on an overloaded machine."""
 
 UNKNOWN_ENTRY = "@entry"
 """In the place of a stream entry's id, before there is one."""
 
 
-class EagerReader(Protocol):
-    """Of a consumer, what beginning without a delivery needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    def reserve(self) -> bool: ...
-
-    def release(self) -> None: ...
-
-    def begin(
-        self, shard: Shard, stream: str, envelope: Envelope, body: bytes, state: RunState,
-        start: EagerStart,
-    ) -> EagerDelivery | None: ...  # fmt: skip
-
-    def take(
-        self, shard: Shard, stream: str, entry: str, body: bytes, count: int,
-        state: RunState | None = None,
-    ) -> None: ...  # fmt: skip
-
-
 class EagerDelivery:
     """A message in a handler's hands before it is published."""
 
-    def __init__(self, start: EagerStart, reader: EagerReader, stream: str, body: bytes) -> None:
+    def __init__(self, start: EagerStart, reader: Consumer, stream: str, body: bytes) -> None:
         self.start = start
         self.reader = reader
         self.stream = stream
@@ -81,7 +60,7 @@ class EagerDelivery:
             raise NotDelivered(f"a message of run {self.start.run_id} went elsewhere")
 
     def give_up(self) -> None:
-        """The message is another's, or was never published: what was begun must not go on."""
+        """The message belongs to another reader, or was never published: the step must stop."""
         if self.entry is None and self.task is not None:
             self.task.cancel()
 
@@ -131,7 +110,7 @@ class EagerStart:
     mark: _Mark | None = None
 
     async def wait_until_ready(self) -> None:
-        """Until the first step has come to what it must wait for, or has taken too long."""
+        """Wait until the first step needs the admission, or has taken too long."""
         timer = asyncio.get_running_loop().call_later(LONGEST_WAIT, self.ready.set)
         try:
             await self.ready.wait()
@@ -139,7 +118,7 @@ class EagerStart:
             timer.cancel()
 
     def end(self) -> None:
-        """Tell who waits that nothing more comes, and stop what was begun in vain."""
+        """Tell waiters that nothing more comes, and stop the work that was started for nothing."""
         self.ready.set()
         self.sent.set()
         for delivery in (self.first, self.request and self.request.delivery):
@@ -154,8 +133,8 @@ class EagerStart:
     async def ask(
         self, stream: str, envelope: Envelope, keys: Sequence[str], args: Sequence[Value]
     ) -> list[Any] | None:
-        """Request with the admission: what `request.lua` answers. None: ask as ever, the run is in.
-        Raises `NotDelivered`."""
+        """Request with the admission: what `request.lua` answers. None: ask as usual, the run is
+        admitted. Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
             assert isinstance(body, bytes)
@@ -174,7 +153,7 @@ class EagerStart:
     async def mark_call(
         self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
     ) -> bytes | list[bytes] | None:
-        """Mark with the admission: what `mark.lua` answers. None: mark as ever. Raises
+        """Mark with the admission: what `mark.lua` answers. None: mark as usual. Raises
         `NotDelivered`."""
         request = self.request
         if not self.ready.is_set() and request is not None and request.delivery is delivery:

@@ -1,9 +1,9 @@
-"""Calls that must not be made twice, whatever becomes of the worker that makes them.
+"""Calls that must not be made twice, whatever happens to the worker that makes them.
 
 Such a call is written down before it is made (`begin`) and its outcome before its reply is given
-(`finish`). A worker that takes over a request whose call began does not make it again: it gives the
-outcome that was written down, or has none, until somebody says what it was (`resolve`). What is
-written down of a call is bytes to the bus, and listed (`unfinished`) for as long as no outcome is.
+(`finish`). A worker that takes over a request whose call began does not make it again: it returns
+the recorded outcome, or has none until somebody enters it (`resolve`). To the bus the notes about a
+call are bytes; the call is listed (`unfinished`) as long as it has no outcome.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ AT_ONCE = 100
 
 
 class Start(Enum):
-    """What a worker that is about to make a call finds."""
+    """The state of a call that a worker is about to make."""
 
     FIRST = "first"
     """The call may be made."""
     INTERRUPTED = "interrupted"
-    """It was begun before, and nobody knows what became of it: it must not be made."""
+    """It began before and its outcome is unknown: it must not be made."""
 
 
 class Resolution(Enum):
     """What `resolve` did."""
 
     WAITING = "waiting"
-    """The run waits for it, and goes on."""
+    """The run waited for it, and continues."""
     SETTLED = "settled"
-    """Nothing waits for it: the call is only taken from the list."""
+    """Nothing waits for it: the call is only removed from the list."""
     BUSY = "busy"
-    """A worker is at it: nothing was changed."""
+    """A worker is making the call: nothing was changed."""
     MISSING = "missing"
 
 
@@ -94,7 +94,7 @@ async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Star
 async def finish(
     delivery: Delivery, reply: bytes | None, note: bytes, *, tells: bool = False
 ) -> bool | bytes:
-    """Write down what became of a call that began, before `Delivery.reply`. Without a `reply`
+    """Write down the outcome of a call that began, before `Delivery.reply`. Without a `reply`
     nobody knows, and the call stays listed with this note; `tells`: so its caller is told now.
 
     False if another delivery has the call, and this outcome comes too late to be its reply; bytes,
@@ -119,7 +119,7 @@ async def finish(
 
 
 async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
-    """Say what became of a call; without a `reply` it is made again. Raises `BusUnavailable`."""
+    """Settle the outcome of a call; without a `reply` it is made again. Raises `BusUnavailable`."""
     answer = await retry_during_outage(
         "resolve effect",
         lambda: scripts.call(

@@ -1,4 +1,4 @@
-"""Errors of the bus. Each is a type of its own, so that no caller has to read a message to act."""
+"""Errors of the bus. Each has its own type, so that no caller has to parse a message."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def run_ended(run_id: str, outcome: str) -> RunEnded:
 
 
 class BackgroundEnded(BusError):
-    """A task or thread without which this process would only seem to work has ended by itself: a
-    defect. The process must end, too."""
+    """A background task or thread that this process needs has ended by itself, which is a bug. The
+    process must end, too."""
 
 
 class Overloaded(BusError):
@@ -80,7 +80,7 @@ class MalformedEnvelope(BusError):
 
 class OtherVersion(BusError):
     """Raised by a handler: a worker of another version may take this delivery, and this one can't.
-    It goes back to its stream, which is no failure of the message; if nobody has taken it within
+    It goes back to its stream, which is not a failure of the message; if nobody has taken it within
     `version_seconds`, to the dead letters. The message names the versions."""
 
 
@@ -90,7 +90,7 @@ class UnknownPayload(OtherVersion):
 
 class Retry(BusError):
     """Raised by a handler: try this delivery again after `delay` seconds (`None`: backoff). Where
-    it is not `counted`, it only waits for something: that is no failure of the message."""
+    it is not `counted`, it only waits for something: that is not a failure of the message."""
 
     def __init__(self, reason: str, delay: float | None = None, *, counted: bool = True) -> None:
         super().__init__(reason)

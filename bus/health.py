@@ -1,8 +1,8 @@
-"""Whether a server that answers lets this user do what the bus does.
+"""Checks whether a server that answers lets this user do what the bus does.
 
 A PING says nothing of that: a managed server may forbid scripts, an administrator may have renamed
-commands, a user of an access list may lack a command or the keys. Each would look like an outage,
-one for ever. So everything is run once at the join, on a key that holds nothing.
+commands, a user of an access list may lack a command or the keys. Each would look like an endless
+outage. So every command runs once at the join, on an unused key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.bus.settings import BusSettings
 log = structlog.get_logger("loopline.bus.health")
 
 GREETING_SECONDS = 0.5
-"""For a server that refuses a connection to say why, before anything was asked."""
+"""Time for a server that refuses a connection to say why, before we ask anything."""
 
 _FORBIDDEN_COMMAND = re.compile(r"permissions? to run|can't run this command")
 _FORBIDDEN_KEY = re.compile(
@@ -175,9 +175,9 @@ def user_of(url: str) -> str:
 
 
 async def greeting(url: str) -> str:
-    """What a server says by itself to one who connects, and only one that refuses does: that it
-    has all the clients that it takes, or is in protected mode. It closes the connection at once,
-    and anyone who writes meanwhile sees nothing but that. Empty where it says nothing."""
+    """The message that a refusing server sends before it closes a new connection: that it has too
+    many clients, or is in protected mode. A client that writes first sees only the closed
+    connection. Empty if the server sends nothing."""
     parts = urlsplit(url)
     if parts.scheme == "rediss":
         return ""

@@ -117,7 +117,7 @@ class Shard:
         return self._key("work", name)
 
     def begun(self, name: str) -> str:
-        """`begun_of` in end_run.lua knows it, too."""
+        """Also built by `begun_of` in parts/entries.lua."""
         return self._key("begun", name)
 
     def delayed(self, name: str) -> str:
@@ -148,7 +148,7 @@ class Shard:
         return self._key("thread", thread)
 
     def runs(self, account: str = "") -> str:
-        """Of one account, or all. admit.lua knows it, too."""
+        """Runs of one account, or of all. Also built in admit.lua."""
         return self._key("runs-of", account) if account else self._key("runs")
 
     def lock(self, name: str) -> str:
@@ -168,7 +168,7 @@ class Shard:
 
     @property
     def waits(self) -> str:
-        """end_run.lua knows it, too."""
+        """Also built in parts/waits.lua."""
         return self._key("waits")
 
     @property
@@ -177,7 +177,7 @@ class Shard:
         return self._key("turn-waits")
 
     def signals(self, run_id: str) -> str:
-        """end_run.lua knows it, too."""
+        """Also built in parts/waits.lua."""
         return self._key("signals", run_id)
 
     @property
@@ -214,17 +214,17 @@ class Shard:
 
     @property
     def ends(self) -> str:
-        """`end_run` in end_run.lua writes it, too."""
+        """Also written by `end_run` in parts/end_run.lua."""
         return self._key("ends")
 
     def spent(self, scope: str, day: int | Literal["all"]) -> str:
-        """Of an account, or another scope. `spent_key` in end_run.lua makes it. `day`: since 1970
-        by the bus's clock."""
+        """What an account, or another scope, has spent; also built by `spent_key` in
+        parts/budgets.lua. `day`: days since 1970 by the bus's clock."""
         return self._key("spent", f"{scope}:{day}")
 
     @property
     def budgets(self) -> str:
-        """`budgets_of` in end_run.lua reads it."""
+        """Read by `budgets_of` in parts/budgets.lua."""
         return self._key("budgets")
 
     @property

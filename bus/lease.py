@@ -54,7 +54,7 @@ class _HeldLease:
     run_key: str
     on_verdict: Callable[[Verdict], None]
     renewed: float = field(default_factory=time.monotonic)
-    told: bool = False
+    notified: bool = False
 
 
 class LeaseKeeper:
@@ -72,8 +72,8 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
 
     def start(self, on_end: Callable[[BaseException], None]) -> None:
-        """`on_end` is told, in the keeper's thread, of what ended it if `stop` did not: without
-        it every lease runs out."""
+        """`on_end` is called in the keeper's thread with the error that ended it, if `stop` did
+        not: without the keeper every lease runs out."""
 
         def run() -> None:
             try:
@@ -144,8 +144,8 @@ class LeaseKeeper:
                 continue
             with self._lock:
                 # Released meanwhile: the work was finished, the verdict is about a settled entry.
-                still_held = record.lease in self._held and not record.told
-                record.told = True
+                still_held = record.lease in self._held and not record.notified
+                record.notified = True
                 if verdict is Verdict.LOST:
                     self._held.pop(record.lease, None)
             if still_held:

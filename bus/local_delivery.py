@@ -1,27 +1,30 @@
-"""Within one process: messages that it publishes to streams which it serves itself, and mail that
-it sends to itself.
+"""Short cuts for messages that stay within one process: on streams that it serves itself, and to
+its own inbox.
 
-A script that publishes reads for the process in the same step (`read_next` in end_run.lua), so its
-own message needs no blocking read to come back. Nothing else changes: the delivery has a lease,
-what waited on the stream for longer comes first, and a process that dies before it learns what it
-has read loses it to another, as with any reader.
+A script that publishes also reads for the process (`read_next` in parts/entries.lua), so that its
+message comes back without a blocking read. All else stays as with any reader: the delivery has a
+lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
+has read, another process takes the entry over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline.bus.eager_start import EagerDelivery, EagerReader, EagerStart
+from loopline.bus.eager_start import EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import BusError
 from loopline.bus.keys import Shard
 from loopline.bus.run_state import RunState
 
+if TYPE_CHECKING:
+    from loopline.bus.consumer import Consumer
+
 
 class Mailbox(Protocol):
-    """What waits in this process for replies and for the ends of runs."""
+    """The part of this process that waits for replies and for ends of runs."""
 
     def waits_for(self, key: str) -> bool: ...
 
@@ -34,16 +37,16 @@ class LocalDelivery:
     """The streams that this process serves, and its mailboxes."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, EagerReader] = {}
+        self._readers: dict[str, Consumer] = {}
         self._mailboxes: list[Mailbox] = []
         self.starting: dict[str, EagerStart] = {}
-        """By run, those that are on their way in."""
+        """Starts of runs that are being admitted, by run."""
 
-    def serve(self, streams: Sequence[str], reader: EagerReader) -> None:
+    def serve(self, streams: Sequence[str], reader: Consumer) -> None:
         """From now on `reader` takes what is published here to these streams."""
         self._readers |= dict.fromkeys(streams, reader)
 
-    def stop_serving(self, reader: EagerReader) -> None:
+    def stop_serving(self, reader: Consumer) -> None:
         self._readers = {
             name: served_by for name, served_by in self._readers.items() if served_by is not reader
         }
@@ -73,7 +76,7 @@ class LocalDelivery:
     def starting_run(
         self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
     ) -> Generator[EagerStart | None]:
-        """The start of a run whose first step begins here, until it is let in; None where it is
+        """The start of a run whose first step begins here, until it is admitted; None where it is
         begun elsewhere. Who leaves the block before `settle` has given it up."""
         start = EagerStart(state.run_id, shard, state, self)
         if state.run_id not in self.starting:
@@ -89,7 +92,7 @@ class LocalDelivery:
             start.end()
 
     def waits_for(self, key: str) -> bool:
-        """Whether steps of this process alone wait for this reply here, which commit it."""
+        """Whether only steps of this process wait for this reply, which then commit it."""
         return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
     def tell_reply(self, key: str, reply: bytes) -> None:
@@ -98,7 +101,7 @@ class LocalDelivery:
             mailbox.told_reply(key, reply)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
-        """A run has ended, and everybody was told but this process; `state` where it is known."""
+        """A run has ended, and everybody but this process was notified; `state` if it is known."""
         for mailbox in self._mailboxes:
             mailbox.told_end(run_id, state)
 
@@ -107,7 +110,7 @@ class LocalDelivery:
         """Places for one delivery of each of these streams that is served here, until the end of
         the block."""
         with ExitStack() as stack:
-            readers: list[EagerReader | None] = []
+            readers: list[Consumer | None] = []
             for stream in streams:
                 reader = self._readers.get(stream)
                 if reader is not None and reader.reserve():
@@ -122,7 +125,7 @@ class LocalReads:
     """What one script may read."""
 
     def __init__(
-        self, shard: Shard, streams: Sequence[str], readers: Sequence[EagerReader | None]
+        self, shard: Shard, streams: Sequence[str], readers: Sequence[Consumer | None]
     ) -> None:
         self._shard = shard
         self._streams = streams

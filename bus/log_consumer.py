@@ -1,7 +1,7 @@
 """Reading a stream that several groups read: trajectories, the usage ledger, rewards.
 
-A group reads a batch, makes it durable, and only then acknowledges. What every group has
-acknowledged is trimmed, and nothing else ever is.
+A group reads a batch, makes it durable, and only then acknowledges it. Only entries that every
+group has acknowledged are trimmed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LogConsumer:
 
     At least once: a batch that was handled but not acknowledged comes again, so the handler must
     recognise it by entry id. If the handler raises, nothing is acknowledged and the batch is
-    offered again after a pause. A batch that is not full waits `linger` seconds for company.
+    offered again after a pause. A batch that is not full waits `linger` seconds for more entries.
     """
 
     def __init__(

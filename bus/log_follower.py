@@ -32,7 +32,7 @@ MAX_WAITING = 1_000
 """Entries that a follower may leave unread before it is dropped from the shared read."""
 PAGE = 500
 LOOK_SECONDS = 1.0
-"""Of silence, after which a follower looks whether its run is still there."""
+"""Seconds of silence after which a follower checks whether its run still exists."""
 
 
 @dataclass(eq=False)

@@ -1,12 +1,12 @@
-"""What a process may be told of its own work on the bus, so that someone can count it. The bus
-keeps no figures, and a process that sets no observer of its own pays for empty calls alone."""
+"""Events of a process's own work on the bus, for counting. The bus keeps no figures; a process
+without an observer pays only for empty calls."""
 
 from __future__ import annotations
 
 
 class Observer:
-    """Told of each event as it happens, in the event loop; what it does must be quick. This one
-    does nothing."""
+    """Called for each event as it happens, in the event loop, so it must be quick. This one does
+    nothing."""
 
     def begun(self, stream: str, queued: float) -> None:
         """A handler starts on a delivery that lay `queued` seconds on its stream."""

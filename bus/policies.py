@@ -1,8 +1,8 @@
-"""Which weights each policy is served with: its published versions, and the one in use.
+"""Which weights serve each policy: its published versions, and the one in use.
 
 A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
 0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
-that new requests get; anyone who serves a policy is told at once.
+that new requests get, and notify the workers that serve the policy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopline.bus.policy_log import MAX_ENTRIES, LogEntry, PolicyAction, this_pr
 MAX_VERSIONS = 200
 """Kept for each policy; the oldest go first."""
 REFRESH_SECONDS = 30.0
-"""Between two looks at everything, whatever was told: a restarted server may have lost a word."""
+"""How often all policies are read, notified or not: a restarted server may have lost a notice."""
 MAX_SHOWN = 200
 """Characters of a name that is none, in what is said of it."""
 MAX_BYTES = 2 * 1024 * 1024
@@ -41,7 +41,7 @@ log = structlog.get_logger("loopline.bus.policies")
 
 
 class PolicyError(BusError):
-    """A policy or a version that there is not; the message says which there are."""
+    """An unknown policy or version; the message lists the existing ones."""
 
 
 class PolicyVersion(BaseModel):
@@ -67,7 +67,7 @@ class Policy(BaseModel):
     earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
     """Versions that were in use before, the last one last: what a rollback goes back to."""
     canary: Canary | None = None
-    """A version on trial beside the one in use."""
+    """A version on trial next to the one in use."""
 
     @property
     def pool(self) -> str:
@@ -102,8 +102,8 @@ class Policy(BaseModel):
         return self._with_current(version)
 
     def with_canary(self, canary: Canary) -> Policy:
-        """With this version on trial. Raises PolicyError for one that there is not, that
-        serves already, or that would stand beside another canary."""
+        """With this version on trial. Raises PolicyError for a version that does not exist or
+        serves already, and if there is a canary already."""
         self._require(canary.version)
         if self.canary is not None:
             raise PolicyError(
@@ -130,8 +130,8 @@ class Policy(BaseModel):
         return self._with_current(canary.version)
 
     def without_canary(self, canary: Canary | None = None) -> Policy:
-        """With no version on trial: that canary's, or whichever there is. Raises PolicyError
-        where there is none, or that one has ended meanwhile."""
+        """Without the version on trial, or without this canary. Raises PolicyError if there is
+        none, or if this canary has ended meanwhile."""
         if self.canary is None or canary is not None:
             self._require_live(canary)
         return self.model_copy(update={"canary": None})
@@ -159,9 +159,9 @@ class Policy(BaseModel):
         return self.model_copy(update=update)
 
     def without_versions(self, versions: Collection[int]) -> Policy:
-        """Without these versions, which nobody can choose any more. The one in use stays, that a
-        rollback would go back to, one on trial, and the newest, whose number is never given a
-        second time."""
+        """Without these versions, which nobody can choose any more. These stay: the version in use,
+        the one that a rollback would choose, one on trial, and the newest, whose number is never
+        used again."""
         trial = () if self.canary is None else (self.canary.version,)
         gone = {*versions} - {0, self.newest, self.current, *self.earlier[-1:], *trial}
         earlier = self.earlier

@@ -53,8 +53,8 @@ class RateBucket:
         return self._tokens > 0 or self._learnt[1] > 0
 
     async def wait(self, tokens: int, longest: float | None) -> None:
-        """Return when it is the call's turn, for at most so many tokens. Raises `NoTurn` where that
-        is not within `longest` seconds."""
+        """Return when it is the call's turn, for at most this many tokens. Raises `NoTurn` where
+        that is not within `longest` seconds."""
         left = LONGEST_WAIT if longest is None else longest
         loop = asyncio.get_running_loop()
         ends = loop.time() + left
@@ -84,8 +84,8 @@ class RateBucket:
         )
 
     async def learn(self, requests: int | None, tokens: int | None, pause: float | None) -> None:
-        """Note what the endpoint says: its limits per minute, and that it wants no call for so many
-        seconds. Nothing is sent to the bus that this process has told it before."""
+        """Note what the endpoint says: its limits per minute, and that it wants no call for this
+        many seconds. Nothing is sent to the bus that this process has told it before."""
         limits = (requests or self._learnt[0], tokens or self._learnt[1])
         if limits == self._learnt and not pause:
             return

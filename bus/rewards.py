@@ -1,7 +1,7 @@
-"""Rewards that come after the fact: published for the recorder, once for each id.
+"""Rewards after the fact: published for the recorder, once per id.
 
 A reward belongs to a target, which names its shard: a run or whatever else groups runs, also one
-that the bus has never had or no longer has. What a reward says is bytes to the bus.
+that the bus has never had or no longer has. To the bus a reward is bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline.bus.errors import DeploymentChanged, MessageTooLarge, Overloaded, 
 from loopline.bus.keys import REWARD_IDS_LIFE_MS
 
 MAX_REWARDS = 10_000
-"""Of one target, while its ids are known: more is a loop that has lost its end."""
+"""Most rewards of one target: more can only come from an endless loop."""
 MAX_REWARD_BYTES = 16_384
 
 

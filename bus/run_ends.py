@@ -1,9 +1,8 @@
-"""What somebody outside is to be told of runs: their ends, and that they wait for approval. At
-least once each.
+"""Announcements about runs: that they have ended, or wait for approval. Each at least once.
 
-The script that ends a run, or puts a step aside, puts it here. Anyone who announces claims what is
-due, for a while, and settles each when it was announced; one whose claim runs out, because its
-announcer was killed, is due again.
+The script that ends a run, or puts a step aside, puts it here. An announcer claims those that are
+due, for a while, and settles each one after announcing it; if its claim runs out, because the
+announcer was killed, it is due again.
 """
 
 from __future__ import annotations

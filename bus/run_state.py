@@ -20,7 +20,7 @@ class OpenWait:
     """Unix seconds by the bus's clock, as `since`."""
     since: float
     note: bytes
-    """What its readers want to know of it, JSON."""
+    """A note for readers, JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RunState:
     waits: tuple[OpenWait, ...] = ()
     """Of an active run, the first to begin before the others."""
     decisions: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """By the key of a request what was decided of it, JSON (`loopline.bus.waits.decide`)."""
+    """Decisions by the key of their request, JSON (`loopline.bus.waits.decide`)."""
 
     @property
     def active(self) -> bool:
@@ -56,7 +56,7 @@ class RunState:
 
 
 def open_wait_of(guard: str, line: bytes) -> OpenWait:
-    """From a field of the run's hash, as `open_wait` in end_run.lua writes it."""
+    """From a field of the run's hash, as `open_wait` in parts/waits.lua writes it."""
     kind, name, expires, since, _, note, _ = line.split(b"\n", 6)
     return OpenWait(
         guard, kind.decode(), name.decode(), int(expires) / 1000, int(since) / 1000, note

@@ -1,8 +1,8 @@
-"""Schedules: runs that are admitted again and again, by the deployment's clock.
+"""Schedules: runs that are admitted repeatedly, by the deployment's clock.
 
-A schedule is bytes to the bus, with the moment of its next tick. Anyone may fire what is due: the
-script that admits the run of a tick moves the schedule on, so that each tick has one run. Schedules
-lie in the first shard, which there is however many there are, and so do their runs.
+To the bus a schedule is bytes with the time of its next tick. Any worker may fire a schedule that
+is due: the script that admits the run of a tick advances the schedule, so that each tick has one
+run. Schedules and their runs are in the first shard, which always exists.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def home(bus: Bus) -> Shard:
 
 
 async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = False) -> bool:
-    """Add a schedule; False if there is one of the name. Raises ValueError for a name that is none
-    or one schedule too many, and `BusUnavailable`."""
+    """Add a schedule; False if the name exists. Raises ValueError for an invalid name or too many
+    schedules, and `BusUnavailable`."""
     if not re.fullmatch(SIGNAL_NAME, name):
         raise ValueError(
             f"{name[:80]!r} is not a schedule's name: up to 64 letters, digits and _ . : -"
@@ -53,7 +53,7 @@ async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = 
 
 
 async def remove(bus: Bus, name: str) -> bool:
-    """False if there is none of the name. Runs that it has started go on."""
+    """False if there is none of the name. Runs that it has started continue."""
     return await _set(bus, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
 
 

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts and runs them by hash, surviving a server that has forgotten them."""
+"""Loads the Lua scripts and runs them by hash; sends them again to a server that has lost them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,28 @@ _FUNCTION = re.compile(r"^-- function: (\S+)\.lua\n", re.MULTILINE)
 
 @cache
 def source(name: str) -> str:
-    """The text of `lua/<name>.lua` with its includes put in, and other scripts as functions of KEYS
-    and ARGV: what a script does within another is what it does alone."""
+    """The text of `lua/<name>.lua`, ready to send.
+
+    A line `-- include: PART.lua` stands for `lua/parts/PART.lua`, which may include others; each
+    part is inserted once, where it is first named. A line `-- function: SCRIPT.lua` stands for that
+    script as a function of KEYS and ARGV: it does within another script what it does alone.
+    """
     folder = files("loopline.bus") / "lua"
+    inserted: set[str] = set()
 
-    def text(file: str) -> str:
-        return (folder / file).read_text("utf-8")
+    def part(match: re.Match[str]) -> str:
+        if match[1] in inserted:
+            return ""
+        inserted.add(match[1])
+        return _INCLUDE.sub(part, (folder / "parts" / match[1]).read_text("utf-8"))
 
-    def as_function(match: re.Match[str]) -> str:
-        body = _INCLUDE.sub("", text(f"{match[1]}.lua"))
-        return f"local function {match[1]}(KEYS, ARGV)\n{body}end\n"
+    def function(match: re.Match[str]) -> str:
+        body = (folder / f"{match[1]}.lua").read_text("utf-8")
+        parts = "".join(part(include) for include in _INCLUDE.finditer(body))
+        return f"{parts}local function {match[1]}(KEYS, ARGV)\n{_INCLUDE.sub('', body)}end\n"
 
-    whole = _INCLUDE.sub(lambda match: text(match[1]), text(f"{name}.lua"))
-    return _FUNCTION.sub(as_function, whole)
+    whole = _INCLUDE.sub(part, (folder / f"{name}.lua").read_text("utf-8"))
+    return _FUNCTION.sub(function, whole)
 
 
 @cache
@@ -41,7 +50,7 @@ def digest(name: str) -> str:
 
 
 async def call(redis: Redis, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
-    """Run a script. A restarted or flushed server has lost it: then the text goes along once."""
+    """Run a script by its hash. A server that lost it in a restart or a flush gets the text."""
     try:
         return await redis.evalsha(digest(name), len(keys), *keys, *args)  # pyright: ignore
     except NoScriptError:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from redis.asyncio.connection import parse_url
 
 _OWN = frozenset({"redis_url", "prefix", "block_seconds"})
-"""What finds the bus, or concerns one process alone. Of all others a process with another value
-would harm the rest: it takes leases early, holds the sweep up, buries what others would retry,
-looks for runs in the wrong shard, or deletes what others keep."""
+"""Settings that locate the bus or concern one process alone. A process with another value of any
+other setting would harm the rest: take leases early, delay the sweep, bury messages that others
+would retry, look for runs in the wrong shard, or delete what others keep."""
 
 _MAY_HOLD_AT = frozenset({"username", "password", "ssl_password", "client_name"})
 """Options of a URL whose value may be a text with an `@` in it."""
@@ -27,8 +27,8 @@ OPTIONS = {
     "rediss": _ANYWHERE | _OF_TCP | _OF_TLS,
     "unix": _ANYWHERE,
 }
-"""What a URL of each scheme may say behind its `?`. redis-py hands any other word on to its
-connections, whatever the bus relies on."""
+"""Options that a URL of each scheme may have after its `?`. redis-py passes any other option to its
+connections, also those that the bus relies on."""
 _CHANGES = {
     **dict.fromkeys(
         ("protocol", "decode_responses", "encoding", "encoding_errors", "parser_class",
@@ -53,9 +53,9 @@ _YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off
 
 
 class BusSettings(BaseModel):
-    """Where the bus is, what all processes of one deployment have in common, and how this one
-    waits. The shared values are agreed on at the first join and live on the bus
-    (`loopline.bus.agreement`); who joins later takes them, and is refused if it names another."""
+    """Where the bus is, the settings that all processes of a deployment share, and how this process
+    waits. The first join fixes the shared values, which are on the bus (`loopline.bus.agreement`);
+    a later process takes them, and is refused if it names another value."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -78,7 +78,7 @@ class BusSettings(BaseModel):
     """A delivery whose worker is silent for this long is given to another worker."""
     max_attempts: int = Field(default=5, ge=1, le=100)
     """Failures of one message, handlings that raised or that their worker did not outlive, before
-    it becomes a dead letter. That a worker was drained or lost Redis is none."""
+    it becomes a dead letter. A drained worker, or one that lost Redis, does not count."""
     max_runs: int = Field(default=10_000, ge=1)
     """Runs in flight per shard before admission answers `Overloaded`; those that wait for their
     turn, or for anything else, are not in flight. Where several tenants have asked within a day,
@@ -95,7 +95,7 @@ class BusSettings(BaseModel):
     block_seconds: float = Field(default=1.0, ge=0.05, le=60)
     """How long one blocking read waits."""
     sweep_seconds: float = Field(default=0.5, ge=0.02, le=60)
-    """Between two looks for expired leases and due retries."""
+    """How often expired leases and due retries are looked for."""
     retry_base_seconds: float = Field(default=0.5, ge=0.001)
     """First backoff of a retry; doubles each time, with jitter, up to a minute."""
     history: bool = False
@@ -136,11 +136,11 @@ class BusSettings(BaseModel):
 
     @property
     def named(self) -> frozenset[str]:
-        """Those of the shared settings that somebody gave a value, also if it is the default."""
+        """Shared settings that were set explicitly, also to their defaults."""
         return frozenset(self.model_fields_set - _OWN)
 
     def agreed(self, shared: Mapping[str, int | float | bool]) -> BusSettings:
-        """With the deployment's values, which count as given by nobody."""
+        """With the deployment's values, which do not count as set explicitly."""
         field_values = {
             name: value for name, value in shared.items() if name in BusSettings.model_fields
         }
@@ -149,7 +149,7 @@ class BusSettings(BaseModel):
         )
 
     def naming(self, names: Collection[str]) -> BusSettings:
-        """The same values; of those that are shared the deployment's go before all but these."""
+        """The same values, in which the deployment's shared values override all but these."""
         field_names = (self.model_fields_set & _OWN) | ({*names} & {*BusSettings.model_fields})
         return BusSettings.model_construct(field_names, **self.model_dump())
 

@@ -1,4 +1,4 @@
-"""Background tasks that can't end unseen; ending tasks, and finishing work, for sure."""
+"""Background tasks that can't end unnoticed; reliable ways to end tasks and to finish work."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def finish(work: Coroutine[Any, Any, None]) -> None:
 
 
 class Background:
-    """Tasks that others rely on without waiting for them: one that ends by itself, whether it
-    raised or returned, takes down what is run with `run`.
+    """Tasks that others rely on without waiting for them: if one ends by itself, by an exception or
+    a return, it ends what runs within `run`.
 
     Without it a worker whose sweeper or heartbeat has died says that it is ready for ever.
     """

@@ -1,4 +1,4 @@
-"""Tenants: whose runs work at once, and whose is next.
+"""Tenants: whose runs work at the same time, and whose run is next.
 
 Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
 a tenant's own, a run beyond that is let in and waits: its first messages are published, and its
@@ -27,16 +27,16 @@ ANYBODY = "default"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whom a run belongs to. What is None is as the bus has it from another process, or else 1, no
+    """The tenant of a run. A value of None is that of another process on the bus, or else 1, no
     limit and 0."""
 
     name: str = ANYBODY
     weight: float | None = None
     """Its share of the turns, against the others'."""
     max_working: int | None = None
-    """Of its runs, how many may be at work at once; 0 is no limit."""
+    """Of its runs, how many may be at work at once; 0 means no limit."""
     priority: int | None = None
-    """Those with a higher one are always first."""
+    """Tenants with a higher priority always come first."""
 
     def script_values(self, shards: int) -> tuple[Value, ...]:
         limit = self.max_working

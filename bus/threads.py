@@ -1,6 +1,6 @@
-"""Threads: which run goes on from which. A thread's key names its last run; what was said stands in
-the runs. A caller that goes on from a run it has read either becomes the thread's next, or learns
-that another one did."""
+"""Threads: which run continues which. A thread's key names its last run; the messages are in the
+runs. A caller that continues a run either becomes the thread's next run, or learns that another
+caller was faster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ThreadHead:
     run_id: str
     """Its last run; it may not be admitted yet, or never be if its caller died before that."""
     previous: str
-    """The run that it goes on from; empty for the first."""
+    """The run that it continues; empty for the first."""
     claimed: float
     """When it became the last one, in Unix seconds by the clock of its caller."""
 
@@ -42,8 +42,8 @@ async def read_thread(bus: Bus, thread: str) -> ThreadHead | None:
 async def advance_thread(
     bus: Bus, thread: str, read: ThreadHead | None, next_run: ThreadHead | None
 ) -> bool:
-    """Let the thread go on with another run; None takes the first one back. False if another caller
-    was faster than this one since it has read the thread: nothing was changed then."""
+    """Continue the thread with another run; None removes its first one. False, without a change, if
+    another caller has continued the thread since this one has read it."""
     key = bus.keys.shard_of(thread).thread(thread)
     # As long as its last run can be read.
     life = int((MAX_RUN_SECONDS + bus.settings.retention_seconds) * 1000)

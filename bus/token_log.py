@@ -18,7 +18,8 @@ from loopline.bus.errors import BusError, LeaseLost
 
 
 class Weights(NamedTuple):
-    """What drew the ids of a text. Under other weights they have other log-probabilities."""
+    """The weights that sampled the ids of a text. Under other weights they have other
+    log-probabilities."""
 
     base: str
     adapter: str | None
@@ -28,7 +29,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowerPosition:
-    """What followers of one request have been given so far."""
+    """What followers of one request have received so far."""
 
     ids: tuple[int, ...]
     text: str

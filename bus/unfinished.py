@@ -1,5 +1,5 @@
-"""What becomes of a delivery whose handler did not settle it: another try, another worker, or one
-of another version."""
+"""What happens to a delivery that its handler did not settle: another try, another worker, or a
+worker of another version."""
 
 from __future__ import annotations
 

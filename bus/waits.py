@@ -1,9 +1,9 @@
-"""Runs that wait: for a signal, for somebody's approval, or until their time comes.
+"""Runs that wait: for a signal, for an approval, or until a given time.
 
-A run that waits has no message on a stream and no lease; its time stands still. What it waits for
-lies in its hash, a timer alongside (`open_wait` in end_run.lua). Each wait ends once: a signal
-(`send_signal`), a decision (`decide`) and the sweep that finds its time over (`expire`) all take it
-from the run by a script.
+A waiting run has no message on a stream and no lease, and its time stands still. Its hash holds the
+wait, a sorted set the timer (`open_wait` in parts/waits.lua). Each wait ends once: a signal
+(`send_signal`), a decision (`decide`) and the sweep after its expiry (`expire`) each remove it by a
+script.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Decided(Enum):
 
     OK = "ok"
     DECIDED = "decided"
-    """Somebody, or the clock, was faster."""
+    """Another caller, or the clock, was faster."""
     CHANGED = "changed"
-    """What waits is not what the caller has seen."""
+    """The waiting call is not the one that the caller has seen."""
     MISSING = "missing"
 
 
@@ -71,7 +71,7 @@ async def send_signal(
     bus: Bus, run_id: str, name: str, value: bytes, signal_id: str, by: str = ""
 ) -> SignalSent:
     """Send a run a signal, once however often it is sent by its id. `value` is JSON. Raises
-    ValueError for a name or id that is none, `MessageTooLarge`, and `BusUnavailable`."""
+    ValueError for an invalid name or id, `MessageTooLarge`, and `BusUnavailable`."""
     check_signal_name(name)
     if not 0 < len(signal_id) <= MAX_SIGNAL_ID or not signal_id.isprintable():
         raise ValueError(f"a signal's id has 1 to {MAX_SIGNAL_ID} printable characters")
@@ -102,7 +102,7 @@ async def send_signal(
 
 
 async def park(delivery: Delivery, key: str, note: bytes, seconds: float) -> None:
-    """Put a step aside until somebody decides of its request `key`; then it is taken again. `note`
+    """Put a step aside until somebody decides on its request `key`; then it is taken again. `note`
     is JSON with the `digest` of what is to be approved. Raises `LeaseLost`, or `RunEnded` where the
     run is over or the step committed."""
     lease, shard, envelope = delivery.lease, delivery.shard, delivery.envelope
@@ -132,9 +132,9 @@ async def park(delivery: Delivery, key: str, note: bytes, seconds: float) -> Non
 
 
 async def decide(bus: Bus, waiting: WaitingRun, digest: str, decision: bytes) -> Decided:
-    """Decide of a request that waits for approval, if its digest is the one that the caller has
-    seen. `decision` is JSON, which the step finds in `RunState.decisions`. Once: the first holds.
-    Raises `BusUnavailable`."""
+    """Decide on a request that waits for approval, if its digest is the one that the caller has
+    seen. `decision` is JSON, which the step finds in `RunState.decisions`. The first decision
+    counts. Raises `BusUnavailable`."""
     run_id, wait = waiting.run_id, waiting.wait
     shard = bus.keys.shard_of(run_id)
     answer = await _call(

@@ -1,4 +1,4 @@
-"""How a run is let in: a client's, a schedule's, or one that tries a version of a policy.
+"""Admits runs: of clients, of schedules, and those that try a version of a policy.
 
 What the bus holds for it follows from the run alone: which budgets it shares, whose turn it takes,
 and that its prompts are where a worker of another version finds them.

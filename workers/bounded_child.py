@@ -1,4 +1,4 @@
-"""Work on a stranger's input in a child process, which may die of it.
+"""Processes untrusted input in a child process, which may die of it.
 
 A parser in C can crash, recurse without end, or take hours and all memory, and nothing in the same
 process can stop it. A child of ours limits itself before it reads its input, has nothing of this
@@ -19,7 +19,7 @@ from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
-"""What an interpreter may need to start as this one did."""
+"""Variables that an interpreter may need to start as this one did."""
 _READ_BYTES = 1 << 16
 _SAID_BYTES = 2_000
 _ROOT = str(Path(__file__).parents[2])
@@ -30,7 +30,7 @@ class ChildFailed(Exception):
 
 
 async def ask_child(module: str, request: bytes, *, max_answer_bytes: int) -> bytes:
-    """What a module of ours writes when it is run with this input. Raises `ChildFailed`.
+    """The output of one of our modules for this input. Raises `ChildFailed`.
 
     The child is killed if the caller is cancelled, as by a deadline.
     """
@@ -68,7 +68,7 @@ async def _kill_at_exit(child: Process) -> None:
 
 def _environment() -> dict[str, str]:
     variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-    # With -P the folder in which this process runs is no place to import from, as it should be.
+    # With -P the folder in which this process runs is not imported from, as it should be.
     places = [place for place in (variables.get("PYTHONPATH"), _ROOT) if place]
     return {**variables, "PYTHONPATH": os.pathsep.join(places)}
 

@@ -34,7 +34,7 @@ class Breaker:
     def __init__(
         self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """It opens after so many `failures` in a row. After so many `seconds` one request is let
+        """It opens after `failures` failures in a row. After `seconds` one request is let
         through: if it is answered, the breaker closes."""
         self._most = failures
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""What a completion is asked for with, and recorded as, wherever the model is: behind the bus
+"""The request and the record of a completion, wherever the model is: behind the bus
 (`loopline.workers.host`, `loopline.workers.gpu`) or in the same process
 (`loopline.workers.engine_runner`)."""
 

@@ -1,10 +1,10 @@
 """Plays runs on engines in this process: what role workers, gpu workers and the tool worker do to a
-run, in one event loop and without a bus. For rollouts and benches on models that are at hand.
+run, in one event loop and without a bus. For rollouts and benches on local models.
 
 A trajectory is the one that the bus would have recorded, but for times and workers. What only
 the bus can give is not here: nothing outlives the process, no other worker tries a failed step
 again, no budget of tokens or money is settled, and the steps that a run hands out at once are taken
-one after the other. Runs share the engines, so many of them are decoded together.
+one after the other. Runs share the engines, which decode many of them together.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class EngineRunner:
         )
 
     async def play_all(self, runs: Iterable[Run], *, together: int) -> AsyncGenerator[Trajectory]:
-        """Trajectories in the order in which their runs end; `together` runs are in work at once,
+        """Trajectories in the order in which their runs end; `together` runs are played at once,
         each taken from `runs` when there is a place for it.
 
-        Raises what `play` raises, and closes the runs in work then, as when it is closed itself.
+        Raises what `play` raises, and then closes the other runs, as when it is closed itself.
         """
         left, working = iter(runs), set[asyncio.Task[Trajectory]]()
         try:

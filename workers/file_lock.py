@@ -1,5 +1,5 @@
-"""A lock on a file or a folder, which the kernel takes back when the process that holds it dies,
-however it dies: so it can't become stale, as a file with a process id could."""
+"""A lock on a file or a folder. The kernel releases it when its process dies, however it dies, so
+it can't become stale as a file with a process id could."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileLock:
             os.close(descriptor)
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others take it; with `remove` the file goes. Nothing if it is not held."""
+        """Release it; with `remove` the file is deleted. Does nothing if it is not held."""
         if self._descriptor is None:
             return
         if remove:

@@ -1,4 +1,5 @@
-"""Starting a program behind `loopline.workers.guardian`: its family ends with this process."""
+"""Starts a program behind `loopline.workers.guardian`: its process family ends with this
+process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A role's window to the world: its completions and tool calls become requests on the bus."""
+"""The host of a role: its completions and tool calls become requests on the bus."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class BusHost:
     ) -> None:
         """`clock` gives Unix seconds; `decisions` are those of `RunState`."""
         self.approvals: list[Approval] = []
-        """What was decided of the step's calls and answers."""
+        """Decisions about the step's calls and answers."""
         self._decisions = decisions or {}
         self.timings: list[RequestTiming] = []
         """Of the requests that have ended."""

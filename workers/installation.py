@@ -1,4 +1,4 @@
-"""How what is not installed gets installed, in the words that every message uses."""
+"""Install hints for missing packages, in the same words in every message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DISTRIBUTIONS = {
     "mcp_types": "mcp-types",
     "yaml": "pyyaml",
 }
-"""Modules whose distribution has another name than they, but for `_` and `-`."""
+"""Modules whose distribution has another name, apart from `_` and `-`."""
 _FIRST = ("torch", "bench", "tools", "gguf", "train")
 """Extras to name before others that bring the same package."""
 
@@ -41,8 +41,8 @@ def require(*modules: str) -> None:
 
 
 def missing_package_hint(error: ModuleNotFoundError) -> str | None:
-    """What to tell the user of a package that was not found; None for a module of ours, or one that
-    no extra brings: that is a defect."""
+    """The message for the user about a missing package; None for one of our modules, or one that no
+    extra brings, which is a bug."""
     module = (error.name or "").partition(".")[0]
     name = DISTRIBUTIONS.get(module, module.replace("_", "-")).lower()
     brought_by = [extra for extra, names in extras().items() if name in names]

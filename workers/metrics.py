@@ -253,7 +253,7 @@ def _occupancy(pools: Sequence[Pool]) -> Iterator[Metric]:
         GaugeMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
         for name, about in (
             ("batch_size", "Completions that one pass works on."),
-            ("waiting_requests", "Requests that the engine has not let in yet."),
+            ("waiting_requests", "Requests that the engine has not admitted yet."),
             ("kv_tokens", "Tokens of the batch whose keys and values are in memory."),
             ("kv_capacity_tokens", "Tokens that there is room for, where a bound is set."),
         )

@@ -1,8 +1,8 @@
-"""What one request pays for: written ahead of each call, and accounted for with its reply.
+"""Paid calls of one request: written down before each call, and accounted for with its reply.
 
 A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
 becomes a ledger entry that says what may have been paid. The most that the call can come to is
-held in the budgets of its run meanwhile. Models of one's own bill nobody: for them nothing is
+held in the budgets of its run meanwhile. Local models bill nobody: for them nothing is
 marked, and what died with its worker was not a call; where a budget limits their tokens, those are
 held alone.
 """
@@ -22,7 +22,7 @@ from loopline.workers.engines.protocol import Discarded, GenerateRequest, NotBil
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, max_micro_dollars
 
 TEMPLATE_TOKENS = 512
-"""What a chat template may say by itself of how tools are called."""
+"""Allowance for a chat template's own text about tools."""
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 NOT_TOLD = "sent; what became of it was not told"
 BEATEN = "sent, and cancelled in favour of the other one of two requests"
@@ -74,7 +74,7 @@ class Lane:
             self.sent.set()
 
     async def hold(self, request: GenerateRequest) -> None:
-        """Hold the most that a model of one's own can use for a request. Raises `BudgetExceeded`,
+        """Hold the most that a local model can use for a request. Raises `BudgetExceeded`,
         or `Retry` while other calls hold what is left."""
         sampling = request.sampling
         texts = (*request.messages, *request.callable_tools)
@@ -96,7 +96,7 @@ class Lane:
             self._hedges.hedge = "first"
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
-        """Nobody can use what was paid for, or nothing was."""
+        """The paid answer can't be used, or nothing was paid."""
         call = self._calls.get(event.sending)
         if call is not None:
             call.over = True

@@ -1,4 +1,4 @@
-"""Keeps an engine's adapters as the policies on the bus say."""
+"""Keeps an engine's adapters in line with the policies on the bus."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ServedCanary:
 
     @property
     def adapter(self) -> str | None:
-        """What the engine calls it; None for the model without an adapter."""
+        """The engine's name for it; None for the model without an adapter."""
         version = self.canary.version
         return canary_adapter(self.policy, version) if version else None
 
@@ -134,8 +134,8 @@ class PolicyFollower:
         return {"canary": canary.canary.version, "canary_since": canary.canary.since, **refused}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
-        """Load what is new, and what may not be refused any more. A version that cannot be loaded
-        is refused, and the last one that could be goes on serving."""
+        """Load new versions, and try refused ones again. A version that cannot be loaded is
+        refused, and the last loaded one keeps serving."""
         for policy in policies:
             if policy.pool == self._pool:
                 served_policy = self._served.setdefault(
@@ -244,7 +244,7 @@ class PolicyFollower:
         """The version in use, then those that it may be replaced by, the last one in use first."""
         in_use = (*policy.earlier, policy.current)
         # A rollback may choose the plain model. That an adapter's first version follows upon
-        # nothing is no such choice.
+        # nothing is not such a choice.
         if in_use[:2] == (0, 1) and policy.name != self._pool:
             in_use = in_use[1:]
         return reversed(in_use)

@@ -384,7 +384,7 @@ class Worker:
                             await pool.policies.apply(policy)
                             self._news.set()
                             failures = 0
-                except Exception:  # an adapter that can't be loaded is no reason to end
+                except Exception:  # an adapter that can't be loaded is not a reason to end
                     failures += 1
                     log.exception(
                         "policies cannot be followed, what serves goes on", pool=pool.name

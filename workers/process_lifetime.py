@@ -1,4 +1,4 @@
-"""Children must not outlive a parent that is killed without a chance to stop them.
+"""Ties the life of child processes to their parent, also if the parent is killed.
 
 Linux delivers a signal of our choice to a child when its parent dies (`PR_SET_PDEATHSIG`). It is
 set between fork and exec, and the parent is looked at once more after that: it may have died in

@@ -262,8 +262,8 @@ class Table:
         return entry_ids
 
     def _entries_of(self, path: Path) -> list[str]:
-        """None of a damaged file, which is set aside: of what nobody can read nothing would stand
-        twice."""
+        """None for a damaged file, which is set aside: nobody can read it, so nothing would be
+        counted twice."""
         try:
             file = open_parquet(path)
             groups = range(file.metadata.num_row_groups)

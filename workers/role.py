@@ -97,7 +97,7 @@ class RoleHandler:
         delivery: Delivery,
         decisions: Mapping[str, bytes],
     ) -> tuple[TakenStep, BusHost]:
-        """The step, with the prompts that the run began with, and what was decided for it."""
+        """The step, with the prompts that the run began with, and the decisions for it."""
         clock = delivery.bus.clock.now
         while True:
             host = BusHost(
@@ -140,7 +140,7 @@ class RoleHandler:
 
 
 def _with_history(step: Step, host: BusHost, delivery: Delivery) -> Step:
-    """The step, with what only its worker has seen of how it came about."""
+    """The step, with facts about its execution that only its worker knows."""
     timings = step.timings.model_copy(
         update={
             "retries": delivery.envelope.attempt,

@@ -1,4 +1,4 @@
-"""Routers in use are held to their bound by audited runs of the workflow `cascade`: in the
+"""Checks routers in use against their bound, by audited runs of the workflow `cascade`: in the
 recorder while they serve, and by `train watch-router` from any store."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOOK_BACK_SECONDS = 3_600.0
 
 
 def verdict_of(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
-    """Whether the run's answer is right, as far as anyone said."""
+    """Whether the run's answer is right, according to feedback."""
     names = own_targets(trajectory.run)
     team = Feedback.of(reward for name in names for reward in rewards.get(name, [])).team
     if team is not None:
@@ -69,8 +69,8 @@ def audited_runs(store: Path) -> list[Audited]:
 
 def tighten(path: Path, runs: Callable[[Router], list[Audited]]) -> Watched:
     """One look at a router file, which is tightened if the alarm is raised: by one of those who
-    look at once. Raises ValidationError for a file that is no router, OSError, and BlockingIOError
-    where another one changes it."""
+    look at once. Raises ValidationError for a file that is not a router, OSError, and
+    BlockingIOError where another one changes it."""
     lock = FileLock(path.parent)
     lock.acquire()
     try:
@@ -107,7 +107,7 @@ class RouterWatch:
         self._draining.set()
 
     def details(self) -> dict[str, dict[str, JsonValue]]:
-        """Router file → what the watch says of it, for the recorder's presence."""
+        """Router file → the watch's report, for the recorder's presence."""
         return dict(self._details)
 
     async def run(self) -> None:

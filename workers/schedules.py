@@ -44,7 +44,7 @@ class Schedule(Record):
     """Five fields: minute, hour, day, month, weekday."""
     timezone: str = Field(default="UTC", max_length=64)
     missed: Missed = "once"
-    """Of ticks at which no worker was there: `once` runs the last of them late, `skip` none."""
+    """Ticks at which no worker was running: `once` runs the last of them late, `skip` none."""
     added: float
     """Unix seconds."""
     run: Run

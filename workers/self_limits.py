@@ -1,5 +1,5 @@
-"""Limits that a process of ours sets itself: on what it may use before it reads a stranger's input,
-and on who may look into it.
+"""Limits that our processes set themselves: on resources before they read untrusted input, and on
+who may inspect them.
 
 By default any process of a user may read the memory and the environment of every other (ptrace,
 /proc/PID/mem, /proc/PID/environ), and a crash writes both into a file.

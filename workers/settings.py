@@ -1,4 +1,5 @@
-"""What each kind of worker is told. Plain values: a worker knows nothing of profiles or files."""
+"""Settings of each kind of worker. They are plain values: a worker knows neither profiles nor
+files."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class MetricsSettings(SettingsModel):
     deployment."""
 
     enabled: bool = False
-    """Without, nothing is counted, and no port is opened."""
+    """Without it nothing is counted, and no port is opened."""
     host: str = "127.0.0.1"
     """Address on which each worker serves them, without a key: `0.0.0.0` is every address of the
     machine."""
@@ -37,13 +38,13 @@ class TracingSettings(SettingsModel):
     """Traces of ended runs, which the recorder sends to a collector by OTLP/HTTP."""
 
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
-    """Base URL of the collector: `/v1/traces` is added. Without, nothing is traced."""
+    """Base URL of the collector: `/v1/traces` is added. Without it nothing is traced."""
     headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)
     """Header → environment variable with its value, as `Authorization` for Langfuse."""
     content: bool = False
     """Send prompts, answers, and arguments and results of tools, too."""
     sample: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Part of the runs that is traced. A client that brings a trace decides for its own runs."""
+    """Share of the runs that is traced. A client that brings a trace decides for its own runs."""
     semconv: Semconv = "0.1"
     """Version of OpenTelemetry's conventions for generative AI."""
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
@@ -54,7 +55,7 @@ class TracingSettings(SettingsModel):
 
 
 class WorkerBase(SettingsModel):
-    """What every worker is told."""
+    """Settings of every worker."""
 
     bus: BusSettings
     """The bus to join."""
@@ -95,7 +96,7 @@ class ToolWorkerSettings(WorkerBase):
 
 
 class JudgeWorkerSettings(WorkerBase):
-    """Holds what models wrote against hidden tests and gold answers."""
+    """Checks what models wrote against hidden tests and gold answers."""
 
     kind: Literal["judge"] = "judge"
     problems: Path
@@ -109,17 +110,17 @@ class RecorderSettings(WorkerBase):
 
     kind: Literal["recorder"] = "recorder"
     store: Path
-    """Folder of the store; made if missing."""
+    """Folder of the store; created if missing."""
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
-    """How long a batch waits for company before it is written: fewer, larger files."""
+    """How long a batch waits for more entries before it is written: fewer, larger files."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
-    """So many small files of a table and shard are joined into one; 0 leaves them."""
+    """This many small files of a table and shard are merged into one; 0: never."""
     compact_seconds: float = Field(default=30.0, gt=0)
-    """Between two looks at how many there are."""
+    """How often small files are counted."""
     canary_seconds: float = Field(default=5.0, gt=0)
-    """Between two looks at what canaries, and the routers of cascades, have come to."""
+    """How often canaries, and the routers of cascades, are evaluated."""
     priced_pools: tuple[str, ...] = ()
-    """Pools that have a price: what calls of others cost is not known."""
+    """Pools that have a price; the cost of other pools' calls is unknown."""
     tracing: TracingSettings = TracingSettings()
     """Where traces are sent."""
     providers: dict[str, str] = Field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""What signals mean to a process that serves until it is told to stop.
+"""The meaning of signals for a process that serves until it is stopped.
 
-SIGTERM, SIGHUP and SIGINT drain. A second SIGTERM or SIGHUP is no sign of impatience: a service
+SIGTERM, SIGHUP and SIGINT drain. A second SIGTERM or SIGHUP is not a sign of impatience: a service
 manager signals a whole group of processes, and the supervisor among them passes the signal on.
 SIGQUIT, or SIGINT while it drains already (a second Ctrl-C), abandons the work in hand.
 """

@@ -30,7 +30,7 @@ class TokenStream:
         self._continues = continues
         self._weights: Weights | None = None
         self._owed = ""
-        """Text that followers have and the engine generates again."""
+        """Text that followers already have and the engine generates again."""
         self._again = ""
         self._text: list[str] = []
         self._ids: list[int] = []
@@ -60,7 +60,7 @@ class TokenStream:
         )
 
     def begin_anew(self) -> None:
-        """Take back all that was published: the engine can't go on from its ids."""
+        """Withdraw the published text: the engine can't continue from its ids."""
         self._restart = True
 
     async def write(self, delta: Delta) -> None:

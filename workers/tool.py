@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.workers.tool")
 
 WAIT_SECONDS = 5.0
-"""Between two looks at whether a person has resolved a call."""
+"""How often it checks whether a person has resolved a call."""
 MAX_NOTED_CHARS = 4_000
 """Of the arguments in the list of calls without an outcome."""
 
@@ -66,7 +66,7 @@ class Callee(Protocol):
 
 
 class CallNote(StoredRecord):
-    """What the list of calls without an outcome says of one."""
+    """An entry in the list of calls without an outcome."""
 
     key: str
     run_id: str
@@ -82,7 +82,7 @@ class CallNote(StoredRecord):
     """Why its outcome is unknown; empty while its worker has not said so."""
     waits_for_person: bool = False
     late_answer: JsonObject | None = None
-    """What its worker answered after the run had gone on without it."""
+    """The worker's answer, after the run had continued without it."""
 
 
 def tool_handler(
@@ -172,7 +172,7 @@ class _Once:
         )
 
     async def reply(self) -> bytes:
-        """Make the call, or say what became of it. Raises `Retry` while a person has to."""
+        """Make the call, or return its outcome. Raises `Retry` while a person has to decide."""
         begun = await effects.begin(self._delivery, _line(self._note))
         if isinstance(begun, bytes):
             return begun

@@ -135,35 +135,35 @@ class ConversationEpisode:
 
     puzzle: Conversation
     agents: tuple[Agent, ...]
-    taken: tuple[ActionRecord, ...] = ()
+    actions: tuple[ActionRecord, ...] = ()
 
     @property
     def agent(self) -> Agent:
-        return self.puzzle.following(self.agents, self.taken)
+        return self.puzzle.following(self.agents, self.actions)
 
     @property
     def turn(self) -> int:
-        return len(self.taken) // len(self.agents)
+        return len(self.actions) // len(self.agents)
 
     @property
     def done(self) -> bool:
-        between = len(self.taken) % len(self.agents) == 0
+        between = len(self.actions) % len(self.agents) == 0
         if self.turn >= self.puzzle.setting.turns:
             return True
-        return bool(self.taken) and between and self.puzzle.over(self.taken)
+        return bool(self.actions) and between and self.puzzle.over(self.actions)
 
     def observe(self, agent: Agent) -> str:
-        return self.puzzle.observe(agent, self.taken)
+        return self.puzzle.observe(agent, self.actions)
 
     def apply(self, agent: Agent, text: str) -> Transition:
         if self.done:
             raise OutOfTurn(f"the episode ended after turn {self.turn}: {agent} can't act any more")
         if agent != self.agent:
             raise OutOfTurn(f"it is the turn of {self.agent}, not of {agent}")
-        judged = self.puzzle.judge(agent, text, self.taken)
-        self.taken = (*self.taken, ActionRecord(agent, text))
+        judged = self.puzzle.judge(agent, text, self.actions)
+        self.actions = (*self.actions, ActionRecord(agent, text))
         read = 0.0 if judged.refusal else 1.0
-        solved = float(not self.puzzle.reason(self.taken))
+        solved = float(not self.puzzle.reason(self.actions))
         mistake = (self.puzzle.setting.mistake_cost, read - 1.0)
         rewards = Rewards(
             (
@@ -178,7 +178,7 @@ class ConversationEpisode:
         return Transition(rewards, Observation(judged.action, refusals, judged.text), self.done)
 
     def verify(self) -> Verdict:
-        return Verdict(self.puzzle.reason(self.taken))
+        return Verdict(self.puzzle.reason(self.actions))
 
     def copy(self) -> Self:
         return replace(self)

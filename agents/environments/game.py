@@ -176,7 +176,7 @@ class Episode(Protocol):
         ...
 
     @property
-    def taken(self) -> tuple[ActionRecord, ...]:
+    def actions(self) -> tuple[ActionRecord, ...]:
         """Every action so far. With the instance it is the whole state."""
         ...
 

@@ -31,7 +31,7 @@ class Lessons(Generic[D, I, E, W]):
     pieces: Sequence[str]
     """Frequent pieces of observations and answers, one token each."""
     failure: Callable[[E, int], str]
-    """What kind of failure an episode is that ended unsolved, in a word or two; so many of its
+    """What kind of failure an episode is that ended unsolved, in a word or two; this many of its
     turns had an action refused."""
     training: JsonObject
     """How long and how fast it is learned: what differs from the defaults of

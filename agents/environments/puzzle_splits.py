@@ -54,7 +54,7 @@ def draw_puzzles(
     game: str, split: Split, seed: int, draw: Callable[[random.Random], P | None], tries: int
 ) -> Iterator[P]:
     """Endless puzzles, the same ones for the same game, split and seed. `draw` answers `None` where
-    chance made no puzzle of the split; raises ValueError after so many of these in a row."""
+    chance made no puzzle of the split; raises ValueError after this many in a row."""
     rng = random.Random(f"{game}:{split.value}:{seed}")
     failures = 0
     while True:

@@ -204,7 +204,7 @@ class TeamEpisode(Generic[S, A]):
 
     puzzle: Puzzle[S, A]
     state: S
-    taken: tuple[ActionRecord, ...] = ()
+    actions: tuple[ActionRecord, ...] = ()
     carried_out: tuple[A, ...] = ()
     """Actions on the real state, as they were read."""
     turn: int = 0
@@ -219,7 +219,7 @@ class TeamEpisode(Generic[S, A]):
 
     @property
     def agent(self) -> Agent:
-        return self.agents[len(self.taken) % len(self.agents)]
+        return self.agents[len(self.actions) % len(self.agents)]
 
     def copy(self) -> Self:
         return replace(self)
@@ -280,7 +280,7 @@ class TeamEpisode(Generic[S, A]):
             step, message = self._propose(text)
         final = acts and self.turn + 1 >= self.puzzle.setting.turns
         rewards = self.puzzle.rewards(agent, step, last=final)
-        self.taken = (*self.taken, ActionRecord(agent, text, ran if program else None))
+        self.actions = (*self.actions, ActionRecord(agent, text, ran if program else None))
         if acts:
             self._carry_out(step)
         action = {} if step.action is None else self.puzzle.as_json(step.action)

@@ -116,8 +116,8 @@ def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
     placeholder = _PLACEHOLDER.search(prompt.text)
     if placeholder is not None:
         raise InvalidPrompt(
-            f"{origin} has the placeholder {placeholder.group()}, but a prompt is no template: the "
-            "question comes in a message of its own. Remove it"
+            f"{origin} has the placeholder {placeholder.group()}, but a prompt is not a template: "
+            "the question comes in a separate message. Remove it"
         )
     return prompt
 

@@ -136,7 +136,7 @@ def _opening(
 
 
 def _since(journal: Sequence[Step], payload: SignalPayload) -> list[Message]:
-    """What was said before a wait, and what has ended it."""
+    """The conversation before a wait, and what has ended the wait."""
     messages: list[Message] = []
     for step in journal:
         if step.input.get("type") == SignalPayload.type_name:

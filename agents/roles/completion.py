@@ -1,4 +1,4 @@
-"""Answers with one completion, word for word: no tools, no history, nothing made of the text."""
+"""Answers with one completion, unchanged: no tools, no history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop that every role shares: ask for a completion, run the tools it calls, ask again.
+"""The loop of roles that use tools: ask for a completion, run the tools it calls, ask again.
 
 A step ends when the model writes a text without tool calls, calls a hand-over tool, or has used
 up its completions. Messages are only ever appended, and each request names the call before it,
@@ -59,7 +59,7 @@ MAX_TOOL_CALLS = 16
 MAX_TOOL_MESSAGE_CHARS = 20_000
 
 MAX_CORRECTIONS = 2
-"""How often a model is told what is wrong with its answer and asked again."""
+"""How often a model gets the error in its answer and is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FinalText:
     text: str
     """What it said."""
     cut_off: str | None = None
-    """Why the text ends before its end, if it does: the token limit, or a content filter."""
+    """Why the text is incomplete, if it is: the token limit, or a content filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class RequestFailure:
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswer:
-    """The model's answer did not fit its schema, however often it was asked for it."""
+    """The model's answer did not fit its schema, even after it was asked again."""
 
     reason: str
     text: str
@@ -111,7 +111,7 @@ Ending = FinalText | Handover | OutOfCompletions | RequestFailure | WrongAnswer
 
 
 class CallableTool(Protocol):
-    """What is needed of a tool to offer it and to check a call of it."""
+    """The part of a tool that is needed to offer it and to check a call of it."""
 
     @property
     def name(self) -> str: ...
@@ -335,8 +335,8 @@ def turn_messages(
 
 
 def tool_text(output: JsonValue) -> str:
-    """A tool's output as the model reads it. One that is too long for a message is cut, and says
-    so."""
+    """A tool's output as the model reads it. If it is too long for a message, it is cut, with a
+    marker."""
     text = whole_tool_text(output)
     if len(text) <= MAX_TOOL_MESSAGE_CHARS:
         return text
@@ -360,7 +360,7 @@ def _missing_answer(position: int) -> str:
 
 
 def truncation_reason(call: Call) -> str | None:
-    """Why a text ends before its end, if it does."""
+    """Why a text is incomplete, if it is."""
     match call.finish_reason:
         case "length":
             return f"the text was cut off at {call.sampling.max_tokens} tokens"

@@ -16,8 +16,8 @@ _REASON_CHARS = 1_000
 class Expert:
     """Decides `answer` {answer, verification}, `give_up` {reason, verification} or `failed`.
 
-    Nobody stands above the expert. So an answer of the right type is passed on even if its
-    working has a wrong equation; the verdict is recorded all the same.
+    There is no role above the expert. So an answer of the right type is passed on even if its
+    working has a wrong equation; the verdict is still recorded.
     """
 
     name = "expert"

@@ -1,4 +1,4 @@
-"""What a role that answers the run's question makes of the end of its conversation."""
+"""How a role that answers the run's question reads the end of its conversation."""
 
 from __future__ import annotations
 

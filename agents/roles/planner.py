@@ -1,7 +1,7 @@
-"""The big model that plans: hands routine sub-problems out, computes, and answers.
+"""The big model that plans: delegates routine sub-problems, computes, and answers.
 
-A planner that goes on after a delegation rebuilds its conversation from the journal, message by
-message as it was, and appends the answers. Nothing of it lives in a process.
+After a delegation the planner rebuilds its conversation from the journal, message by message, and
+appends the answers. It keeps no state in a process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])
 
 class Planner:
     """Decides `answer` {answer}, `delegate` {problems}, `give_up` {reason} or `failed`. With the
-    mathematical prompts the answer is the content of the last box, with `boxed` beside it."""
+    mathematical prompts the answer is the content of the last box, next to `boxed`."""
 
     name = "planner"
     version = 1

@@ -38,13 +38,13 @@ class StepContext:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a role decided, and how it came to it."""
+    """A role's decision, and the steps that led to it."""
 
     candidates: tuple[Candidate, ...]
     decision: Decision
     selected: int = 0
     observation: JsonObject = field(default_factory=dict)
-    """What came back from tools. Together with the calls it is enough to replay the step."""
+    """Results of tools. Together with the calls they are enough to replay the step."""
 
 
 @runtime_checkable

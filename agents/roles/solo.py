@@ -1,4 +1,4 @@
-"""One model on its own: the baseline that any team has to beat."""
+"""One model alone: the baseline that any team has to beat."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def question_opening(run: Run) -> tuple[list[Message], tuple[CallableTool, ...]]
 
 class Solo:
     """Decides `answer` {answer}, `give_up` {reason} or `failed`. With the mathematical prompts the
-    answer is the content of the last box, with `boxed` beside it."""
+    answer is the content of the last box, next to `boxed`."""
 
     name = "solo"
     version = 1

@@ -1,4 +1,4 @@
-"""One sub-problem, solved by whichever model: what the small solver and the expert share."""
+"""Solves one sub-problem, for both the small solver and the expert."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Solution:
 
     @property
     def trouble(self) -> str:
-        """Why there is no accepted answer, or an empty text."""
+        """Why no answer was accepted; empty if one was."""
         match self.ending:
             case RequestFailure(kind=kind, message=message):
                 return f"{kind}: {message}"

@@ -1,4 +1,4 @@
-"""What there is to judge an answer of the small model by, before anyone pays for the big one."""
+"""Evidence about an answer of the small model, before anyone pays for the big one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SAMPLES = 64
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvidence:
-    """One question, the small model's answer, and what else its engine gave."""
+    """One question, the small model's answer, and further data from its engine."""
 
     question: str
     text: str

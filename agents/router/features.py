@@ -65,7 +65,7 @@ _STOP = frozenset(
         "so", "will", "would", "do", "does", "did",
     ]
 )  # fmt: skip
-"""Words that say nothing of what a question is about."""
+"""Words without meaning for the topic of a question."""
 
 
 def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """How many wrong answers a calibration may show, so that a bound on the risk is kept.
 
-The *risk* of a rule is the share of **all** questions whose small answer is accepted and wrong. Of
-a family of rules from the strictest to the most lenient, each accepting what the one before accepts
-and more, the most lenient is taken whose calibration sample shows at most `k` such answers. That is
-fixed-sequence testing of "the risk is above alpha", rule after rule, until one is not rejected
-(Learn then Test: Angelopoulos, Bates, Candès, Jordan and Lei 2021, arXiv 2110.01052). Both tests
-here are exact for finite samples:
+The *risk* of a rule is the share of **all** questions for which a wrong small answer is accepted.
+Of a family of rules from the strictest to the most lenient, each accepting what the one before
+accepts and more, the most lenient is taken whose calibration sample shows at most `k` such answers.
+That is fixed-sequence testing of "the risk is above alpha", rule after rule, until one is not
+rejected (Learn then Test: Angelopoulos, Bates, Candès, Jordan and Lei 2021, arXiv 2110.01052). Both
+tests here are exact for finite samples:
 
 * of all questions to come, by the binomial tail (Clopper and Pearson 1934): `k` is the largest
   number with P(Binomial(n, alpha) <= k) <= delta;
@@ -49,8 +49,8 @@ def errors_within(n: int, alpha: float) -> int:
 
 
 def most_lenient(scores: Iterable[float], wrong: Iterable[bool], allowed: int) -> float:
-    """The least threshold at which at most so many of the accepted are wrong. Between two scores it
-    is the upper one's: what lies between them was not tested. Infinite where nothing may be
+    """The least threshold at which at most this many accepted answers are wrong. Between two scores
+    it is the upper one's: what lies between them was not tested. Infinite where nothing may be
     accepted; a score that is not finite never is."""
     rows = [(float(score), bool(bad)) for score, bad in zip(scores, wrong, strict=True)]
     finite = sorted(score for score, _ in rows if math.isfinite(score))

@@ -39,7 +39,7 @@ def numbers_in(text: str) -> list[Fraction]:
 
 
 def number_words_in(text: str) -> list[Fraction]:
-    """What the words for numbers in a text stand for: three, twice, half, a dozen."""
+    """Values of the number words in a text: three, twice, half, a dozen."""
     values = (match[0].lower() for match in _WORD.finditer(text))
     return [Fraction(_WORDS.get(word, _WORDS.get(word.removesuffix("s"), 0))) for word in values]
 

@@ -1,4 +1,4 @@
-"""A learned router: what it makes of the evidence of an answer, and whether it accepts it.
+"""A learned router: it scores the evidence of an answer, and accepts or refuses the answer.
 
 A router is data: weights of named features and of hashed words, thresholds, and the guarantee that
 they were chosen for. It is read from JSON and computes with nothing but sums, so that a role can
@@ -56,7 +56,7 @@ class Head(Record):
 
 
 class Scorer(Record):
-    """What is expected of both models for one question."""
+    """Expected results of both models for one question."""
 
     columns: tuple[Column, ...]
     small: Head
@@ -87,7 +87,7 @@ class Scorer(Record):
         return self.small.score(numeric, words), self.big.score(numeric, words)
 
     def score(self, features: Mapping[str, float], words: Mapping[int, float]) -> float:
-        """The higher, the rather the small answer is accepted."""
+        """A higher score makes the small answer more likely to be accepted."""
         small, big = self.heads(features, words)
         return combine(small, big, self.error_price)
 
@@ -181,7 +181,7 @@ class Judgement(Record):
 
 
 def logistic(value: float) -> float:
-    """1 / (1 + exp(-value)), whatever the value."""
+    """1 / (1 + exp(-value)), without overflow."""
     if value >= 0:
         return 1 / (1 + math.exp(-value))
     return math.exp(value) / (1 + math.exp(value))

@@ -42,7 +42,7 @@ class LogprobRung:
 
 
 class AgreementRung:
-    """So many of k further answers, drawn in one batch, are the same as the first."""
+    """At least this many of k further answers, drawn in one batch, equal the first."""
 
     name = "agreement"
 

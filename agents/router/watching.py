@@ -1,4 +1,4 @@
-"""Whether a router in use still keeps its bound: a sequential test on audited runs.
+"""Tests on audited runs, sequentially, whether a router in use still keeps its bound.
 
 Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0; one
 that the present threshold would not accept counts as not accepted. "The risk is at most alpha" is
@@ -9,7 +9,7 @@ are too few for any, nothing is accepted until a router is trained again. That t
 with the runs that raised the alarm, so it is watched, not promised: the test begins from 1 with the
 runs that follow.
 
-Nothing is kept but the router file: anyone who reads the store again comes to the same result, so a
+Nothing is kept but the router file: anyone who reads the store again gets the same result, so a
 watch that was killed goes on where it was.
 """
 
@@ -40,12 +40,13 @@ class Audited:
     accepted: bool
     """The ladder let the small answer pass."""
     wrong: bool
-    """The small answer is not the big one's, or both are the same and somebody said it is wrong."""
+    """The small answer differs from the big one, or both are the same and feedback says that it is
+    wrong."""
     evidence: AnswerEvidence
 
     def judged(self, right: bool | None) -> Audited | None:
         """The same where somebody said whether the run's answer, the big model's, is right. None
-        where nothing can be said then: beside a wrong answer another one may be right."""
+        where nothing can be said then: if one answer is wrong, another may be right."""
         if right is not False:
             return self
         return None if self.wrong else replace(self, wrong=True)
@@ -106,7 +107,7 @@ class Watched:
 
 
 def watched(router: Router, runs: Sequence[Audited]) -> Watched:
-    """What the audited runs say of a router, in the order in which they were admitted."""
+    """Result of the audited runs for a router, in the order of their admission."""
     promise = router.guarantee
     test = Watch(promise.alpha, promise.delta)
     for at, run in enumerate(runs):

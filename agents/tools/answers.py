@@ -1,4 +1,4 @@
-"""A tool's answer in the form in which it travels: an object of JSON, and not too long."""
+"""A tool's answer on the wire: a JSON object of limited length."""
 
 from __future__ import annotations
 

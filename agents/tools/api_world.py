@@ -1,4 +1,4 @@
-"""The simulated APIs as a tool: one call in the world that earlier calls of the run left behind.
+"""The simulated APIs as a tool: one call in the world as earlier calls of the run have left it.
 
 A tool worker keeps nothing between two requests. So a request brings all that the world follows
 from, its seed and the calls so far, and the same request has the same answer wherever and however

@@ -19,8 +19,8 @@ or a function of one pydantic model, if its arguments depend on each other:
     async def weather(arguments: WeatherArguments) -> JsonObject:
         ...
 
-A parameter of the type `ToolContext` is no argument: it tells the function whose call it is. What
-the call does to the world is the tool's `effect` (`loopline.agents.tools.effects`).
+A parameter of the type `ToolContext` is not an argument: it tells the function whose call it is.
+What the call does to the world is the tool's `effect` (`loopline.agents.tools.effects`).
 
 Declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
 

@@ -1,4 +1,4 @@
-"""What a tool's call does to the world, and how often it may.
+"""The effect of a tool's call on the world, and how often the call may be made.
 
 A worker that dies between a call and its reply leaves the call to another. What that one does is
 the tool's `Effect`:
@@ -25,7 +25,7 @@ a person, for whom the run waits."""
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Whose call it is. A tool has it as a parameter with this type, which no model sees."""
+    """Identifies the call. A tool takes it as a parameter of this type, which no model sees."""
 
     key: str
     """Names the call, the same however often it is made: to be sent as an idempotency key."""

@@ -1,4 +1,4 @@
-"""Arguments that a model wrote as JSON, hostile until they have been read here; plain objects."""
+"""Reads arguments that a model wrote as JSON, which may be hostile, into plain objects."""
 
 from __future__ import annotations
 

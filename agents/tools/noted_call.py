@@ -1,4 +1,4 @@
-"""A call that is noted and not carried out: for steps whose tools are only told of."""
+"""A call that is recorded and not run: for steps whose tools are only described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that a task offers, and who carries a call of one out.
+"""The tools that a task offers, and how their calls are run.
 
 What may be called follows from the task alone, which is fixed when its run is admitted. Nothing
 that a model writes or a tool answers can add to it.
@@ -227,7 +227,7 @@ def _noted_tools(task: Task) -> NotedTools:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidTask(
-            f"the task's instance is no given step: {where}: {first['msg']}"
+            f"the task's instance is not a given step: {where}: {first['msg']}"
         ) from error
 
 
@@ -242,7 +242,7 @@ def _world_apis(task: Task) -> WorldApis:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidTask(
-            f"the task's instance is no recipe of an API world: {where}: {first['msg']}"
+            f"the task's instance is not a recipe of an API world: {where}: {first['msg']}"
         ) from error
     except KeyError as error:
         raise InvalidTask(f"the task's world offers an API that there is not: {error}") from error

@@ -1,5 +1,5 @@
-"""A router's word on an answer, as a tool: the file stays where the tool workers run, and no run
-carries it."""
+"""A router's verdict on an answer, as a tool: its file stays with the tool workers, and no run
+contains it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _read(path: Path) -> tuple[str, Router]:
     try:
         stamp = path.stat()
         if stamp.st_size > MAX_ROUTER_BYTES:
-            raise ToolFailed(f"{path}: larger than {MAX_ROUTER_BYTES:,} bytes, so it is no router")
+            raise ToolFailed(f"{path} is not a router: larger than {MAX_ROUTER_BYTES:,} bytes")
         return _cached_router(path, stamp.st_mtime_ns, stamp.st_size, stamp.st_ino)
     except OSError as error:
         raise ToolFailed(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -71,5 +71,5 @@ def _cached_router(path: Path, changed: int, size: int, inode: int) -> tuple[str
         router = Router.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise ToolFailed(f"{path} is no router of `train router`: {first['msg']}") from error
+        raise ToolFailed(f"{path} is not a router of `train router`: {first['msg']}") from error
     return hashlib.sha256(content).hexdigest(), router

@@ -14,7 +14,7 @@ Carried = Callable[[Any, Any], Any]
 
 
 def context_parameter(hints: Mapping[str, Any], context: type) -> str | None:
-    """The parameter that is told the context of a call, where there is one."""
+    """The parameter for the context of a call, if there is one."""
     return next((name for name, kind in hints.items() if kind is context), None)
 
 
@@ -27,7 +27,7 @@ def arguments_of_signature(
 ) -> type[BaseModel]:
     """A model on `base` with a field for each parameter, read by pydantic: its annotation gives
     type and description (`Annotated[str, Field(description=…)]`), its default makes it optional.
-    `context` is no argument.
+    `context` is not an argument.
 
     Raises `TypeError` for a parameter that has no annotation, or that no object can give by name.
     """

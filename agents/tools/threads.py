@@ -1,4 +1,4 @@
-"""A plain function alongside the event loop, in a thread that nothing has to wait for."""
+"""Runs a plain function next to the event loop, in a thread that nothing has to wait for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 MAX_LEFT_BEHIND = 32
-"""Threads of one function that run on although nobody waits for them any more."""
+"""Threads of one function that are still running although nobody waits for them."""
 
 _left_behind: dict[Callable[..., Any], list[threading.Thread]] = {}
 
 
 class TooManyLeftBehind(Exception):
-    """Calls of a function never came back, so many that no more are begun."""
+    """Too many calls of a function never returned: no further ones are started."""
 
 
 async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:

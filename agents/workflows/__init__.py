@@ -1,5 +1,4 @@
-"""Workflows: who is next after each decision. `loopline.agents.workflows.routing` says how to add
-one."""
+"""Workflows decide which role is next. `loopline.agents.workflows.routing` says how to add one."""
 
 from __future__ import annotations
 
@@ -186,7 +185,7 @@ def policies_for(
 
 
 def policy_of(run: Run, role: str) -> str:
-    """The policy that serves a role in this run. Raises `UnknownName` if nobody said which."""
+    """The policy that serves a role in this run. Raises `UnknownName` if there is none."""
     policy = run.policies.get(role)
     if policy is None:
         policy = agents_of(run.workflow, run.task.environment, run.options).get(role)

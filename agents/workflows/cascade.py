@@ -1,4 +1,5 @@
-"""`cascade`: the small model answers first; only what the ladder doubts goes to the big one.
+"""`cascade`: the small model answers first; a question whose answer the ladder doubts goes to the
+big one.
 
     first (0) ──answer──▶ the run's answer
         │ escalate, or an audit

@@ -1,4 +1,5 @@
-"""`chat`: one request of a chat API, answered by one policy. What the gateway admits for each."""
+"""`chat`: one request of a chat API, answered by one policy. The gateway admits one for each
+request."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class ChatWorkflow:
 
     @property
     def honoured(self) -> frozenset[str]:
-        """Whatever a chat API has: nothing stands between the caller and the model."""
+        """All options of a chat API: nothing stands between the caller and the model."""
         return frozenset(GenerationOptions.model_fields)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:

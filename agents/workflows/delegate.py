@@ -1,5 +1,5 @@
-"""`delegate`: a big model plans and hands sub-problems to a small one; what the small one gets
-wrong goes back to the big one.
+"""`delegate`: a big model plans and hands sub-problems to a small one; those that the small one
+fails go back to the big one.
 
     planner (t) ──delegate──▶ slm (t+1, branch 0…n-1) ──escalate──▶ expert (t+2, same branch)
         ▲                          │ answer                            │ answer, give_up
@@ -49,11 +49,11 @@ class DelegateOptions(Options):
     calculator: bool = True
     """Offer `calculate` to every role."""
     prompts: PromptSet = "general"
-    """What the roles are told: prompts that fit any domain, or the published ones for word
+    """Prompts of the roles: general ones that fit any domain, or the published ones for word
     problems, whose answer is the content of a box."""
     min_logprob: float | None = Field(default=None, le=0)
-    """Least mean log-probability of the tokens of a sub-task's answer: one below it goes to the
-    expert, and the rest of the run goes on. None: not checked."""
+    """Least mean log-probability of the tokens of a sub-task's answer: below it, the sub-task goes
+    to the expert, and the rest of the run continues. None: not checked."""
 
 
 class DelegateWorkflow:

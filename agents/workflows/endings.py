@@ -1,4 +1,4 @@
-"""Decisions that mean the same in every workflow of ours."""
+"""Decisions that mean the same in all our workflows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finish_without_answer(reason: str) -> Finish:
 
 
 def finish_given_up_by_role(step: Step) -> Finish:
-    """A role gave up, and nobody stands in for it."""
+    """A role gave up, and no other role replaces it."""
     return finish_without_answer(f"{step.agent}: {_text(step.decision.data.get('reason'))}")
 
 

@@ -75,8 +75,8 @@ class PairWorkflow:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't be played is not let
-        in."""
+        """Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't be played is
+        refused."""
         return (_handoff(run, team_of(run)[0], 0),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:

@@ -1,4 +1,4 @@
-"""Who is next: the five ways in which a workflow can go on after a step.
+"""The five ways in which a workflow can continue after a step.
 
 To add a workflow, write a class with the members of `Workflow` and declare an instance in your
 package's `pyproject.toml` (the entry point carries the workflow's name):
@@ -36,7 +36,7 @@ MAX_TURNS = 24
 gets eight steps; its conversation would outgrow most contexts long before."""
 
 DEFAULT_WAIT_SECONDS = 30 * 86_400.0
-"""Of a wait that says nothing else; the bus allows a year."""
+"""Default of a wait; the bus allows a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Handoff:
 
     @property
     def agent(self) -> str:
-        """Who acts, as the step says: the agent whose turn a role takes, else the role itself."""
+        """The agent of a step: the one whose turn a role takes, else the role itself."""
         return self.payload.acting or self.role
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Publish these. Each goes its own way: one of them must lead to the run's end."""
+    """Publish these. They are independent; one of them must lead to the run's end."""
 
     handoffs: tuple[Handoff, ...]
 
@@ -80,9 +80,9 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing goes on until somebody sends the run this signal, or `expires` seconds have passed.
-    Then the role takes a step of this turn with a `SignalPayload`, which says which of the two it
-    was. A run that waits holds no worker, and its time stands still."""
+    """The run stops until somebody sends it this signal, or `expires` seconds have passed. Then the
+    role takes a step of this turn with a `SignalPayload`, which says which of the two it was. A run
+    that waits holds no worker, and its time stands still."""
 
     signal: str
     role: str
@@ -129,7 +129,7 @@ def _implements(workflow: Workflow, protocol: type[object]) -> bool:
 
 @runtime_checkable
 class Workflow(Protocol):
-    """Which roles take part, and who is next after each decision."""
+    """Which roles take part, and which is next after each decision."""
 
     @property
     def name(self) -> str: ...
@@ -180,7 +180,7 @@ class Playing(Protocol):
         ...
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
-        """What its agents are told. Raises `PluginError`."""
+        """The prompts of its agents. Raises `PluginError`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""`solo`: one model answers. The baseline that a team is held against."""
+"""`solo`: one model answers. The baseline for a team."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SoloOptions(Options):
     calculator: bool = True
     """Offer `calculate` to the model."""
     prompts: PromptSet = "general"
-    """What the roles are told: prompts that fit any domain, or the published ones for word
+    """Prompts of the roles: general ones that fit any domain, or the published ones for word
     problems, whose answer is the content of a box."""
 
 

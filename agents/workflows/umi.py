@@ -46,7 +46,7 @@ class UmiWorkflow:
         return ("umi_summarizer",)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
+        """Raises `InvalidTask`: a run whose tools can't be offered is refused."""
         require_constrainable_calls(run)
         return (Handoff(role="umi_planner", turn=0, payload=QuestionPayload()),)
 
@@ -103,7 +103,7 @@ def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:
 
 
 def _outcome(step: Step) -> tuple[JsonObject, object]:
-    """What was called, and what came of it. Another thought makes no other call."""
+    """The call and its result. The thought does not matter."""
     called: JsonObject = {k: v for k, v in step.decision.data.items() if k != "rationale"}
     match step.observation:
         case {"turns": [[{"output": output}]]}:

@@ -1,4 +1,4 @@
-"""`umi_single`: one model thinks, calls and answers. The baseline that `umi` is held against.
+"""`umi_single`: one model thinks, calls and answers. The baseline for `umi`.
 
     single (t) ──call──▶ single (t+1) ──…──▶ answer, or gives up
 
@@ -34,7 +34,7 @@ class UmiSingleWorkflow:
         return parse_options(self.name, UmiOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
+        """Raises `InvalidTask`: a run whose tools can't be offered is refused."""
         tools_of(run)
         return (Handoff(role="umi_single", turn=0, payload=QuestionPayload()),)
 

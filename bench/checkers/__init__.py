@@ -1,7 +1,7 @@
-"""Answer checkers: how a prediction is held against the gold answer.
+"""Answer checkers: they compare a prediction with the gold answer.
 
-`numeric` is the primary one; the others stand alongside it, so that a published figure can be
-reproduced and every disagreement be looked at. A missing answer is wrong for each of them.
+`numeric` is the primary one; the others are reported next to it, so that published figures can be
+reproduced and every disagreement can be inspected. A missing answer is wrong for each of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Scorer:
         self._math_verify.start()
 
     def score(self, prediction: str | None, gold: str) -> Score:
-        """Verdicts on one prediction. Raises ValueError when the gold answer says nothing."""
+        """Verdicts on one prediction. Raises ValueError if the gold answer is empty."""
         text = prediction or ""
         final = numeric.final_part(gold)
         extraction = numeric.extract(text)
@@ -90,7 +90,7 @@ class Scorer:
         )
         number = extraction.number
         value = None if number is None or number.value is None else str(number.value)
-        return Score(verdicts, extraction.shown[:200], value, extraction.where)
+        return Score(verdicts, extraction.text[:200], value, extraction.where)
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         """`score` of what a run said last."""

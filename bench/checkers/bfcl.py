@@ -56,7 +56,7 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 @dataclass(frozen=True)
 class BfclVerdict:
-    """Whether an answer is right, and what is wrong with it first."""
+    """Whether an answer is right, and its first fault."""
 
     fault: Fault | None = None
     detail: str = ""

@@ -1,8 +1,8 @@
 """Delegate's rules: the last run of digits of the prediction against that of the gold. Its
 scripts look first for a number after "answer is".
 
-It is here to reproduce published numbers, not to be trusted: "70,000" is read as 000, "$18.00" as
-00, and a sign is never seen. Its loader strips the commas of the gold answer first.
+It reproduces published numbers and is not to be trusted: "70,000" is read as 000, "$18.00" as 00,
+and a sign is never seen. Its loader strips the commas of the gold answer first.
 """
 
 from __future__ import annotations

@@ -43,11 +43,11 @@ class Number:
     around: str = ""
     """What may be its unit: a sign of currency before it, and what stands behind it."""
     also: frozenset[Fraction] = frozenset()
-    """What else it may stand for: 2 of `2 dozen`, 2.5 (hours) of `2 hours 30 minutes`."""
+    """Further values that it may mean: 2 of `2 dozen`, 2.5 (hours) of `2 hours 30 minutes`."""
 
     @property
     def readings(self) -> frozenset[Fraction]:
-        """What the number may stand for: 50 % is 50 (percent) and 1/2."""
+        """Values that the number may mean: 50 % is 50 (percent) and 1/2."""
         if self.value is None:
             return frozenset()
         if self.percent:

@@ -37,7 +37,7 @@ class Extraction:
 
     number: Number | None
     where: Literal["box", "text", "none"]
-    shown: str
+    text: str
     """The answer as it was written, for people; empty when there is none."""
     expression: str
     """The answer as it is compared with a gold one that is not a number; empty when there is
@@ -118,7 +118,7 @@ def extract(prediction: str) -> Extraction:
 
 
 def check(prediction: str, gold: str) -> bool:
-    """Whether the prediction answers the gold number. Raises ValueError when gold is none."""
+    """Whether the prediction answers the gold number. Raises ValueError if gold is not a number."""
     wanted = gold_number(gold)
     if wanted is None:
         raise ValueError(f"the gold answer {gold[:80]!r} is not a number")

@@ -39,7 +39,7 @@ class PythonCall:
 
 
 def expression(text: str) -> ast.expr | None:
-    """The text as one Python expression; None when it is none."""
+    """The text as one Python expression, or None."""
     tree = _parse(text, "eval")
     return tree.body if isinstance(tree, ast.Expression) else None
 

@@ -73,7 +73,7 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
     if any(arms.table is None and arms.several_attempts for arms in comparisons):
         yield (
             "Questions were asked several times: each counts by the mean of its attempts, which "
-            "are no independent pairs for McNemar's test."
+            "are not independent pairs for McNemar's test."
         )
     if any(arms.table is None and not arms.several_attempts for arms in comparisons):
         yield "Scores are shares, not right or wrong: McNemar's test does not apply to them."

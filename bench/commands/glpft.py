@@ -33,7 +33,7 @@ def glpft(
     ] = "6000000",
     instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on.")] = 10_000,
     samples: Annotated[
-        int, typer.Option(help="Held-out instructions: worlds, wordings, combinations alike.")
+        int, typer.Option(help="Held-out instructions of worlds, wordings and combinations.")
     ] = 1_000,
     unseen_apis: Annotated[
         int, typer.Option(min=0, help="Held-out instructions with unseen APIs, reported apart.")
@@ -45,7 +45,7 @@ def glpft(
     too.
 
     Each method is trained from random weights at each size with each seed, then plays held-out
-    instructions of the API simulator. Run it again to go on after a crash or Ctrl-C; what is
+    instructions of the API simulator. Run it again to continue after a crash or Ctrl-C; what is
     finished is not done again, and further sizes, seeds and methods may be asked of the folder.
     """
     from pydantic import ValidationError

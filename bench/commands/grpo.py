@@ -62,7 +62,7 @@ def grpo(
             "--set",
             metavar="NAME=VALUE",
             help="A setting of all arms in place of the game's own, as in reinforced.entropy=0; "
-            "may be repeated. A wrong name is answered with all that there are.",
+            "may be repeated. A wrong name lists all names.",
         ),
     ] = None,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 1_000,

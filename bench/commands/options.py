@@ -1,4 +1,4 @@
-"""What the commands that evaluate are asked for: a module of its own, so that listing them does not
+"""Options of the commands that evaluate, in a separate module so that listing the commands does not
 wait for pydantic."""
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class QuestionOptions(RunOptions):
     calculator: Literal["on", "off"] = "on"
     """Whether the calculator is offered."""
     prompts: PromptSet = "mathematics"
-    """What solo and delegate are told: mathematics asks for the answer in a box, general fits any
-    domain and takes the whole text as the answer."""
+    """Prompts of solo and delegate: mathematics asks for the answer in a box; general fits any
+    domain, and the whole text is the answer."""
     compat: Literal["delegate"] | None = None
     """Show Delegate's own bookkeeping alongside ours."""
 
@@ -125,7 +125,7 @@ class WordProblemOptions(QuestionOptions):
 
 
 class BenchmarkOptions(QuestionOptions):
-    """A benchmark of the user's."""
+    """The user's own benchmark."""
 
     benchmark: Annotated[str, Argument()]
     """Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl)."""
@@ -134,13 +134,13 @@ class BenchmarkOptions(QuestionOptions):
     samples: Annotated[int | None, Option(default="all, or that of a generated set")] = None
     """Number of questions."""
     split: Annotated[str | None, Option(default="the benchmark's own")] = None
-    """Split that the benchmark knows."""
+    """Split of the benchmark."""
     data: Annotated[Path | None, _ALL_FILES] = None
     """File or folder of the questions."""
     options: Annotated[JsonObject, Option("option", example="game=sudoku")] = Field(
         default_factory=dict
     )
-    """Option of the benchmark's own, such as game=sudoku; may be repeated."""
+    """Option of this benchmark, such as game=sudoku; may be repeated."""
 
 
 class TeamOptions(RunOptions):
@@ -156,9 +156,9 @@ class TeamOptions(RunOptions):
     temperature: Annotated[float | None, Option(default="1")] = None
     """Temperature of sampled completions."""
     attempts: Annotated[int | None, Option(default="1")] = None
-    """Times that each instance is played, for pass@k, with sampled completions."""
+    """How often each instance is played, for pass@k, with sampled completions."""
     setting: JsonObject = Field(default_factory=dict)
-    """Rules that the players get: turns=40, brief=true, view=3, …; may be repeated."""
+    """Rules of the game: turns=40, brief=true, view=3, …; may be repeated."""
 
     @property
     def workflow_options(self) -> JsonObject:
@@ -176,7 +176,7 @@ class PuzzleOptions(TeamOptions):
     game: Annotated[
         str | None, Option(metavar="NAME|MODULE:OBJECT", default="a way through a grid")
     ] = None
-    """Environment to play, by its name or by where its object is."""
+    """Environment to play: its name, or package.module:OBJECT."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     split: Annotated[str | None, Option(default="test; with --data the published puzzles")] = None
@@ -255,7 +255,7 @@ class ToolOptions(RunOptions):
     samples: Annotated[int | None, Option(default="200 of the simulator, else all")] = None
     """Number of questions."""
     constrained: Annotated[bool | None, Option("constrained/--free", default="constrained")] = None
-    """Hold the caller to the offered tools by a schema, or let it write freely (worlds and
+    """Constrain the caller to the offered tools by a schema, or let it write freely (worlds and
     tool_steps)."""
     tool_style: Annotated[
         Literal["documents", "signatures"] | None, Option(default="the profile's, else documents")
@@ -273,7 +273,7 @@ class TaskOptions(Options):
     file: Annotated[Path, Argument()]
     """JSON lines to write, a task each; replaced if it exists."""
     split: str = "train"
-    """Split; what is kept for measuring is refused."""
+    """Split; splits for measuring are refused."""
     samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
     """Number of problems."""
     seed: int = Field(default=123, ge=0, lt=2**32)
@@ -285,7 +285,7 @@ class TaskOptions(Options):
 
 
 class JsonOptions(Options):
-    """What a command prints at its end."""
+    """Output of a command at its end."""
 
     as_json: Annotated[bool, Option("json")] = False
     """End with one line of JSON on stdout."""
@@ -306,7 +306,7 @@ class RescoreOptions(ReportOptions):
 
 
 class ResumeOptions(ReportOptions):
-    """A benchmark that goes on."""
+    """A benchmark to continue."""
 
     concurrency: Annotated[int | None, Option(default="as before")] = Field(
         default=None, ge=1, le=4096
@@ -386,11 +386,11 @@ class RouteOptions(PriceOptions, JsonOptions):
     labelled: Annotated[Path | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
-    """Store of recorded runs, whose questions both models answered."""
+    """Store of recorded runs in which both models answered the questions."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
-    """Probability with which the bound may be broken."""
+    """Probability that the bound does not hold."""
     splits: int = Field(default=200, ge=1, le=10_000)
     """Random splits into training, calibration and test."""
     seed: int = Field(default=123, ge=0, lt=2**32)
@@ -405,14 +405,14 @@ class PublishedDataOptions(JsonOptions):
     data: Annotated[Path | None, _ALL_FILES] = None
     """Folder with the published data."""
     first: int = Field(default=3, ge=1)
-    """Places to name for each reason why records were skipped; --json names all."""
+    """Examples to name for each reason for skipping records; --json names all."""
 
 
 class PowerOptions(JsonOptions):
-    """A comparison that is planned."""
+    """A planned comparison."""
 
     difference: float | None = None
-    """Difference of accuracies that is to be shown, for example 0.02."""
+    """Difference of accuracies to show, for example 0.02."""
     discordant: float = Field(default=0.10, gt=0, lt=1)
     """Share of questions that exactly one of the two arms solves."""
     samples: int | None = Field(default=None, ge=1, le=1_000_000)

@@ -23,8 +23,9 @@ def route(options: RouteOptions) -> None:
     Labelled answers of both are split at random many times.
 
     In each split a router is learned and calibrated, and its test says whether "small answers that
-    are accepted and wrong" stay below --alpha, and what it costs beside the big model alone, the
-    small one alone, mixing at random, a fixed ladder, a log-probability threshold and the oracle.
+    are accepted and wrong" stay below --alpha, and what it costs compared with the big model alone,
+    the small one alone, mixing at random, a fixed ladder, a log-probability threshold and the
+    oracle.
     """
     import json
     import sys

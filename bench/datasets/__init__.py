@@ -1,4 +1,4 @@
-"""Data sets: what an item is, where items come from, which of them are asked.
+"""Data sets: items, their sources, and which of them are asked.
 
 A data set is a function from a `Request` to a `Dataset`; `registry` finds it by name.
 """
@@ -27,7 +27,7 @@ class Item:
     gold: str
     """A number as plain text, commas stripped."""
     about: JsonObject = field(default_factory=dict)
-    """Whatever else is known (structure, number of steps), for grouping in a report."""
+    """Further facts (structure, number of steps), for grouping in a report."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Request:
     seed: int = 123
     data: Path | None = None
     choices: JsonObject = field(default_factory=dict)
-    """What else a data set lets one choose: of puzzles the game, its size, how it is played."""
+    """Further choices of a data set: for puzzles the game, its size, its rules."""
 
 
 @dataclass(frozen=True)

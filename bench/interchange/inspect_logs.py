@@ -167,7 +167,7 @@ def _text(value: object) -> str:
 
 
 def _contents(content: object) -> str:
-    """The texts of a message in several parts; a part that is no text by its kind."""
+    """The texts of a message in several parts; a part that is not text by its kind."""
     parts = cast("list[object]", content) if isinstance(content, list) else []
     return " ".join(text_at(part, "text") or f"[{text_at(part, 'type')}]" for part in parts)
 

@@ -82,7 +82,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 class Progress:
-    """Lines on stderr about what is in work, and the last outcome that is worth showing."""
+    """Lines on stderr about the current work, and the last outcome that is worth showing."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)

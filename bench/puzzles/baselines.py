@@ -1,5 +1,5 @@
-"""What players by hand solve of the same instances: the environment's own, and the best blind ones
-(`loopline.agents.environments.blind`)."""
+"""How many of the same instances hand-written players solve: the environment's own, and the best
+blind ones (`loopline.agents.environments.blind`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which puzzles are asked for, and how they are played: what the command line says, checked."""
+"""The puzzles and rules of the command line, checked."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class PuzzlesJudge:
         proposing = {spec.name for spec in played.agents if spec.proposes}
         acting = set(episode.agents) - proposing or {*episode.agents}
         real = [observation for agent, observation in agent_observations if agent in acting]
-        last_text = episode.taken[-1].text if episode.taken else None
+        last_text = episode.actions[-1].text if episode.actions else None
         return Judgement(
             verdicts={"solved": verdict.solved},
             prediction=last_text,

@@ -118,7 +118,8 @@ def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
 
 
 def _broken_run_notes(arms: list[ArmRuns]) -> list[str]:
-    """That runs broke, which a table of right answers does not tell from wrong ones."""
+    """Notice that runs broke, which a table of right answers does not distinguish from wrong
+    ones."""
     broken = [result for arm in arms for result in arm.broken()]
     if not broken:
         return []
@@ -131,8 +132,8 @@ def _broken_run_notes(arms: list[ArmRuns]) -> list[str]:
 
 
 def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
-    """That teams had too few tokens to say what they wanted: an answer that breaks off is as wrong
-    as one that is. Other workflows have a class for it."""
+    """Notice that teams had too few tokens: a truncated answer counts as wrong. Other workflows
+    have a class for it."""
     runs = [result for arm in arms for result in arm.results]
     cut = sum(CUT_OFF in result.signals for result in runs)
     if not cut:
@@ -145,8 +146,8 @@ def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
 
 
 def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
-    """That an arm is more than one system: other weights were published while it ran, or before it
-    was resumed."""
+    """Notice that an arm is more than one system: other weights were published while it ran, or
+    before it was resumed."""
     owner = {result.run_id: arm.name for arm in arms for result in arm.results}
     weights_by_agent: dict[tuple[str, str], set[tuple[str, int, str]]] = defaultdict(set)
     for entry in entries:

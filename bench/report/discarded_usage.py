@@ -1,4 +1,4 @@
-"""What was paid for and counts for no arm, in words."""
+"""Describes paid calls that count for no arm."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ def ledger_note(facts: Facts) -> str:
             f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
             "them out."
         )
-    return " ".join(sentences) or "No call was paid for in vain."
+    return " ".join(sentences) or "Every paid call was used."

@@ -1,4 +1,4 @@
-"""What a report says: the finished runs of each arm, and what was computed from them."""
+"""The facts of a report: the finished runs of each arm, and figures computed from them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ArmRuns:
     paid: Sum = field(default_factory=Sum)
     """Calls whose results were used."""
     discarded: Sum = field(default_factory=Sum)
-    """Calls that were paid for in vain (their worker had lost its lease)."""
+    """Calls that were paid for but not used (their worker had lost its lease)."""
     pools: dict[str, Sum] = field(default_factory=dict[str, Sum])
     per_run: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def right(self, checker: str | None = None) -> int:
-        """How many a checker takes for right; the primary one, if none is named."""
+        """Number of answers that a checker accepts (default: the primary one)."""
         if checker is None:
             return sum(result.right for result in self.results)
         return sum(result.verdicts[checker] for result in self.results)

@@ -1,4 +1,4 @@
-"""The failure flow: from all questions of an arm, by the way they took, to what became of them."""
+"""The failure flow: from all questions of an arm, by their paths, to their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time goes: the mean of an arm as a stacked bar, and one median run as a waterfall."""
+"""Latency by part: the mean of an arm as a stacked bar, and one median run as a waterfall."""
 
 from __future__ import annotations
 

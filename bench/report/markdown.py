@@ -1,4 +1,4 @@
-"""The report as Markdown: what goes into an issue, a pull request or a paper's draft."""
+"""The report as Markdown, for an issue, a pull request or a paper's draft."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is measured alongside right and wrong: means with bootstrap intervals, paired differences,
-and who wins where two arms are held against each other.
+"""Further measures: means with bootstrap intervals, paired differences, and the win rate of two
+arms.
 """
 
 from __future__ import annotations

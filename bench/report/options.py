@@ -1,4 +1,4 @@
-"""By which options the runs of a report were played, in words."""
+"""Describes the options of a report's runs."""
 
 from __future__ import annotations
 

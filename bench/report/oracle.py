@@ -1,4 +1,4 @@
-"""The bound that no router between two models can pass, and the line that every router should.
+"""The upper bound of any router between two models, and the line that a useful router must beat.
 
 Of two models that answer alone, a router picks one per question. The *oracle* takes the cheap one
 wherever it is right, the dear one where only that is right: the best accuracy, and for each share

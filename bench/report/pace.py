@@ -1,4 +1,4 @@
-"""Whether a benchmark waited for anything but its models."""
+"""Checks whether a benchmark waited for anything but its models."""
 
 from __future__ import annotations
 

@@ -134,8 +134,8 @@ def headline(facts: Facts) -> str:
 
 
 def payoffs(facts: Facts) -> list[str]:
-    """Does it pay? For each arm that delegates, beside the big model alone, one sentence with the
-    dollars; nothing where no model has a price."""
+    """Does it pay? For each arm that delegates, compared with the big model alone, one sentence
+    with the dollars; nothing where no model has a price."""
     return [
         sentence
         for arm in DELEGATING

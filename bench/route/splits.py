@@ -1,5 +1,5 @@
 """The same labelled questions, split at random many times: what a router learned on one part and
-calibrated on the next does on the third, beside what else could be done there."""
+calibrated on the next does on the third, compared with the alternatives."""
 
 from __future__ import annotations
 

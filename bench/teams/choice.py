@@ -1,4 +1,4 @@
-"""Which problems a team is asked, and how they are played: what the command line says, checked."""
+"""The problems and rules of the command line for a team, checked."""
 
 from __future__ import annotations
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from loopline.agents.environments.code import CodeProblem, CodeTest
 from loopline.agents.environments.code.leakage import leaks_test
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
-from loopline.bench.arms import team_arms
-from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import (
     Dataset,
     Item,
@@ -33,8 +31,8 @@ from loopline.bench.datasets import (
 )
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.errors import DataError
+from loopline.bench.teams.benchmark import team_benchmark
 from loopline.bench.teams.choice import (
-    TeamChoice,
     by_id,
     draw_names,
     parse_choice,
@@ -44,7 +42,7 @@ from loopline.bench.teams.choice import (
     source_files_note,
 )
 from loopline.bench.teams.constant_programs import solving_constant
-from loopline.bench.teams.problem_judge import CODE_CHECKERS, class_of, code_judge, require_sandbox
+from loopline.bench.teams.problem_judge import CODE_CHECKERS, code_judge
 from loopline.trainers.data.json_files import Reading, Skipped
 from loopline.workers.judging.problems import key_of
 
@@ -206,24 +204,13 @@ _TO_TRAIN_ON: dict[str, Reader] = {
     "mbpp_sanitized": _mbpp("sanitized", training=True),
 }
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    title="Programs",
+BENCHMARK = team_benchmark(
+    NAME,
+    "Programs",
     load=load,
     judge=code_judge,
     checkers=CODE_CHECKERS,
-    class_of=by_signals(class_of),
-    arms=team_arms(
-        "coder",
-        "tester",
-        name="team",
-        about="a coder's program and a unit tester's test, run against each other",
-        alone={"coder": "one program, without a test"},
-    ),
-    default_arms="team",
-    options=TeamChoice,
-    workflow_options={},
-    require=require_sandbox,
-    needs_judge_worker=True,
-    team=True,
+    team=("coder", "tester"),
+    about="a coder's program and a unit tester's test, run against each other",
+    alone={"coder": "one program, without a test"},
 )

@@ -1,4 +1,4 @@
-"""Which programs that never look at their input solve a programming problem."""
+"""Programs that solve a programming problem without looking at their input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def solving_constant(problem: CodeProblem) -> str | None:
 
 def _expected_constants(problem: CodeProblem) -> list[str | None]:
     """What each test, or each assertion of one, wants to be printed or returned; None where that is
-    no constant."""
+    not a constant."""
     outputs: list[str | None] = []
     for test in problem.tests:
         if isinstance(test, ProgramTest):

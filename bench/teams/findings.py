@@ -1,5 +1,5 @@
-"""What the benches of teams find alongside right and wrong: pass@k, success by policy version,
-players by hand. These are told of every other benchmark whose manifest knows such players.
+"""Further results of the benches of teams: pass@k, success by policy version, hand-written players.
+These are told of every other benchmark whose manifest knows such players.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
@@ -66,7 +66,7 @@ def findings_of(
 
 
 def repetition_notes(manifest: Manifest) -> list[str]:
-    """What a reader of the other figures must know where instances were played several times."""
+    """A notice for readers if instances were played several times."""
     attempts, benchmark = _attempts_of(manifest), benchmark_of(manifest)
     if attempts == 1 or not (benchmark.team or benchmark.attempts):
         return _UNPRICED if benchmark.attempts else []

@@ -20,14 +20,12 @@ from loopline.agents.environments.math_team import (
 from loopline.agents.environments.math_team import (
     MathQuestion as AskedQuestion,
 )
-from loopline.bench.arms import team_arms
-from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.datasets.math_questions import MathQuestion
 from loopline.bench.errors import DataError
+from loopline.bench.teams.benchmark import team_benchmark
 from loopline.bench.teams.choice import (
-    TeamChoice,
     by_id,
     draw_names,
     parse_choice,
@@ -36,7 +34,7 @@ from loopline.bench.teams.choice import (
     setting_of,
     source_files_note,
 )
-from loopline.bench.teams.problem_judge import MATH_CHECKERS, class_of, math_judge, require_sandbox
+from loopline.bench.teams.problem_judge import MATH_CHECKERS, math_judge
 from loopline.trainers.data.json_files import Reading
 from loopline.workers.judging.problems import key_of
 
@@ -147,24 +145,13 @@ READERS: dict[str, Callable[[Request], Reading[MathQuestion]]] = {
 }
 """Data set → its problems of a split; of generated ones as many as are asked for."""
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    title="Competition mathematics",
+BENCHMARK = team_benchmark(
+    NAME,
+    "Competition mathematics",
     load=load,
     judge=math_judge,
     checkers=MATH_CHECKERS,
-    class_of=by_signals(class_of),
-    arms=team_arms(
-        "reasoner",
-        "tool_user",
-        name="team",
-        about="a solution in words and a program's answer, held against each other",
-        alone={"reasoner": "one solution, without a program"},
-    ),
-    default_arms="team",
-    options=TeamChoice,
-    workflow_options={},
-    require=require_sandbox,
-    needs_judge_worker=True,
-    team=True,
+    team=("reasoner", "tool_user"),
+    about="a solution in words and a program's answer, held against each other",
+    alone={"reasoner": "one solution, without a program"},
 )

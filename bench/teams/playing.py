@@ -1,4 +1,4 @@
-"""Whether a run played what it was asked, and what it did, by nobody's word but its actions.
+"""Checks by a run's actions alone whether it played what it was asked, and what it did.
 
 What a run says of itself, its outcome and its rewards, counts for nothing here, nor does the
 instance that it brings along, but for who plays (an arm's own choice). A run that played another

@@ -1,5 +1,5 @@
-"""Tasks that a team of two is trained on: the problems of `bench code` and `bench math`, of splits
-that nobody is measured by. Programs are paid for tests that they are not shown, see
+"""Training tasks for a team of two: the problems of `bench code` and `bench math`, of splits that
+are not used for measuring. Programs are paid for tests that they are not shown, see
 `loopline.bench.teams.code_problems`."""
 
 from __future__ import annotations

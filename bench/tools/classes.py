@@ -1,4 +1,4 @@
-"""Into which class a run of a tool suite falls: the first of its facts, from the outside in."""
+"""The class of a run of a tool suite: the first of its facts, from the outside in."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def reference_of(question: Question) -> ToolStep:
 
 
 def predicted_step(trajectory: Trajectory) -> ToolStep:
-    """What a run of one step decided, from the texts that its models wrote."""
+    """The decision of a run of one step, from its models' texts."""
     texts = {step.agent: step.calls[-1].text for step in trajectory.steps if step.calls}
     if "umi_single" in texts:
         return _step_from_single(texts["umi_single"])

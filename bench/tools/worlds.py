@@ -1,4 +1,4 @@
-"""Whole runs in the API simulator: is what the instruction asks done, and said?
+"""Whole runs in the API simulator: is the instruction done, and the answer given?
 
 A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's
 calls in it, and compares state and answer with what the instruction wants
@@ -59,7 +59,7 @@ def load(request: Request) -> Dataset:
 
 
 def instances_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
-    """So many instances of these splits in equal parts, taken in turn, so that a run which stops
+    """This many instances of these splits in equal parts, taken in turn, so that a run which stops
     early has seen every split alike."""
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
     groups = [instances(split, seed, share) for split, share in zip(splits, shares, strict=True)]

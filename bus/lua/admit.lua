@@ -1,4 +1,8 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
+-- include: budgets.lua
+-- include: turns.lua
+-- include: waits.lua
 -- Accept a run, or say why not.
 -- KEYS: run, active, trajectories, history, journal, then one work stream per open join (its
 --       continuation's) and one per message

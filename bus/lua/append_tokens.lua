@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: entries.lua
+-- include: requests.lua
 -- Append generated text to a run's log, at its place or not at all.
 -- KEYS: log, request, run, work stream
 -- ARGV: group, entry id, consumer, delivery count, request key, offset (tokens before this piece),
@@ -9,7 +10,7 @@
 --       {'gap', expected offset}.
 -- Race closed: a generator that was paused and replaced wakes and writes, also after its
 -- successor has answered: followers would see a repeat. The lease itself is the fence. `restart`
--- begins the text anew, for an engine that can't go on from ids.
+-- starts the text from its beginning, for an engine that can't continue from ids.
 if not holds(KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return {'stale'} end
 local offset = tonumber(redis.call('HGET', KEYS[2], 'offset') or '0')
 local at = tonumber(ARGV[6])

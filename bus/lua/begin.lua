@@ -1,10 +1,11 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
 -- Note that a delivery after the first begins to be handled, before it is.
 -- KEYS: work stream, begun
 -- ARGV: group, entry id, consumer, delivery count
 -- Returns how many handlings of this entry began before and never ended, as one does that kills its
 --       worker; -1 if another worker holds the lease.
--- Deliveries are no failures: a reply of XREADGROUP or a sweep may be lost, and the count of Redis has
+-- Deliveries are not failures: a reply of XREADGROUP or a sweep may be lost, and the count of Redis has
 -- risen without any handling. The first delivery is taken for begun once a second one is handled,
 -- unless give_back.lua says otherwise: so nothing has to be written before a first handling.
 -- Race closed: the note is on the server before the handler runs, so a handler that kills its process

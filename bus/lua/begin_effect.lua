@@ -1,4 +1,6 @@
--- include: end_run.lua
+-- include: entries.lua
+-- include: effects.lua
+-- include: requests.lua
 -- Write ahead of a call that must not be made twice; it is made only after this.
 -- KEYS: work stream, request, run, effects
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),

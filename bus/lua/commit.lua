@@ -1,3 +1,7 @@
+-- include: base.lua
+-- include: entries.lua
+-- include: requests.lua
+-- include: waits.lua
 -- include: end_run.lua
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
 -- KEYS: active, trajectories, history, ledger, then per commit:

@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: waits.lua
 -- Approve or deny what a run waits with: the step is taken again, and finds the decision.
 -- KEYS: run, active, history
 -- ARGV: run_id, guard, key of the request, digest of what the caller has seen, the decision (JSON),

@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: effects.lua
 -- Calls that began and of which no outcome is written down.
 -- KEYS: effects
 -- ARGV: group, cursor, how many to look at

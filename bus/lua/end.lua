@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- include: base.lua
 -- include: end_run.lua
 -- End one run from outside: its user cancels it, or its deadline has passed.
 -- KEYS: run, journal, log, usage, active, trajectories, history, ledger

@@ -1,5 +1,6 @@
--- include: end_run.lua
--- What became of a call that begin_effect.lua wrote down, before its reply is given.
+-- include: entries.lua
+-- include: effects.lua
+-- Write down the outcome of a call that begin_effect.lua noted, before its reply is given.
 -- KEYS: work stream, request, effects
 -- ARGV: group, entry id, consumer, delivery count, the reply ('' if nobody knows the outcome), what
 --       is written down of the call from now on, life of that in ms, whether the reply will be that

@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: waits.lua
 -- End waits whose time is over: their runs go on.
 -- KEYS: waits, active, history
 -- ARGV: retention ms, history flag, the caller's count of the time (ms), how many at most

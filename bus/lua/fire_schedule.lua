@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- function: admit.lua
 -- Admit the run of a schedule's tick, or pass over it; the schedule then waits for its next tick.
 -- KEYS: schedule times, schedules, then those of admit (none to pass over the tick)

@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
 -- Say of deliveries that they do not count as failures: their worker lives, or was told to stop.
 -- KEYS: work stream, begun
 -- ARGV: group, consumer, lease ms, let go (0/1), then per delivery: entry id, delivery count

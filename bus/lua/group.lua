@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- Create a stream and a group on it, from its first entry on, unless they are there.
 -- KEYS: stream   ARGV: group
 -- Returns 1 if the group is new, 0 if it was there.

@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- Read what the processes of a deployment have agreed on; write what is not there yet.
 -- KEYS: deployment   ARGV: field, value, …
 -- Returns the whole hash as it is then.

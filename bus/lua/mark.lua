@@ -1,4 +1,7 @@
--- include: end_run.lua
+-- include: entries.lua
+-- include: budgets.lua
+-- include: ledger.lua
+-- include: requests.lua
 -- Write ahead of a call that may be paid for, or that a budget limits, and hold the most that it can
 -- come to in every budget of its run. It is sent only after this.
 -- KEYS: work stream, request, run, usage, ledger
@@ -12,10 +15,10 @@
 --       sent. That refusal is for good, unless spent and needed are within the limit: then other calls
 --       under way are the reason.
 -- Race closed: a worker dies after a call was sent and before its answer is stored: the mark stays,
--- and whoever takes the request over, or the end of the step or of the run, makes it an entry of the
--- ledger, once, and its reservation what was spent. If its worker was only paused and answers late,
--- the entry of that answer has the same name, and readers know that it is one call. Branches that ask
--- together can't pass a limit that each of them alone is within.
+-- and the next holder of the request, or the end of the step or of the run, enters it in the ledger,
+-- once, and counts its reservation as spent. If its worker was only paused and answers late, the entry
+-- of that answer has the same name, so readers know that both are one call. Branches that ask at the
+-- same time can't together pass a limit that each of them alone is within.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
 local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
 if known[1] ~= 'active' or known[2] then return 'over' end

@@ -1,4 +1,6 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
+-- include: waits.lua
 -- Put a step aside until somebody has approved what it wants to do; then it is taken again.
 -- KEYS: work stream, run, active, history
 -- ARGV: group, entry id, consumer, delivery count, run_id, guard, key of the request to approve,

@@ -1,5 +1,5 @@
--- Replaces the state of a policy if nobody else has meanwhile, enters the change in the log and
--- tells those who follow.
+-- Replaces the state of a policy if nobody else has done so meanwhile, logs the change, and notifies
+-- the followers.
 -- KEYS: hash of policies, stream of changes, log. ARGV: name, state before ('' for none), state
 -- after, life in milliseconds, entry of the log ('' for none), entries that are kept. Returns 1, or
 -- 0 if the state is another.

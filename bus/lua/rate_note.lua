@@ -1,4 +1,4 @@
--- Note what an endpoint has said of its limits, and what a call really came to.
+-- Note the limits that an endpoint has reported, and what a call really used.
 -- KEYS: bucket
 -- ARGV: ms for which it wants no call (0: none), its requests and tokens per minute (0: not said), the
 --       tokens per minute of the settings, tokens that a call had been taken for and did not need

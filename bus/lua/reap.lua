@@ -2,7 +2,7 @@
 -- KEYS: stream   ARGV: group, idle ms, only this name ('' for any)
 -- Returns the number removed.
 -- Race closed: DELCONSUMER drops pending entries; asked and done in one script, it can't.
--- A consumer that was only resting is made anew by its next read.
+-- The next read of a consumer that was only resting creates it again.
 -- A stream or group that a flush has taken away has no consumers.
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 if consumers.err then return 0 end

@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: entries.lua
 -- Renew leases that are still ours. Called from a thread of its own, never from the work.
 -- KEYS: per lease: work stream, run
 -- ARGV: group, consumer, then per lease: entry id, delivery count

@@ -1,4 +1,7 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: requests.lua
+-- include: turns.lua
+-- include: waits.lua
 -- Give a dead letter another chance: back to its stream, its run active again.
 -- KEYS: dead, work stream, run, active, history, journal, log, usage
 -- ARGV: dead-letter id, envelope with attempt 0 and a new deadline, run_id, new deadline ms,

@@ -1,4 +1,8 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
+-- include: budgets.lua
+-- include: ledger.lua
+-- include: requests.lua
 -- Answer a request: store the reply, tell its waiters, enter its usage, settle the delivery.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms,
@@ -6,7 +10,7 @@
 --       itself, then per usage entry: its JSON, and its JSON marked as discarded
 -- Returns 'ok', 'already' (this very reply was given before), or 'lost': another worker has the
 --       request now; only the usage was entered, marked as discarded, because it was paid for.
--- A reply that is not stored (an error that may pass) frees the key: a retry asks anew.
+-- A reply that is not stored (an error that may pass) frees the key: a retry asks again.
 -- It accounts for every call that was marked under this delivery; calls that another one has marked
 -- and never accounted for are entered as unknown.
 -- Race closed: two workers answer one request; the ledger and the result disagree after a crash.
@@ -16,12 +20,12 @@ local held = holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if not held and redis.call('HGET', KEYS[2], 'by') == token then return 'already' end
 if not held then
   if redis.call('HSETNX', KEYS[2], 'late:' .. token, '1') == 0 then return 'lost' end
-  -- The hash may be gone with a dead letter: what is made anew here must expire too.
+  -- The hash may be gone with a dead letter: the new one must expire too.
   if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], life) end
 end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
 local fields = redis.call('HGETALL', KEYS[2])
--- What a call is held for counts for the day on which it was: every call of this delivery alike.
+-- A call counts for the day on which it was held: the same for every call of this delivery.
 local day
 for i = 1, #fields, 2 do
   if string.sub(fields[i], 1, 6 + #token) == 'hold:' .. token .. '/' then
@@ -48,7 +52,7 @@ for i = 1, #fields, 2 do
     redis.call('HDEL', KEYS[2], fields[i])
   end
 end
--- The offset stays: a generator that is asked anew goes on where the text ended.
+-- The offset stays: a generator that is asked again continues where the text ended.
 redis.call('HDEL', KEYS[2], 'asked')
 redis.call('HSET', KEYS[2], 'by', token)
 if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'reply', ARGV[5]) end

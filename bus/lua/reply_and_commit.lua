@@ -1,4 +1,3 @@
--- include: end_run.lua
 -- function: reply.lua
 -- function: commit.lua
 -- Answer requests, then commit the steps that were waiting for them in this process.

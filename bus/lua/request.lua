@@ -1,4 +1,6 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
+-- include: requests.lua
 -- Ask once: publish a request unless it was asked before, or hand back its stored result.
 -- KEYS: request, work stream, inbox, run
 -- ARGV: envelope, life ms, name that the waiter knows the reply by, guard of the step that asks

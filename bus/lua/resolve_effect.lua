@@ -1,5 +1,5 @@
--- include: end_run.lua
--- Somebody says what became of a call whose outcome is unknown.
+-- include: effects.lua
+-- Settle a call of unknown outcome by what an operator reports.
 -- KEYS: effects, request
 -- ARGV: group, the reply ('' to let the call be made again)
 -- Returns 'waiting' (the run waits for it, and goes on), 'settled' (nothing waits for it any more; it

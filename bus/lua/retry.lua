@@ -1,4 +1,5 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
 -- Put a delivery aside and try it again later; its live run remembers what went wrong.
 -- KEYS: work stream, delayed set, run
 -- ARGV: group, entry id, consumer, delivery count, delay ms, envelope with its attempt raised,

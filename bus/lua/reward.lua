@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- Accept a reward, once for its id.
 -- KEYS: rewards, reward ids of the target
 -- ARGV: target, reward id, the reward (opaque), its digest, life of the ids ms, max unrecorded,

@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- Add a schedule, or take one away.
 -- KEYS: schedule times, schedules
 -- ARGV: name, what it is ('' to take it away), its first tick (ms), whether it may stand in place of

@@ -1,4 +1,6 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: run_keys.lua
+-- include: waits.lua
 -- Send a run a signal: the wait for it ends, or it is kept for one that begins later.
 -- KEYS: run, active, history
 -- ARGV: run_id, name, the signal's id, what woke (JSON), retention ms, history flag, most signals
@@ -21,7 +23,7 @@ for _, guard in ipairs(open_waits(run)) do
     first, wait = guard, w
   end
 end
-local kept = beside(run, 'signals')
+local kept = run_key(run, 'signals')
 if not wait and redis.call('LLEN', kept) >= tonumber(ARGV[7]) then return 'full' end
 redis.call('HSET', run, 'sent:' .. ARGV[3], ARGV[2])
 redis.call('HINCRBY', run, 'signals', 1)

@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- function: admit.lua
 -- function: request.lua
 -- function: mark.lua

@@ -1,4 +1,6 @@
--- include: end_run.lua
+-- include: base.lua
+-- include: entries.lua
+-- include: turns.lua
 -- One look at one work stream: due retries go back to it, expired leases come to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
 -- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
@@ -11,13 +13,13 @@
 -- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how many
 -- expired leases were seen for which the caller has no place.
 -- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
--- never reaches later entries (the cursor is the caller's to keep); a worker that could not renew in
--- time takes its own work over, begins it anew, and pays for its calls again: what it has in hand and
--- nobody has claimed is renewed instead.
+-- never reaches later entries (so the caller keeps the cursor); a worker that could not renew in time
+-- takes its own work over, starts it again, and pays for its calls twice: entries that it has in hand
+-- and nobody has claimed are renewed instead.
 local now = now_ms()
 if not witnessed(now, ARGV[9]) then return {'time'} end
 local free = tonumber(ARGV[4])
--- A lock that would last longer than any is taken for is of a time before the server's clock jumped.
+-- A lock that would last longer than any lock may was set before the server's clock jumped.
 if free > 0 and redis.call('PTTL', KEYS[3]) > tonumber(ARGV[6]) then redis.call('DEL', KEYS[3]) end
 if free > 0 and not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
 rebase(KEYS[1], ARGV[1])
@@ -68,7 +70,7 @@ if free == 0 then
   for _, entry in ipairs(seen) do
     if entry[3] >= tonumber(ARGV[3]) and not in_hand[entry[1]] then late = late + 1 end
   end
-  -- What is late is where the next look begins, which may take it.
+  -- The next look begins at the late entries, and may take them.
   if late == 0 then cursor = #seen == most and seen[most][1] or '0-0' end
 end
 if ARGV[10] == '1' then start_next(KEYS[4]) end

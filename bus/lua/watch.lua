@@ -1,4 +1,4 @@
--- include: end_run.lua
+-- include: base.lua
 -- Whether an agreement still holds; if so it lives on.
 -- KEYS: deployment   ARGV: its epoch
 -- Returns 1, 0 if there is none any more (a flush), or 2 if there is another.

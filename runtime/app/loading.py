@@ -75,7 +75,7 @@ def _imported(path: Path) -> ModuleType:
         raise _unusable(
             f"{path}: there is a module {name!r} already, which others import", "rename the file."
         )
-    # Files that lie beside it can be imported by it, as from a script; installed packages go first.
+    # Files in its folder can be imported by it, as from a script; installed packages go first.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = spec_from_file_location(name, path)

@@ -159,7 +159,7 @@ class LocalSession:
         return True
 
     async def close(self) -> None:
-        """Ends what is in work. Runs of other event loops (of `app.sync`) end in theirs."""
+        """Ends the runs in progress. Runs of other event loops (of `app.sync`) end in theirs."""
         here = asyncio.get_running_loop()
         mine = [task for task in self._runs.values() if task.get_loop() is here]
         for task in self._runs.values():

@@ -72,7 +72,7 @@ class Thread:
         generation: GenerationOptions | None = None,
     ) -> Any:
         """The next turn: as `App.ask`, with all that was said in this thread before. It waits for
-        the turn in work; raises `ThreadBusy` if that takes longer than `timeout`."""
+        the current turn; raises `ThreadBusy` if that takes longer than `timeout`."""
         from loopline.runtime.app.app import parsed
 
         app, give_up = self._app, time.monotonic() + timeout
@@ -103,7 +103,7 @@ class Thread:
         return parsed(trajectory.answer or "", answer, run.id)
 
     async def messages(self) -> list[Message]:
-        """What was said, without a turn that is in work."""
+        """The messages so far, without those of the current turn."""
         async with self._app.session() as session:
             head = await session.head(self.id)
             while head is not None:

@@ -1,4 +1,4 @@
-"""Why nothing begins: said where a bus refuses runs for longer than a moment."""
+"""Says why nothing begins, if a bus refuses runs for longer than a moment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from loopline.bus import Overloaded
 
 FIRST_SECONDS = 10.0
-"""Of refusals, which are usual while others end, before a word is said."""
+"""Seconds of refusals before a notice: short ones are usual while other runs end."""
 FURTHER_SECONDS = 60.0
 
 
 class AdmissionNotice:
-    """Of all that one command submits."""
+    """For all runs that one command submits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -1,4 +1,4 @@
-"""What a run waits for, told to the one who asked while it waits."""
+"""Tells the user what a run is waiting for."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from loopline.runtime.observe.status import supervisor_status
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
-"""Between two looks: as often as workers say that they are there."""
+"""How often it looks: as often as workers announce their presence."""
 
 
 async def report_blockers(
     bus: Bus, run: Run, deployment: Deployment, say: Callable[[str], None]
 ) -> None:
-    """Say what holds the run up, each thing when it begins, until cancelled."""
+    """Print what delays the run, each cause when it begins, until cancelled."""
     previous_lines: list[str] = []
     while True:
         with contextlib.suppress(*OUTAGE):  # the client itself tells of those
@@ -36,8 +36,8 @@ async def report_blockers(
 
 
 async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
-    """One line per thing: roles, pools, the judge and tools that no worker serves, workers of this
-    machine that were given up, and why the last step is tried again."""
+    """One line per cause: roles, pools, the judge and tools that no worker serves, `broken` workers
+    of this machine, and why the last step is tried again."""
     ready = {
         stream
         for worker in await live_workers(bus)

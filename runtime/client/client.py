@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 TOLD_SECONDS = 0.05
-"""How long news of an end is waited for that the log has already."""
+"""How long to wait for the notice of an end that is already in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Expected:
     """The end of a run that this process admits."""
 
     end: RunEnd
-    """Held here, so that its inbox knows that somebody cares."""
+    """Kept here, so that its inbox knows that somebody waits for it."""
     deadline: float
     """Unix seconds."""
 
@@ -103,16 +103,16 @@ class Client(WaitingCalls):
 
     settings: BusSettings
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Role → pool, over the workflow's own defaults."""
+    """Role → pool; overrides the workflow's defaults."""
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Prompt file → content, in place of the shipped ones."""
+    """Prompt file → content; replaces the shipped prompts."""
     options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """Workflow → its options, under those that a run is made with."""
+    """Workflow → its options; a run's own options override them."""
     writes: bool = False
-    """To admit many runs: a server that takes no writes now (it is full, or its disk is) is refused
-    when it is joined, and not after one admission after the other has waited for room."""
+    """For many runs: a server that takes no writes now (it is full, or its disk is) is refused at
+    the join, not after each admission has waited for room."""
     deployment: Settings | None = None
-    """Its settings, where they are known: they tell prices."""
+    """Its settings, if they are known: they contain prices."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -134,7 +134,7 @@ class Client(WaitingCalls):
     @classmethod
     def of(cls, settings: Settings) -> Client:
         """A client of the deployment with these settings: its `[policies]`, `[prompts]` and
-        `[options]` hold for the runs that it makes."""
+        `[options]` apply to the runs that it creates."""
         options = dict(settings.options)
         policies, files = dict(settings.policies), dict(settings.prompt_files)
         return cls(settings.bus, policies, files, options, deployment=settings)
@@ -152,7 +152,7 @@ class Client(WaitingCalls):
         return client
 
     async def __aenter__(self) -> Client:
-        """Raises `BusUnavailable` naming what is wrong and what to do."""
+        """Raises `BusUnavailable`, which says what is wrong and what to do."""
         await self._stack.enter_async_context(self.bus)
         try:
             if self.writes:
@@ -250,7 +250,7 @@ class Client(WaitingCalls):
 
     async def submit(self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS) -> bool:
         """Admit a run, which begins after `delay` seconds. True if it is new, False if this very
-        run was let in before. `key_limits` are those of its account's day.
+        run was admitted before. `key_limits` are those of its account's day.
 
         Raises `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that
         it shares has nothing left for it), `MessageTooLarge`, or
@@ -307,8 +307,8 @@ class Client(WaitingCalls):
         """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
         else is given as for `loopline.agents.replay.fork`.
 
-        Raises `InputError` if the parent never came that far or its workflow has no such role, and
-        what `submit` raises.
+        Raises `InputError` if the parent never reached that turn or its workflow has no such role,
+        and what `submit` raises.
         """
         now = self.bus.clock.now()
         try:
@@ -363,7 +363,7 @@ class Client(WaitingCalls):
         )
 
     def expect(self, run: Run) -> Expected:
-        """Call this before `submit` to be told of the end at once."""
+        """Call this before `submit` to learn of the end immediately."""
         return Expected(self._inbox.expect_end(run.id), run.deadline)
 
     async def wait(self, run_id: str, expected: Expected | None = None) -> Trajectory:
@@ -422,10 +422,9 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """Say what a run was worth: the whole of it, one agent, one turn, or an agent's turn. The
-        run may be active, ended, or gone from the bus: the reward is joined to it when the store is
-        read. A later reward for the same place from the same `source` is a new version, which
-        counts in its place.
+        """Reward a run: the whole of it, one agent, one turn, or an agent's turn. The run may be
+        active, ended, or gone from the bus: the reward is joined to it when the store is read. A
+        later reward for the same target from the same `source` is a new version, which replaces it.
 
         With an `account` the reward reaches runs of that account alone.
 

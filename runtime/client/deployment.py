@@ -31,7 +31,7 @@ class Deployment:
     state: StateDirectory
     run: RunFile | None
     profile: str
-    """That the settings are of: its name, or the whole path of its file."""
+    """Profile of the settings: its name, or the full path of its file."""
 
 
 def find(
@@ -82,8 +82,8 @@ def _unreachable_error(state: StateDirectory, otherwise: str = "") -> Unreachabl
     if pid := state.holder():
         return Unreachable(
             f"a deployment is just starting in {state.path} (pid {pid})",
-            hint="try again in a moment; how its start goes stands in the terminal of `runtime up`,"
-            f" or with --detach in {state.supervisor_log}. `kill {pid}` gives it up.",
+            hint="try again in a moment; its progress is in the terminal of `runtime up`, or with"
+            f" --detach in {state.supervisor_log}. `kill {pid}` ends it.",
         )
     return Unreachable(
         f"no deployment runs in {state.path}",

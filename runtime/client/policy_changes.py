@@ -1,4 +1,4 @@
-"""A policy is changed, and the workers that serve it say what became of it."""
+"""Changes a policy, and collects the answers of the workers that serve it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class PolicyChange:
 
     policy: Policy
     states: Mapping[str, str]
-    """Worker → what it says of the version in use; `not yet` where it has said nothing in time."""
+    """Worker → its report on the version in use; `not yet` if it has reported nothing in time."""
     refusals: tuple[str, ...]
-    """What the workers say that can't load it."""
+    """Reports of the workers that can't load it."""
 
     @property
     def path(self) -> str | None:
@@ -40,8 +40,8 @@ class PolicyChange:
 async def change(
     bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float, *, by: str = ""
 ) -> PolicyChange:
-    """Replace a policy's state by what `to` makes of it, and wait, at most that many seconds, until
-    every worker that serves its pool has acted on that. `by`: see `policies.change`. Raises
+    """Replace a policy's state by `to` of it, and wait, at most that many seconds, until every
+    worker that serves its pool has acted on the change. `by`: see `policies.change`. Raises
     `PolicyError` and what `to` raises.
     """
     policy = await policies.change(bus, name, to, by=by)
@@ -79,7 +79,7 @@ def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
 
 
 def describe_state(state: Mapping[str, object]) -> str:
-    """What a worker says of a policy, in words."""
+    """A worker's report on a policy, in words."""
     if state["refused"] is None:
         words = f"serves version {state['version']}"
     else:
@@ -102,7 +102,7 @@ NOT_LOOKED = "no recorder has looked at it yet"
 
 
 def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Policy → what a recorder says of its canary."""
+    """Policy → a recorder's report on its canary."""
     return {
         name: evidence
         for worker in workers
@@ -111,7 +111,7 @@ def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any
 
 
 def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Router file → what a recorder says of it."""
+    """Router file → a recorder's report on it."""
     return {
         name: facts
         for worker in workers
@@ -135,8 +135,8 @@ def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
 def change_and_report(
     name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]
 ) -> Policy:
-    """Change a policy of the running deployment as `change` does, and print what became of it;
-    returns the new state.
+    """Change a policy of the running deployment as `change` does, and print the result; returns the
+    new state.
 
     Raises `InputError` for a pool that is not there, and `typer.Exit` with code 1 if a worker
     refused the new state.

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES_PER_CHAR = 4
 MAX_CONVERSATION_BYTES = 10_000_000
-"""Of a file of messages; the bus takes less in one piece, and says how much."""
+"""Limit of a file of messages; the bus has a lower limit, which its error names."""
 
 
 @dataclass(frozen=True)
 class SimulatedQuestion:
-    """An instruction of the API simulator, of the split `unseen_worlds`: its world is one that
-    models are not trained in."""
+    """An instruction of the API simulator, of the split `unseen_worlds`: no model is trained in its
+    world."""
 
     _instance: Instance
 
@@ -34,12 +34,12 @@ class SimulatedQuestion:
 
     @property
     def instance(self) -> JsonObject:
-        """What the world and its tools are rebuilt from."""
+        """Data from which the world and its tools are rebuilt."""
         return self._instance.task.instance
 
     def verify(self, trajectory: Trajectory) -> str:
-        """What is wrong with how a run ended, by the state of its world and by the facts in its
-        answer; empty if it did what was asked."""
+        """Faults of a run, by the state of its world and the facts in its answer; empty if it
+        followed the instruction."""
         from loopline.agents.roles.umi.transcript import calls_of
 
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
@@ -50,10 +50,10 @@ class SimulatedQuestion:
 
 @dataclass(frozen=True)
 class Query:
-    """What the command line asks."""
+    """The question of the command line."""
 
     text: str
-    """The question: of a conversation its last user message."""
+    """The question; in a conversation the last user message."""
     messages: tuple[Message, ...] = ()
     """The whole conversation, where there is more than the question."""
     simulated: SimulatedQuestion | None = None
@@ -69,7 +69,7 @@ def resolve_question(
     """The question that is asked, with the conversation before it.
 
     Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
-    one beside --world, and what `read_question` and `read_conversation` raise.
+    one together with --world, and what `read_question` and `read_conversation` raise.
     """
     if world is not None:
         return _simulated_question(argument, world, system, messages)
@@ -99,13 +99,13 @@ def _simulated_question(
 ) -> Query:
     if argument is not None:
         raise InputError(
-            "a question and --world: which of both?",
+            "give a question or --world, not both",
             hint='runtime ask "…", or runtime ask --world 7 for one of the simulator.',
         )
     if system is not None or messages is not None:
         option = "--system" if messages is None else "--messages"
         raise InputError(
-            f"--world brings an instruction of its own: leave out {option}",
+            f"--world has its own instruction: leave out {option}",
         )
     from loopline.agents.environments.api_worlds import Split, instances
 
@@ -131,7 +131,7 @@ def read_question(argument: str) -> str:
     if len(text) > MAX_PROMPT_CHARS:
         raise InputError(
             f"the question has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}",
-            hint="ask for a part of it, or hand it over in several questions.",
+            hint="ask for a part of it, or split it into several questions.",
         )
     return text
 
@@ -198,7 +198,7 @@ def _read_stdin() -> str:
         raise InputError(
             f"the question on stdin has more than {limit:,} bytes; the limit is"
             f" {MAX_PROMPT_CHARS:,} characters",
-            hint="ask for a part of it, or hand it over in several questions.",
+            hint="ask for a part of it, or split it into several questions.",
         )
     try:
         return raw.decode()

@@ -1,4 +1,4 @@
-"""Posting rewards for what a deployment has done, or does now."""
+"""Posts rewards for past and current runs of a deployment."""
 
 from __future__ import annotations
 

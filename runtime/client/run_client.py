@@ -1,5 +1,5 @@
-"""What benchmarks and searches need of a deployment: `loopline.runtime.client.client.Client` has
-it, and so has a test's."""
+"""The client that benchmarks and searches need: `loopline.runtime.client.client.Client`, or a
+test's own."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from loopline.bus import Bus, read_content
 from loopline.workers.store.prompts import read_stored_prompt
 
 Find = Callable[[str], Awaitable[str | None]]
-"""The text with a hash, where it is."""
+"""The text with a hash, if it exists."""
 
 
 async def with_own_prompts(run: Run, find: Find) -> Run:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RunUnknown(UserError):
-    """The bus has no such run: it never was admitted, or its retention is over."""
+    """The bus has no such run: it was never admitted, or its retention is over."""
 
 
 def run_of(state: RunState) -> Run:

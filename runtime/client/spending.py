@@ -1,4 +1,4 @@
-"""Whether a run's budget can be held at all, and whose turns it takes."""
+"""Checks whether a run's budget can be enforced, and finds its tenant."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MAX_TENANT = 64
 
 
 def tenant_of(run: Run, settings: Settings | None) -> Tenant:
-    """Whose turns a run takes, as the settings have it. Raises `InputError`."""
+    """The tenant of a run, according to the settings. Raises `InputError`."""
     name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
-        raise InputError(f"the tenant {name[:60]!r} is no name: printable, {MAX_TENANT} at most")
+        raise InputError(f"the tenant {name[:60]!r} is not a name: printable, {MAX_TENANT} at most")
     configured = settings.tenants.get(name) if settings is not None else None
     if configured is None:
         return Tenant(name)
@@ -51,7 +51,7 @@ def require_prices(run: Run, settings: Settings) -> None:
         models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
         setting = f"models.{missing[0]}.price"
         raise InputError(
-            f"what calls of {models} cost is not known, so a budget in dollars can't be kept",
+            f"the price of {models} is unknown, so a budget in dollars can't be kept",
             hint=f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, 0 "
-            "for a server of one's own), or leave the dollars out",
+            "for your own server), or leave the dollars out",
         )

@@ -1,4 +1,4 @@
-"""What people, clocks and other programs tell a run that waits: signals and approvals."""
+"""Signals and approvals for waiting runs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class SignalRefused(UserError):
 
 
 class ApprovalUnknown(UserError):
-    """Nothing of that id waits for approval."""
+    """No request with that id waits for approval."""
 
 
 class ApprovalConflict(UserError):
-    """It was decided before, or is not any more what the caller has seen."""
+    """It was decided before, or has changed since the caller has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """What a person is asked to approve."""
+    """A request that a person can approve."""
 
     waiting: WaitingRun
     request: ApprovalRequest
@@ -86,8 +86,8 @@ class WaitingCalls:
         """Send a run a signal: it ends the run's wait for it, or is kept for a later one.
 
         A caller who may be killed chooses `signal_id`: sent again, the signal counts once. Raises
-        `InputError` for a name, id or value that is none, `RunUnknown`, and `SignalRefused` for a
-        run that is over or has been sent as many signals as it takes.
+        `InputError` for an invalid name, id or value, `RunUnknown`, and `SignalRefused` for a run
+        that has ended or has received the most signals.
         """
         try:
             body = json.dumps(value, allow_nan=False).encode()
@@ -106,12 +106,15 @@ class WaitingCalls:
                     f"run {run_id} has {waits.MAX_KEPT} signals that it has not waited for yet"
                 )
             case SignalSent.MANY:
-                raise SignalRefused(f"run {run_id} has had {waits.MAX_SIGNALS} signals, the most")
+                raise SignalRefused(
+                    f"run {run_id} has had {waits.MAX_SIGNALS} signals, which is the limit"
+                )
             case _:
                 return sent
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
-        """What waits to be approved, the oldest first; of the runs of one account, or of all."""
+        """Requests that wait for approval, the oldest first; of the runs of one account, or of
+        all."""
         pending = [
             pending_approval(waiting.run_id, waiting.wait)
             async for waiting in waits.waiting_runs(self.bus, "approval")
@@ -132,7 +135,7 @@ class WaitingCalls:
             if wait.kind == "approval" and wait.guard == guard:
                 return pending_approval(run_id, wait)
         raise ApprovalUnknown(
-            f"nothing waits for approval as {approval_id[:80]!r}",
+            f"no request waits for approval as {approval_id[:80]!r}",
             hint="`runtime approvals ls` lists what does.",
         )
 
@@ -144,8 +147,8 @@ class WaitingCalls:
         by: str,
         reason: str = "",
     ) -> None:
-        """Approve or deny exactly what this says. Raises `ApprovalConflict` where somebody was
-        faster, or the step now wants something else; `ApprovalUnknown` where it waits no more."""
+        """Approve or deny exactly this request. Raises `ApprovalConflict` if somebody was faster or
+        the step now makes another request, and `ApprovalUnknown` if it no longer waits."""
         body = {
             "decision": decision,
             "digest": approval.request.digest,
@@ -178,7 +181,8 @@ def parse_delay(text: str, option: str) -> float:
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= MAX_WAIT_SECONDS:
         raise InputError(
-            f"{option}: {text[:40]!r} is no time of up to a year", hint="for example 90s, 2h or 3d"
+            f"{option}: {text[:40]!r} is not a time of up to a year",
+            hint="for example 90s, 2h or 3d",
         )
     return seconds
 

@@ -1,4 +1,4 @@
-"""`runtime approvals ls|approve|deny`: what agents may do only once a person has approved it."""
+"""`runtime approvals ls|approve|deny`: calls and answers that need a person's approval."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ApprovalId = Annotated[
 ]
 Digest = Annotated[
     str | None,
-    typer.Option(help="Digest of what you have seen; anything else is then not decided."),
+    typer.Option(help="Digest of what you have seen: refuse to decide anything else."),
 ]
 
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     def ls(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None, as_json: AsJson = False
     ) -> None:
-        """List what waits to be approved, the oldest first."""
+        """List what waits for approval, the oldest first."""
         from datetime import UTC, datetime
 
         from loopline.runtime.terminal.safe_text import sanitize

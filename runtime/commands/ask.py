@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 5.0
-"""That a cancelled question waits for the bus."""
+"""How long a cancelled question waits for the bus."""
 
 
 class _Task(TypedDict, total=False):
@@ -32,18 +32,18 @@ def register(app: typer.Typer) -> None:
     def ask(  # pyright: ignore[reportUnusedFunction]
         question: Annotated[
             str | None,
-            typer.Argument(help="The question; - reads it from stdin, and so does none in a pipe."),
+            typer.Argument(help="The question; - or a pipe without one reads it from stdin."),
         ] = None,
         system: Annotated[
             str | None,
-            typer.Option(metavar="TEXT", help="A system message, behind the role's own prompt."),
+            typer.Option(metavar="TEXT", help="A system message, after the role's own prompt."),
         ] = None,
         messages: Annotated[
             Path | None,
             typer.Option(
                 metavar="FILE",
-                help="The conversation so far, as OpenAI's API has it: a JSON list of messages with"
-                " role and content. A question beside it is its next message.",
+                help="The conversation so far in OpenAI's format: a JSON list of messages with"
+                " role and content. A question is its next message.",
             ),
         ] = None,
         world: Annotated[
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
             bool | None,
             typer.Option(
                 "--calculator/--no-calculator",
-                help="Offer the calculator; without either as the profile says.",
+                help="Offer the calculator (default: as the profile says).",
             ),
         ] = None,
         policy: Annotated[
@@ -106,10 +106,10 @@ def register(app: typer.Typer) -> None:
         ] = 600.0,
         budget_usd: Annotated[
             float | None,
-            typer.Option(min=0.000001, help="US dollars that the run may spend at most."),
+            typer.Option(min=0.000001, help="Most US dollars that the run may spend."),
         ] = None,
         budget_tokens: Annotated[
-            int | None, typer.Option(min=1, help="Tokens that the run may use at most.")
+            int | None, typer.Option(min=1, help="Most tokens that the run may use.")
         ] = None,
         after: Annotated[
             str | None,
@@ -122,7 +122,7 @@ def register(app: typer.Typer) -> None:
         temperature: Annotated[
             float | None,
             typer.Option(
-                min=0, max=5, help="Sampling temperature of every agent (default: its pool's own)."
+                min=0, max=5, help="Sampling temperature of every agent (default: its pool's)."
             ),
         ] = None,
         top_p: Annotated[
@@ -152,7 +152,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Ask the running deployment. Exit code 0 if it answered, 1 if not.
 
-        What holds the answer up is told on stderr meanwhile.
+        What delays the answer is printed on stderr meanwhile.
         """
         import asyncio
 
@@ -254,8 +254,8 @@ def require_tools_offered(workflow: str, option: str) -> None:
         raise InputError(str(error)) from error
     if not offered:
         raise InputError(
-            f"{option}: the workflow {workflow!r} offers its models no tools of a task",
-            hint="--workflow umi or umi_single do; one of yours says so by offers_tools = True.",
+            f"{option}: the workflow {workflow!r} offers its models no tools",
+            hint="--workflow umi or umi_single do; your own workflow needs offers_tools = True.",
         )
 
 
@@ -336,7 +336,7 @@ async def _ask_deployment(
 
 
 async def _cancel_run(client: Client, run_id: str) -> str:
-    """What became of the run, in words; none if it was over."""
+    """What happened to the run, in words; none if it had ended."""
     import asyncio
 
     try:

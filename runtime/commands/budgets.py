@@ -1,4 +1,4 @@
-"""`runtime budgets ls|set`: what tenants, threads, tags and the whole deployment may spend."""
+"""`runtime budgets ls|set`: limits of tenants, threads, tags and the whole deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     budgets = typer.Typer(
-        no_args_is_help=True, help="What tenants, tags and the whole deployment may spend."
+        no_args_is_help=True, help="Limits of tenants, tags and the whole deployment."
     )
     app.add_typer(budgets, name="budgets")
 
@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         seconds: Annotated[
             float | None, typer.Option(min=0.001, help="Seconds of runs, from admission to end.")
         ] = None,
-        none: Annotated[bool, typer.Option("--none", help="Lift all its limits.")] = False,
+        none: Annotated[bool, typer.Option("--none", help="Remove all its limits.")] = False,
         redis_url: RedisUrl = None,
     ) -> None:
         """Limit what all runs of a scope may spend together.
@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if none == any(value is not None for value in (usd, tokens, seconds)):
-            raise InputError("say what it may spend, --usd, --tokens or --seconds, or --none")
+            raise InputError("give a limit: --usd, --tokens or --seconds; or --none")
         limits = Limits(
             tokens or 0,
             0 if usd is None else max(1, round(usd * 1e6)),

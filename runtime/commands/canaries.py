@@ -23,22 +23,22 @@ def register_canaries(policies: typer.Typer) -> None:
             str,
             typer.Argument(
                 metavar="POLICY[@VERSION]",
-                help="Version to try (slm/a@7); without one, what the policy's canary came to.",
+                help="Version to try (slm/a@7); without one, show the policy's canary.",
             ),
         ],
         share: Annotated[
-            str | None, typer.Option(help="Share of the runs that it gets: 10%, or 0.1.")
+            str | None, typer.Option(help="Share of the runs that it answers: 10%, or 0.1.")
         ] = None,
         shadow: Annotated[
             bool,
-            typer.Option(help="Play those runs once more with it; callers see nothing of that."),
+            typer.Option(help="Repeat those runs with it; callers do not get its answers."),
         ] = False,
         margin: Annotated[
-            float, typer.Option(help="By so much, of scores from 0 to 1, it may be worse.")
+            float, typer.Option(help="How much worse it may be, on scores from 0 to 1.")
         ] = 0.02,
         delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
         runs: Annotated[
-            int, typer.Option(help="Comparisons after which it is rolled back if undecided.")
+            int, typer.Option(help="Most comparisons; if undecided, it is rolled back.")
         ] = 5_000,
         stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
         redis_url: RedisUrl = None,
@@ -62,14 +62,14 @@ def register_canaries(policies: typer.Typer) -> None:
         if stop:
             if version is not None or share is not None:
                 raise InputError(
-                    "--stop ends whatever canary there is",
+                    "--stop takes no version: it ends the policy's canary",
                     hint=f"runtime policies canary {policy_name} --stop",
                 )
             change_and_report(policy_name, redis_url, wait, lambda policy: policy.without_canary())
         elif version is None:
             if share is not None or shadow:
                 raise InputError(
-                    f"which version of {name!r} is to be tried?",
+                    f"name the version of {name!r} to try",
                     hint=f"for example {name}@7; `runtime policies ls --json` has them.",
                 )
             _show(policy_name, redis_url, as_json)
@@ -107,7 +107,7 @@ def register_canaries(policies: typer.Typer) -> None:
 
 
 def share_of(text: str) -> float:
-    """Of `10%` or `0.1`. Raises `InputError` for what is no share above 0 and up to 1."""
+    """The share from `10%` or `0.1`. Raises `InputError` if it is not above 0 and up to 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")
@@ -117,7 +117,7 @@ def share_of(text: str) -> float:
         share = math.nan
     if not 0 < share <= 1:
         raise InputError(
-            f"{text[:40]!r} is no share of the runs", hint="more than 0, up to 1: --share 10%"
+            f"{text[:40]!r} is not a share of the runs", hint="more than 0, up to 1: --share 10%"
         )
     return share
 
@@ -125,7 +125,7 @@ def share_of(text: str) -> float:
 def _beginning(
     version: int, share: str | None, shadow: bool, margin: float, delta: float, runs: int
 ) -> Callable[[Policy], Policy]:
-    """What puts a version on trial. Raises `InputError`."""
+    """The trial of a version. Raises `InputError`."""
     import getpass
 
     from pydantic import ValidationError

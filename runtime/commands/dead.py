@@ -1,4 +1,4 @@
-"""`runtime dead ls|show|replay|purge`: messages that no retry helped."""
+"""`runtime dead ls|show|replay|purge`: messages that failed after all retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loopline.bus import Bus, DeadLetter
 
 LetterId = Annotated[
-    str, typer.Argument(metavar="ID", help="Letter, as `runtime dead ls` prints its ID.")
+    str, typer.Argument(metavar="ID", help="ID of the letter, as `runtime dead ls` prints it.")
 ]
 
 
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
     def show(  # pyright: ignore[reportUnusedFunction]
         letter_id: LetterId, redis_url: RedisUrl = None
     ) -> None:
-        """Show one letter whole: reason, traceback, envelope."""
+        """Show all of one letter: reason, traceback, envelope."""
         from loopline.bus import dead_letters
         from loopline.runtime.on_bus import query_bus
         from loopline.runtime.terminal.safe_text import sanitize
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
     def replay(  # pyright: ignore[reportUnusedFunction]
         letter_id: LetterId, redis_url: RedisUrl = None
     ) -> None:
-        """Send a letter back to its stream and wake its run. Do so once its cause is fixed."""
+        """Send a letter back to its stream and wake its run. Fix its cause first."""
         from loopline.bus import dead_letters
         from loopline.runtime.on_bus import query_bus
 
@@ -84,7 +84,7 @@ def register(app: typer.Typer) -> None:
     @dead.command("purge")
     def purge(  # pyright: ignore[reportUnusedFunction]
         letter_id: Annotated[
-            str | None, typer.Argument(metavar="[ID]", help="Letter to delete.")
+            str | None, typer.Argument(metavar="[ID]", help="ID of the letter to delete.")
         ] = None,
         everything: Annotated[bool, typer.Option("--all", help="Delete all dead letters.")] = False,
         redis_url: RedisUrl = None,
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if (letter_id is None) == (not everything):
-            raise InputError("name one letter, or say --all")
+            raise InputError("give the ID of a letter, or --all")
         gone = query_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
         typer.echo(f"{gone} purged")
 

@@ -1,4 +1,4 @@
-"""`runtime doctor`: is everything there that a profile needs, and what will it cost?"""
+"""`runtime doctor`: does this machine have what a profile needs, and what will it cost?"""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ def register(app: typer.Typer) -> None:
     @app.command("down")
     def down(  # pyright: ignore[reportUnusedFunction]
         now: Annotated[
-            bool, typer.Option("--now", help="Let the workers abandon their work, not finish it.")
+            bool, typer.Option("--now", help="Abandon work in progress, do not finish it.")
         ] = False,
     ) -> None:
         """Let every worker finish the step it holds, then stop everything.
 
-        Runs in flight stay on the bus: `runtime up` goes on with them.
+        Runs in flight stay on the bus: `runtime up` continues them.
         """
         from loopline.runtime.client.deployment import local_run_file
         from loopline.runtime.config.state import StateDirectory

@@ -1,4 +1,4 @@
-"""`runtime effects ls|resolve`: calls of tools of which nobody knows whether they took effect."""
+"""`runtime effects ls|resolve`: tool calls whose effect is unknown."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class _Listed:
 
 def register(app: typer.Typer) -> None:
     effects = typer.Typer(
-        no_args_is_help=True, help="Calls of tools that may or may not have taken effect."
+        no_args_is_help=True, help="Tool calls that may or may not have taken effect."
     )
     app.add_typer(effects, name="effects")
 
     @effects.command("ls")
     def ls(  # pyright: ignore[reportUnusedFunction]
         running: Annotated[
-            bool, typer.Option("--running", help="List calls that are under way, too.")
+            bool, typer.Option("--running", help="List calls in progress, too.")
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -93,7 +93,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         redis_url: RedisUrl = None,
     ) -> None:
-        """Say what became of a call. A run that waits for it goes on.
+        """Settle the outcome of a call. A run that waits for it continues.
 
         Be sure before you say --again: a worker that was only paused may still carry it out.
         """
@@ -102,22 +102,23 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.on_bus import query_bus
 
         if sum((result is not None, failed is not None, again)) != 1:
-            raise InputError("say one of --result, --failed and --again")
+            raise InputError("give one of --result, --failed and --again")
         reply = None if again else _reply(result, failed)
         resolution = query_bus(redis_url, _resolving(key, reply))
         match resolution:
             case Resolution.WAITING:
-                typer.echo("resolved; its run goes on within seconds")
+                typer.echo("resolved; its run continues within seconds")
             case Resolution.SETTLED:
-                typer.echo("taken from the list; its run had gone on without an outcome")
+                typer.echo("removed from the list; its run had continued without an outcome")
             case Resolution.BUSY:
                 raise InputError(
-                    f"a worker is at the call {key}",
+                    f"a worker is making the call {key}",
                     hint="wait until it ends, or until `runtime effects ls` lists it",
                 )
             case Resolution.MISSING:
                 raise InputError(
-                    f"no call {key!r} has an unknown outcome", hint="look: runtime effects ls"
+                    f"no call {key!r} has an unknown outcome",
+                    hint="`runtime effects ls` lists those that have",
                 )
 
 

@@ -14,7 +14,7 @@ from loopline.runtime.commands.store import Store, store_folder
 
 
 class Format(StrEnum):
-    """Of the files."""
+    """Format of the files."""
 
     TRL = "trl"
     HF = "hf"
@@ -25,9 +25,9 @@ class Format(StrEnum):
 def register(app: typer.Typer) -> None:
     @app.command("export")
     def export(  # pyright: ignore[reportUnusedFunction]
-        output: Annotated[Path, typer.Argument(help="Folder of the files; earlier are replaced.")],
+        output: Annotated[Path, typer.Argument(help="Folder to write; old files are replaced.")],
         form: Annotated[Format, typer.Option("--format", help="Format of the files.")],
-        workflow: Annotated[str | None, typer.Option(help="Runs of this workflow alone.")] = None,
+        workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
         store: Store = None,
         as_json: AsJson = False,
     ) -> None:

@@ -12,7 +12,7 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 def register(app: typer.Typer) -> None:
     jobs = typer.Typer(
         invoke_without_command=True,
-        help="Commands of bench and train that outlive the terminal.",
+        help="Run bench and train commands in the background.",
     )
     app.add_typer(jobs, name="jobs")
 
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
         if program == "bench" and output and Path(output, "manifest.json").exists():
             raise InputError(
                 f"{output} already holds a benchmark",
-                hint=f"`runtime jobs add bench resume {output}` goes on with it; else give another"
+                hint=f"`runtime jobs add bench resume {output}` continues it; or give another"
                 " --output.",
             )
         typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")

@@ -1,4 +1,4 @@
-"""`runtime keys create|ls|revoke`: who may use the gateway, what, and for how much a day."""
+"""`runtime keys create|ls|revoke`: callers of the gateway, their models and daily budgets."""
 
 from __future__ import annotations
 
@@ -50,25 +50,23 @@ def register(app: typer.Typer) -> None:
             float | None, typer.Option(min=0.001, help="Seconds that its runs may take a day.")
         ] = None,
         tenant: Annotated[
-            str, typer.Option(help="Whom it belongs to: a tenant's keys share its budgets.")
+            str, typer.Option(help="Its tenant: a tenant's keys share budgets.")
         ] = "",
         dashboard: Annotated[
             DashboardAccess,
             typer.Option(
-                help="Whether it signs in to the dashboard, which shows everybody's runs: `read` "
+                help="Let it sign in to the dashboard, which shows everybody's runs: `read` "
                 "to look, `write` to change things there as well."
             ),
         ] = DashboardAccess.NONE,
         approves: Annotated[
             bool,
-            typer.Option(
-                "--approves", help="It may approve and deny what waits, of everybody's runs."
-            ),
+            typer.Option("--approves", help="Let it approve and deny calls of everybody's runs."),
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
-        """Make a key and print it, once: only its digest is kept. Days end at midnight UTC."""
+        """Create a key and print it once: only its digest is stored. Days end at midnight UTC."""
         from loopline.runtime.gateway import api_keys
         from loopline.runtime.on_bus import query_bus
 
@@ -107,7 +105,7 @@ def register(app: typer.Typer) -> None:
     def ls(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None, as_json: AsJson = False
     ) -> None:
-        """List the keys with what they may use and have used today."""
+        """List the keys with their limits and today's use."""
         from loopline.runtime.gateway import api_keys
         from loopline.runtime.on_bus import query_bus
         from loopline.runtime.terminal.tables import align_columns
@@ -135,7 +133,7 @@ def register(app: typer.Typer) -> None:
         key_id: Annotated[str, typer.Argument(metavar="ID", help="Key, by its ID in `keys ls`.")],
         redis_url: RedisUrl = None,
     ) -> None:
-        """Refuse a key from now on. Runs that it has started go on."""
+        """Revoke a key. Runs that it has started continue."""
         from loopline.runtime.errors import InputError
         from loopline.runtime.gateway import api_keys
         from loopline.runtime.on_bus import query_bus

@@ -1,4 +1,4 @@
-"""`runtime logs`: what the workers wrote."""
+"""`runtime logs`: log lines of the workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             str | None,
             typer.Argument(
-                help="Worker kind (planner, slm, gpu, …), supervisor or redis; all without it."
+                help="Worker kind (planner, slm, gpu, …), supervisor or redis (default: all)."
             ),
         ] = None,
-        follow: Annotated[
-            bool, typer.Option("--follow", "-f", help="Go on as lines come.")
-        ] = False,
+        follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs.")] = False,
         lines: Annotated[
             int, typer.Option("--lines", "-n", min=0, help="Last lines to print of each log.")
         ] = 20,

@@ -1,5 +1,4 @@
-"""`runtime policies ls|publish|pin|rollback|canary|log`: which weights new requests are answered
-with."""
+"""`runtime policies ls|publish|pin|rollback|canary|log`: which weights answer new requests."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ def register(app: typer.Typer) -> None:
                 "\n".join(align_columns(("policy", "version", "weights", "served by"), rows))
             )
         else:
-            typer.echo("no policy was published: every pool is served with its model alone")
+            typer.echo("no policy was published: every pool serves its own model")
         for why in stored_policies.unreadable.values():
             print(f"error: {sanitize(why)}", file=sys.stderr)
         if stored_policies.unreadable:
@@ -99,10 +98,10 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
         use: Annotated[
-            bool, typer.Option(help="Answer with it; --no-use: keep it for `canary` or `pin`.")
+            bool, typer.Option(help="Answer with it now; --no-use: keep it for `canary` or `pin`.")
         ] = True,
     ) -> None:
-        """Answer new requests of a policy with these weights. Those in work end as they began.
+        """Answer new requests of a policy with these weights. Those in progress end as they began.
 
         What says to be of another base than the pool's model is refused at once, where the model's
         files are on this machine; the workers that serve it ask the same."""
@@ -168,5 +167,5 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
     if Path(path).is_dir() and not any(Path(path).glob("*.safetensors")):
         raise InputError(
             f"{path} holds neither an adapter nor a model (*.safetensors)",
-            hint="of a training, name the folder of one policy: OUTPUT/policies/NAME.",
+            hint="for a training, name the folder of one policy: OUTPUT/policies/NAME.",
         )

@@ -1,4 +1,4 @@
-"""`runtime redis acl`: users for a Redis of one's own."""
+"""`runtime redis acl`: users for your own Redis."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to list.")] = 20,
         active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
-        waiting: Annotated[bool, typer.Option("--waiting", help="Only runs that wait.")] = False,
+        waiting: Annotated[bool, typer.Option("--waiting", help="Only waiting runs.")] = False,
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
         run_id: RunId,
         redis_url: RedisUrl = None,
         store: Annotated[
-            Path | None, typer.Option(help="Folder of recorded runs to look in, and nowhere else.")
+            Path | None, typer.Option(help="Look only in this folder of recorded runs.")
         ] = None,
         html: Annotated[
             Path | None,
@@ -105,7 +105,7 @@ def register(app: typer.Typer) -> None:
                 typer.echo(f"the page of run {outcome.run.id}: {html}")
                 return
         elif training is not None or tokenizer:
-            raise InputError("--training and --tokenizer are about the page: give --html FILE too")
+            raise InputError("--training and --tokenizer need --html FILE")
         if as_json:
             typer.echo(outcome.trajectory().model_dump_json())
             return
@@ -121,7 +121,7 @@ def register(app: typer.Typer) -> None:
         for step in outcome.steps:
             printer.step(step)
         if outcome.ended is None:
-            typer.echo(f"\nstill going on: {format_count(len(outcome.steps), 'step')} so far")
+            typer.echo(f"\nstill running: {format_count(len(outcome.steps), 'step')} so far")
             for words in describe_waits(outcome.waits):
                 typer.echo(f"waits for {sanitize(words)}")
         else:
@@ -197,10 +197,10 @@ def register(app: typer.Typer) -> None:
     def signal(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
         name: Annotated[str, typer.Argument(help="The signal that the run waits for.")],
-        value: Annotated[str, typer.Option(metavar="JSON", help="What the run is told.")] = "null",
+        value: Annotated[str, typer.Option(metavar="JSON", help="Value for the run.")] = "null",
         signal_id: Annotated[
             str | None,
-            typer.Option("--id", help="Id of the signal: sent again, it counts once."),
+            typer.Option("--id", help="Id of the signal; repeated sending counts once."),
         ] = None,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -214,7 +214,7 @@ def register(app: typer.Typer) -> None:
             parsed_value = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"--value is not JSON: {error}", hint="""a text stands in quotes: --value '"yes"'"""
+                f"--value is not JSON: {error}", hint="""a text needs quotes: --value '"yes"'"""
             ) from error
 
         async def sent(client: Client, _: Deployment) -> tuple[str, str]:
@@ -239,25 +239,25 @@ def register(app: typer.Typer) -> None:
     @runs.command("reward", context_settings={"ignore_unknown_options": True})
     def reward(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
-        value: Annotated[float, typer.Argument(help="What it was worth, for example 1 or -0.5.")],
+        value: Annotated[float, typer.Argument(help="The reward, for example 1 or -0.5.")],
         agent: Annotated[
-            str | None, typer.Option(help="The agent that earned it, in place of the whole team.")
+            str | None, typer.Option(help="The agent that earned it (default: the whole team).")
         ] = None,
         turn: Annotated[
-            int | None, typer.Option(min=0, help="The turn that earned it, in place of the run.")
+            int | None, typer.Option(min=0, help="Turn that earned it (default: the whole run).")
         ] = None,
         source: Annotated[
             str,
-            typer.Option(help="Who says so. Its next reward for the same takes this one's place."),
+            typer.Option(help="Who says so. Its next reward for the target replaces this one."),
         ] = "user",
         reward_id: Annotated[
             str | None,
-            typer.Option("--id", help="Id of the reward: sent again, it counts once."),
+            typer.Option("--id", help="Id of the reward; repeated sending counts once."),
         ] = None,
         comment: Annotated[str, typer.Option(help="Why, in words.")] = "",
         session: Annotated[
             bool,
-            typer.Option("--session", help="ID is a session's: reward each trajectory of it."),
+            typer.Option("--session", help="ID names a session: reward each of its trajectories."),
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -273,7 +273,7 @@ def register(app: typer.Typer) -> None:
         async def posted(client: Client, _: Deployment) -> PostedReward:
             if session:
                 if turn is not None:
-                    raise InputError("a turn is a run's: leave --turn or --session out")
+                    raise InputError("--turn is for a run: leave --turn or --session out")
                 return await client.reward_session(
                     run_id, value, agent=agent, source=source, reward_id=reward_id, comment=comment
                 )

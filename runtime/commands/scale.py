@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
             ),
         ],
     ) -> None:
-        """Start or drain workers until as many of a kind run as wanted.
+        """Start or drain workers of a kind until that many run.
 
         A worker that was given up as broken is tried again.
         """

@@ -1,4 +1,4 @@
-"""`runtime schedule add|ls|rm`: questions that are asked again and again, by the clock."""
+"""`runtime schedule add|ls|rm`: questions on a cron schedule."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class MissedTicks(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    schedule = typer.Typer(no_args_is_help=True, help="Runs by the clock: add, list, remove.")
+    schedule = typer.Typer(no_args_is_help=True, help="Scheduled runs: add, list, remove.")
     app.add_typer(schedule, name="schedule")
 
     @schedule.command("add")
     def add(  # pyright: ignore[reportUnusedFunction]
         name: Name,
-        question: Annotated[str, typer.Argument(help="What is asked at each tick.")],
+        question: Annotated[str, typer.Argument(help="The question of each tick.")],
         cron: Annotated[
             str, typer.Option(help="When: minute hour day month weekday, as in '0 7 * * *'.")
         ],
         workflow: Annotated[
             str | None,
-            typer.Option("--workflow", "-w", help="Workflow; without it the profile's."),
+            typer.Option("--workflow", "-w", help="Workflow (default: the profile's)."),
         ] = None,
         option: Annotated[
             list[str] | None,
             typer.Option(metavar="NAME=VALUE", help="Option of the workflow; may be repeated."),
         ] = None,
         timezone: Annotated[
-            str, typer.Option(help="Whose clock the times are of, as in Europe/Berlin.")
+            str, typer.Option(help="Time zone of the times, as in Europe/Berlin.")
         ] = "UTC",
         missed: Annotated[
             MissedTicks,
@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
             float, typer.Option(min=0.1, max=86_400, help="Deadline of each run.")
         ] = 600.0,
         replace: Annotated[
-            bool, typer.Option("--replace", help="In place of a schedule of this name.")
+            bool, typer.Option("--replace", help="Replace a schedule of this name.")
         ] = False,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
@@ -98,7 +98,7 @@ def register(app: typer.Typer) -> None:
                 if not await schedules.put(client.bus, name, body, tick, replace=replace):
                     raise InputError(
                         f"there is a schedule {name!r} already",
-                        hint="--replace puts this one in its place.",
+                        hint="--replace replaces it.",
                     )
             except (AgentError, ValueError) as error:
                 raise InputError(str(error)) from error
@@ -151,7 +151,7 @@ def register(app: typer.Typer) -> None:
 
     @schedule.command("rm")
     def rm(name: Name, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Remove a schedule. Runs that it has started go on."""
+        """Remove a schedule. Runs that it has started continue."""
         from loopline.bus import schedules
         from loopline.runtime.errors import InputError
 

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
         ],
         redis_url: RedisUrl = None,
         wait: Annotated[
-            float, typer.Option(min=0, help="Seconds to wait for what is in flight.")
+            float, typer.Option(min=0, help="Seconds to wait for runs in flight.")
         ] = 600.0,
     ) -> None:
         """Change the number of shards. New runs are refused until all that is in flight is done.

@@ -1,4 +1,4 @@
-"""`runtime status` and `runtime top`: what runs, and how it fares."""
+"""`runtime status` and `runtime top`: the state of the deployment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
     def top(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None,
         profile: OfRunning = None,
-        every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+        every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0,
     ) -> None:
         """Show the status live, until Ctrl-C."""
         import asyncio

@@ -14,7 +14,7 @@ import typer
 from loopline.runtime.commands.options import AsJson
 
 Store = Annotated[
-    Path | None, typer.Option(help="Folder of recorded runs, in place of this deployment's.")
+    Path | None, typer.Option(help="Folder of recorded runs (default: this deployment's).")
 ]
 
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
     @store_app.command("stats")
     def stats(store: Store = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Show what each table holds."""
+        """Show the size of each table."""
         from datetime import UTC, datetime
 
         from loopline.runtime.terminal.tables import align_columns
@@ -55,10 +55,10 @@ def register(app: typer.Typer) -> None:
 
     @store_app.command("compact")
     def compact(store: Store = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Join small files into large ones, also while a recorder writes.
+        """Merge small files into large ones, also while a recorder writes.
 
         Rows that stand twice are left once; a damaged file is set aside and named. Ctrl-C ends it
-        after the step in work, and the next one goes on from there.
+        after the current step, and the next one continues from there.
         """
         from dataclasses import asdict
 
@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
 
     @store_app.command("verify")
     def verify(store: Store = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Read every byte, and hold each record against its hash.
+        """Read every byte, and check each record against its hash.
 
         A damaged file goes to `unreadable/`, and its readable rows stay in the table. Exit code 1
         if anything was damaged or changed. After Ctrl-C the next one goes on.
@@ -135,7 +135,7 @@ def register(app: typer.Typer) -> None:
 
     @store_app.command("sql")
     def sql(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[str, typer.Argument(help="A statement of DuckDB.")],
+        query: Annotated[str, typer.Argument(help="SQL statement for DuckDB.")],
         store: Store = None,
         as_json: AsJson = False,
     ) -> None:
@@ -182,7 +182,7 @@ def store_folder(store: Path | None) -> Path:
 
 @contextmanager
 def _stoppable() -> Generator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask for an end; a second one takes it at once."""
+    """Ctrl-C and SIGTERM ask for an end; a second one ends immediately."""
     signals: list[int] = []
 
     def note(number: int, _frame: object) -> None:

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             str,
             typer.Argument(
-                help="A kind of the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
+                help="Kind in the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
                 "…; or jobs."
             ),
         ],

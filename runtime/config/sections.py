@@ -24,13 +24,13 @@ class RedisServerSettings(Section):
     port: int = Field(default=0, ge=0, le=65_535)
     """Loopback port when `listen = "tcp"`; 0 takes a free one."""
     appendfsync: Literal["always", "everysec", "no"] = "everysec"
-    """How much of what was acknowledged a power failure can take: nothing, a second, or what the
+    """What a power failure can lose of acknowledged data: nothing, a second, or what the
     kernel had not written yet. A killed process loses nothing in any of the three."""
     maxmemory_mb: int = Field(default=0, ge=0)
-    """Memory limit in MiB; 0 is none. A full server refuses writes and never evicts."""
+    """Memory limit in MiB; 0 means no limit. A full server refuses writes and never evicts."""
     start_seconds: float = Field(default=60.0, gt=0)
-    """How long the server may say nothing while it starts. While it says that it is reading its
-    append-only file it is waited for, however long that takes."""
+    """How long the server may be silent while it starts. While it reports that it is reading its
+    append-only file, the runtime waits without limit."""
 
     @model_validator(mode="after")
     def _require_tcp_for_port(self) -> Self:
@@ -60,12 +60,12 @@ class SupervisorSettings(Section):
     backoff_max_seconds: float = Field(default=30.0, gt=0)
     """Longest pause before a restart."""
     crash_loop_deaths: int = Field(default=5, ge=1)
-    """So many deaths within `crash_loop_seconds` and the worker is given up as `broken`."""
+    """After this many deaths within `crash_loop_seconds` a worker is `broken` and not restarted."""
     crash_loop_seconds: float = Field(default=60.0, gt=0)
     """The window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
     """How long `runtime up` waits for every worker to report ready (a model may load slowly). The
-    download of a model counts for nothing."""
+    download of a model does not count."""
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long a worker may finish what it holds before it is killed."""
     log_bytes: int = Field(default=10_000_000, ge=10_000)
@@ -81,22 +81,22 @@ class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lines below this level are dropped."""
     format: Literal["json", "console"] = "json"
-    """`json` is one object per line; `console` is for reading along."""
+    """`json` is one object per line; `console` is easier to read."""
 
 
 class RecorderSection(Section):
     """How ended runs and the ledger are written to the store."""
 
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
-    """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
-    is told to stop writes at once."""
+    """How long a batch waits on the bus for more entries: fewer, larger files, later. A recorder
+    that stops writes immediately."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
-    """So many small files of a table are joined into one while runs go on; 0 leaves that to
+    """This many small files of a table are merged into one while runs go on; 0 leaves that to
     `runtime store compact`."""
     compact_seconds: float = Field(default=30.0, gt=0)
-    """How often the recorder looks how many there are."""
+    """How often the recorder counts them."""
     canary_seconds: float = Field(default=5.0, gt=0)
-    """How often the recorder looks what canaries and the routers of cascades have come to."""
+    """How often the recorder evaluates canaries and the routers of cascades."""
 
 
 class JobSettings(Section):
@@ -109,8 +109,8 @@ class JobSettings(Section):
     max_jobs: int = Field(default=1, ge=1, le=64)
     """Jobs that one worker runs at once."""
     claim_seconds: float = Field(default=30.0, ge=0.5)
-    """How long a worker's claim on its job lasts unless it is renewed. Once there was none for half
-    as long again, another worker takes the job up."""
+    """How long a worker's claim on its job lasts unless it is renewed. After half as long again
+    without a claim, another worker takes the job."""
 
 
 class TenantSettings(Section):
@@ -118,11 +118,11 @@ class TenantSettings(Section):
     limit, makes runs wait."""
 
     weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
-    """Its share of the turns, against those of the others that wait."""
+    """Its share of the turns, relative to the weights of other waiting tenants."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
-    """Its runs at work at once; 0 is no limit."""
+    """Its runs at work at once; 0 means no limit."""
     priority: int = Field(default=0, ge=-100, le=100)
-    """Tenants with a higher one are always first."""
+    """Tenants with a higher priority always come first."""
 
 
 class GatewaySettings(Section):
@@ -145,13 +145,13 @@ class GatewaySettings(Section):
     keepalive_seconds: float = Field(default=75.0, gt=0)
     """How long a connection without a request stays open."""
     results: str = "results"
-    """Folder whose benchmarks and trainings the dashboard shows; a relative one from the folder
-    that the gateway was started in."""
+    """Folder whose benchmarks and trainings the dashboard shows; relative to the folder in which
+    the gateway was started."""
 
 
 class PromptFile(Section):
     """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
-    once: what a deployment says does not change under its runs."""
+    once, so that a deployment's prompts do not change during its runs."""
 
     path: str
     """Where it was read from; in a profile, from the profile's own folder on."""
@@ -172,7 +172,7 @@ class AppFile(Section):
     path: str
     """The file; its whole path once it was read."""
     env: tuple[str, ...] = ()
-    """Environment variables, secrets too, that its tools are told."""
+    """Environment variables, secrets too, that its tools see."""
     digest: str
     """SHA-256 of the file when the deployment was started; leave it out."""
 

@@ -60,8 +60,8 @@ on."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
-    """What says how much workers of a kind do at once, where their `concurrency` does not and is
-    given all the same."""
+    """Names the setting that limits the concurrent work of a worker kind, for kinds whose
+    `concurrency` has no effect but was set."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
         return ""
     if worker.models:
@@ -72,7 +72,7 @@ def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
 
 
 class Settings(BaseSettings):
-    """Everything that one deployment needs to know."""
+    """All settings of one deployment."""
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     """Workflow → options of its runs that do not choose them themselves. A text is JSON (`4`,
     `true`) or else text, as in `runtime ask --option`."""
     prompts: dict[str, PromptFile] = Field(default_factory=dict)
-    """Prompt → Markdown file that stands in its place, as in `umi_planner = "planner.md"`."""
+    """Prompt → Markdown file that replaces it, as in `umi_planner = "planner.md"`."""
     supervisor: SupervisorSettings = SupervisorSettings()
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
@@ -153,7 +153,7 @@ class Settings(BaseSettings):
                 )
             if instead := _concurrency_substitute(kind, worker):
                 raise ValueError(
-                    f"workers.{kind}.concurrency has no meaning: {instead}; leave it out"
+                    f"workers.{kind}.concurrency has no effect: {instead}; leave it out"
                 )
             if worker.roles and worker.models:
                 raise ValueError(f"workers.{kind} has roles and models: make it two kinds")
@@ -198,7 +198,7 @@ class Settings(BaseSettings):
 
     @property
     def priced_pools(self) -> tuple[str, ...]:
-        """Pools that have a price, be it 0; what calls of others cost is not known."""
+        """Pools that have a price, even 0; the cost of other pools' calls is unknown."""
         return tuple(name for name, model in self.models.items() if model.price.is_known)
 
     @property
@@ -214,7 +214,7 @@ class Settings(BaseSettings):
         return self.model_copy(update={"bus": bus})
 
     def naming(self, keys: set[str]) -> Settings:
-        """The same values, of which these of the bus are given and not taken."""
+        """The same values, with these settings of the bus marked as set."""
         bus = self.bus.naming(keys)
         return self.model_copy(update={"bus": bus})
 
@@ -224,7 +224,7 @@ class Settings(BaseSettings):
 
 
 def _check_options(options: Mapping[str, JsonObject]) -> None:
-    """Raises ValueError for a workflow or an option that there isn't."""
+    """Raises ValueError for an unknown workflow or option."""
     # Every role and environment, for which most processes have no use.
     from loopline.agents.workflows import workflows
 
@@ -276,7 +276,7 @@ def load_for_remote_deployment(
     redis_url: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """What a deployment on another machine serves, and over it what this one names.
+    """The settings of a deployment on another machine, overridden by those that this machine names.
 
     Raises `ConfigError` as `load` does.
     """
@@ -323,7 +323,7 @@ def load_for_running_deployment(
 def configured_redis_url(
     profile: str | None, overrides: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """The bus that a profile, the environment or an override names; `None` when none does.
+    """The bus that a profile, the environment or an override names; `None` if none does.
 
     Raises `ConfigError` when one of them can't be read.
     """

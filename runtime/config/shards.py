@@ -1,4 +1,4 @@
-"""Changing the number of shards of a deployment that runs.
+"""Changes the number of shards of a running deployment.
 
 A run lives in one shard for good, so nothing may be on the bus when their number changes: admission
 is closed, what is in flight is waited for, and only then another number is agreed on. The workers
@@ -16,7 +16,7 @@ from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
-"""Between two looks; admission stays closed for much longer than that after each."""
+"""How often it looks; each look keeps admission closed for much longer."""
 
 
 async def change_shards(
@@ -64,7 +64,7 @@ async def change_shards(
 
 
 async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:
-    """Keep admission closed; what is on the bus all the same."""
+    """Keep admission closed; returns what is still on the bus."""
     for shard in keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=CLOSED_MS)
     return await in_flight(bus.redis, keys.prefix, shards)

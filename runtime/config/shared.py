@@ -1,4 +1,5 @@
-"""What a deployment serves, on its bus: a worker on another machine serves the same, or is refused.
+"""The settings of a deployment that are shared on its bus: a worker on another machine has the
+same, or is refused.
 
 Written by the first that joins (`loopline.bus.agreement`): the profile's name and all that its
 workers must have in common, without a secret. What concerns a machine alone (threads, devices, how
@@ -57,7 +58,7 @@ class SharedConfiguration:
 
     profile: str
     digest: str
-    """Of what must not differ, and is not as the defaults have it."""
+    """Settings that must not differ and are not the defaults."""
     values: Tree
     """Sections of the configuration that are not as the defaults have it; paths are whole, secrets
     hidden. A program that does not know a setting yet reads them as long as nobody chose it."""
@@ -69,7 +70,7 @@ class SharedConfiguration:
 
 
 def shared_configuration(settings: Settings, profile: str) -> SharedConfiguration:
-    """What others must have in common with these settings."""
+    """The part of these settings that all machines must share."""
     named_values = _public(settings.model_dump(mode="json", exclude_defaults=True))
     whole = _public(settings.model_dump(mode="json"))
     fixed = json.dumps(_drop_local_keys(named_values), sort_keys=True)
@@ -162,7 +163,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
-    """What a deployment serves; None where nobody has said so yet."""
+    """The shared settings of a deployment; None if nobody has written them yet."""
     text = agreement.fields.get(CONFIGURATION)
     if text is None:
         return None
@@ -205,7 +206,7 @@ def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
 
 
 def require_passwords(settings: Settings) -> None:
-    """Raises `UserError` for an address whose password is not on the bus and not here."""
+    """Raises `UserError` for an address whose password is neither on the bus nor here."""
     for pool, model in settings.models.items():
         if model.base_url and f"{HIDDEN}@" in model.base_url:
             raise UserError(
@@ -243,7 +244,7 @@ def require_same_store(agreement: Agreement, store: str) -> None:
 
 
 def claims_of(settings: Settings, profile: str, state: StateDirectory | None) -> Mapping[str, str]:
-    """What a process says of the deployment when it is the first; with `state`, also where its
+    """The entries that the first process writes about the deployment; with `state`, also where its
     recorder writes."""
     claims = {CONFIGURATION: shared_configuration(settings, profile).text()}
     if state is not None:

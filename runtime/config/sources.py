@@ -42,8 +42,8 @@ ENV_OUTSIDE_CONFIG = frozenset(
         PARENT_VARIABLE,
     }
 )
-"""Variables with our prefix that are not a configuration keys: where state and data sets lie, which
-profile to take, what `compose.yaml` reads, and what a supervisor tells its workers."""
+"""Variables with our prefix that are not configuration keys: where state and data sets are, which
+profile to use, what `compose.yaml` reads, and what a supervisor passes to its workers."""
 
 MAX_EXTENDS = 8
 MAX_CONFIG_BYTES = 1 << 20
@@ -78,13 +78,13 @@ def profile_layers(profile: str) -> list[Layer]:
     """
     layers: list[Layer] = []
     wanted: str | None = profile
-    beside = Path.cwd()
+    folder = Path.cwd()
     while wanted is not None:
-        path = _profile_path(wanted, beside)
+        path = _profile_path(wanted, folder)
         if len(layers) == MAX_EXTENDS:
             raise ConfigError(
                 f"{path}: a profile extends more than {MAX_EXTENDS} others",
-                hint="a circle of `extends`? Let one of them stand alone.",
+                hint="is there a cycle of `extends`? Remove one of them.",
             )
         data = read_toml(path)
         extends: Any = data.pop("extends", None)
@@ -93,7 +93,7 @@ def profile_layers(profile: str) -> list[Layer]:
         wanted = extends
         _resolve_prompt_paths(data, path.parent)
         layers.insert(0, Layer(origin=_display_path(path), data=data))
-        beside = path.parent
+        folder = path.parent
     return layers
 
 
@@ -116,7 +116,7 @@ def _is_name(profile: str) -> bool:
     return "/" not in profile and not profile.endswith(".toml")
 
 
-def _profile_path(wanted: str, beside: Path) -> Path:
+def _profile_path(wanted: str, folder: Path) -> Path:
     shipped = PROFILE_DIR / f"{wanted}.toml"
     if _is_name(wanted):
         if shipped.is_file():
@@ -128,7 +128,7 @@ def _profile_path(wanted: str, beside: Path) -> Path:
             hint=f"{meant}Profiles: {', '.join(profile_names())}; or the path of a .toml file.",
         )
     path = Path(wanted).expanduser()
-    path = path if path.is_absolute() else beside / path
+    path = path if path.is_absolute() else folder / path
     if not path.is_file():
         raise ConfigError(
             f"configuration file not found: {_display_path(path)}",
@@ -279,9 +279,9 @@ def _nearest_key(
     root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]
 ) -> str | None:
     """The nearest valid key of the same table, else the nearest of any table."""
-    beside = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
-    if beside:
-        return ".".join((*path[:-1], beside[0]))
+    same_table = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
+    if same_table:
+        return ".".join((*path[:-1], same_table[0]))
     everywhere = list(key_paths(root))
     elsewhere = [key for key in everywhere if key.rpartition(".")[2] == path[-1]]
     elsewhere = elsewhere or difflib.get_close_matches(".".join(path), everywhere, n=1, cutoff=0.75)

@@ -33,7 +33,7 @@ directory instead."""
 _LOOK_PAUSE = 0.001
 """Seconds; more than a look at the lock takes."""
 LOOK_SECONDS = 5.0
-"""For so long, at most, looks of others at the lock are waited for."""
+"""How long to wait, at most, for others that look at the lock."""
 
 
 class RunFile(BaseModel):
@@ -87,10 +87,10 @@ class StateDirectory:
                 raise self._read_error(error) from error
             if owner != os.geteuid():
                 raise UserError(
-                    f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}: what"
-                    " another user wrote there is not followed",
-                    hint=f"run the command as {_user(owner)}, or set LOOPLINE_STATE to a"
-                    " directory of yours.",
+                    f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}:"
+                    " files of another user are not trusted",
+                    hint=f"run the command as {_user(owner)}, or set LOOPLINE_STATE to your own"
+                    " directory.",
                 )
 
     @property
@@ -169,13 +169,14 @@ class StateDirectory:
         short.mkdir(mode=0o700, exist_ok=True)
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
             raise UserError(
-                f"{short} must be a directory of yours alone",
+                f"{short} must be a directory that only you own",
                 hint=f"remove it, or set LOOPLINE_STATE to a shorter path than {self.path}.",
             )
         return short / name
 
     def running(self) -> RunFile | None:
-        """Who runs this deployment now; `None` when nobody does (a stale file counts as nobody)."""
+        """The process that runs this deployment; `None` if there is none (a stale file does not
+        count)."""
         run_info = self._read_run_file()
         return run_info if run_info is not None and self._is_locked() else None
 
@@ -201,7 +202,8 @@ class StateDirectory:
     def _read_error(self, error: OSError) -> UserError:
         return UserError(
             f"the state directory {self.path} can't be read: {error.strerror}",
-            hint="is it another user's, or no directory? Set LOOPLINE_STATE to one of yours.",
+            hint="does it belong to another user, or is it not a directory? Set LOOPLINE_STATE to"
+            " your own one.",
         )
 
 
@@ -255,7 +257,7 @@ def _try_lock(lock: FileLock) -> bool:
         if time.monotonic() > give_up:
             raise UserError(
                 f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.path}",
-                hint="end the one that stands still (`fuser` names it), then start again.",
+                hint="end the one that hangs (`fuser` names it), then start again.",
             )
         time.sleep(_LOOK_PAUSE)
 

@@ -1,4 +1,4 @@
-"""One run: as it goes on, afterwards, beside another one; and what can be done with it."""
+"""One run: as it goes on, afterwards, next to another one; and what can be done with it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 EDITED_CHARS = 50_000
 """A longer question is not offered to be edited: a form is bounded."""
 COMPARED_CHARS = 4_000
-"""Of one step's text beside another's."""
+"""Of one step's text, next to another step."""
 
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """A step as it stands beside one of another run."""
+    """A step as it is shown next to one of another run."""
 
     place: str
     agent: str
@@ -196,7 +196,7 @@ class RunView:
 def _side_by_side(
     first: Sequence[Step], second: Sequence[Step]
 ) -> list[tuple[ComparedStep | None, ComparedStep | None]]:
-    """Steps of one turn and branch stand beside each other."""
+    """Steps of one turn and branch are shown next to each other."""
     sides = [
         {(step.turn, step.branch): _compared(step) for step in steps} for steps in (first, second)
     ]

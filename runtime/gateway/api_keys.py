@@ -24,7 +24,7 @@ from loopline.workers.atomic_files import write_atomic
 
 PREFIX = "sk-loopline-"
 MEMORY_SECONDS = 1.0
-"""A gateway lets a key in for so long after it was revoked."""
+"""A gateway may accept a key for this long after it was revoked."""
 
 
 class ApiKey(BaseModel):
@@ -41,7 +41,7 @@ class ApiKey(BaseModel):
     """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, since midnight UTC; None is no limit."""
+    """Of prompts and completions, since midnight UTC; None means no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     seconds_per_day: float | None = Field(default=None, gt=0)
     """Of its runs, from admission to their end, together."""
@@ -92,7 +92,7 @@ def digest(key: str) -> str:
 
 
 async def add(bus: Bus, key: str, record: ApiKey) -> None:
-    """Let a key in. A key that is known stays as it is."""
+    """Register a key. An existing key stays as it is."""
     await bus.redis.hsetnx(bus.keys.api_keys, digest(key), record.model_dump_json())  # pyright: ignore
 
 
@@ -131,7 +131,7 @@ class Authentication:
 
 async def revoke(bus: Bus, key_id: str) -> bool:
     """Refuse a key from now on; False if there is none of that id. Its record stays, so that the
-    key of a state directory is not let in again by its next gateway."""
+    key of a state directory is not registered again by its next gateway."""
     for field, record in await _records(bus):
         if record.id == key_id:
             body = record.model_copy(update={"revoked": True}).model_dump_json()

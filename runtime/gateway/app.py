@@ -166,7 +166,7 @@ class Gateway:
         admitted = await self._service.find(run_id, caller)
         if RESPONSE_TAG in admitted.run.tags:
             # Its own route knows whether it was stored, or deleted.
-            raise ApiError(404, f"{run_id[:64]!r} is no completion", code="run_not_found")
+            raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
             after = request.headers.get("last-event-id") or request.query_params.get(

@@ -207,7 +207,7 @@ class ChatRequest(BaseModel):
     """As vLLM has it: the ids of prompt and output, for training."""
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
-    # What names the caller, or a choice that a server of one's own does not offer: no answer
+    # What names the caller, or a choice that our server does not offer: no answer
     # depends on it.
     user: str | None = None
     safety_identifier: str | None = None

@@ -2,7 +2,7 @@
 user's messages, and one item that stands for everything else.
 
 The model that is asked writes a summary. The item holds its text, so that any gateway reads it, and
-nothing has to be kept: it is encoded, not encrypted, for it says nothing that its caller has not
+nothing has to be kept: it is encoded, not encrypted, since it says nothing that its caller has not
 sent or got. In a request the item is what the assistant said at its place.
 """
 

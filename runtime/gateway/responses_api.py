@@ -1,7 +1,7 @@
 """`/v1/responses`: OpenAI's Responses API, as Open Responses specifies it. Each response is a run.
 
-What a caller asked not to be stored, or has deleted, is on the bus as long as any run is, for it is
-journalled; but this API gives it to nobody, and no response goes on from it.
+A response that its caller has deleted, or asked not to store, is on the bus as long as any run,
+since it is journalled; but this API returns it to nobody, and no response continues it.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ Choice = Literal["auto", "none", "required"] | FunctionChoice
 
 
 class ResponseRecord(BaseModel):
-    """What a run keeps of its request, beside what the run itself has: a tag of it, as JSON."""
+    """What a run keeps of its request in addition to its own fields: a tag of it, as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -144,7 +144,7 @@ class ResponseRequest(StrictBody):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
-    # What names the caller, or a choice that a server of one's own does not offer: no answer
+    # What names the caller, or a choice that our server does not offer: no answer
     # depends on it.
     user: Label | None = None
     safety_identifier: Label | None = None

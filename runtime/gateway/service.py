@@ -84,14 +84,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Admitted:
-    """A run that was let in for a question."""
+    """A run that was admitted for a question."""
 
     run: Run
     session: Session | None
     outlives_client: bool
     """Its client can come back to it, so it goes on when the client has gone."""
     expected: Expected | None = None
-    """Of a run that this process has let in."""
+    """Of a run that this process has admitted."""
 
 
 Rendered = TypeVar("Rendered")
@@ -124,7 +124,7 @@ class Service:
         self._cancelling: set[asyncio.Task[bool]] = set()
 
     async def admit(self, question: Question) -> Admitted:
-        """Let a question in, once for its idempotency key. Raises `ApiError`."""
+        """Admit a question, once per idempotency key. Raises `ApiError`."""
         bus, run_id = self.client.bus, new_run_id(self.client.bus.clock.now())
         outlives_client = question.idempotency_key is not None
         try:

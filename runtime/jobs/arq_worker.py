@@ -1,8 +1,8 @@
 """arq's worker, for a Redis that goes away and comes back.
 
-arq gives up at the first error of Redis: it reads the queue no more, hears of no cancel, and only
-waits for the jobs that it has begun. Here an outage is waited out, and the job under way notices
-nothing of it.
+arq gives up at the first error of Redis: it reads neither the queue nor cancellations any more, and
+only waits for its running jobs. This one waits for the outage to end, and the running job does not
+notice it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LastingWorker(Worker):
             raise
 
     async def finish_job(self, *args: Any, **kwargs: Any) -> None:
-        """A job that ends in an outage would be taken up a second time, were that not told."""
+        """Reports the end of a job that ended during an outage, or it would be started again."""
         await self._retry_until_sent(lambda: super(LastingWorker, self).finish_job(*args, **kwargs))
 
     async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:

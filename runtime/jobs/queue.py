@@ -52,7 +52,7 @@ FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
 STOP_SECONDS = 20.0
 CANCEL_GRACE_SECONDS = 10.0
-"""Until a worker hears of a cancel, and until what it stopped is listed as ended."""
+"""Time until a worker sees a cancellation, and until the stopped job is listed as ended."""
 MAX_TRIES = 1_000
 """A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
 
@@ -110,8 +110,8 @@ async def connect(settings: Settings) -> ArqRedis:
 
 
 def _pool(settings: Settings) -> ArqRedis:
-    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded, and drops
-    what is said of certificates."""
+    """Parses the URL as redis-py does: arq's own parser leaves a password percent-encoded, and
+    drops the options about certificates."""
     return ArqRedis(
         connection_pool.pool(
             settings.bus.redis_url,
@@ -242,13 +242,13 @@ def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
 
 
 def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
-    """Serve the queue until SIGTERM; a job under way is stopped and taken up again later."""
+    """Serve the queue until SIGTERM; a running job is stopped and started again later."""
     asyncio.run(_serve_through_outages(settings, name, state))
 
 
 async def _serve_through_outages(settings: Settings, name: str, state: StateDirectory) -> None:
     """Under a supervisor the worker waits for a Redis that is not there yet. Started by hand, it
-    says at once that its Redis is not there."""
+    reports that and ends."""
     while True:
         began = time.monotonic()
         try:
@@ -362,7 +362,7 @@ class UnclaimedJobs:
         return overdue_jobs
 
     def forget(self) -> None:
-        """What was seen says nothing any more: nobody could renew a claim meanwhile."""
+        """Forget what was seen: nobody could renew a claim meanwhile."""
         self._since.clear()
 
 

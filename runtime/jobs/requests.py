@@ -1,4 +1,4 @@
-"""What a job from the queue may be: a command of `bench` or `train`, in a folder of the deployment.
+"""Jobs that the queue accepts: commands of `bench` or `train`, in a folder of the deployment.
 
 Anyone who can write to Redis can queue a job. It must not become a way to run any program of the
 machine, or to work in any of its folders.
@@ -41,7 +41,7 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
     if not any(_is_within(place, folder) for folder in folders):
         raise InputError(
             f"a job works in a folder of the deployment ({', '.join(map(str, folders))}), and "
-            f"{place} is none",
+            f"{place} is not one of them",
             hint="queue it from there, or run the command itself.",
         )
     for word in request.argv:

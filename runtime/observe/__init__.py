@@ -1,1 +1,1 @@
-"""What a deployment does and what it lacks: status, logs, runs, doctor."""
+"""Observes a deployment: status, logs, runs, doctor."""

@@ -1,8 +1,8 @@
-"""What model calls have cost, by day, model, workflow, tag or API key.
+"""The cost of model calls by day, model, workflow, tag or API key.
 
-The ledger is what counts: the store's files, and what the bus holds of it and no recorder has
-written yet. A call of a pool without a price has cost 0 micro-dollars in the ledger, which says
-nothing: here it counts as a call whose cost is unknown.
+It is summed from the ledger: the store's files, and the entries on the bus that no recorder has
+written yet. A call of a pool without a price has 0 micro-dollars in the ledger; here it counts as a
+call of unknown cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline.runtime.observe.store_views import add_view, bounded_queries
 Grouping = Literal["day", "model", "workflow", "tag", "key"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 MAX_GROUPS = 200
-"""The dearest ones; the others are one line together."""
+"""The most expensive ones; the others are one line together."""
 MAX_DAYS = 400
 MAX_UNRECORDED = 50_000
 """Ledger entries that are read from the bus, the newest ones."""
@@ -93,7 +93,7 @@ class Costs:
     days: Sequence[CostLine]
     """In the order of time; days without a call are left out."""
     lines: Sequence[CostLine]
-    """By the grouping that was asked for, the dearest first."""
+    """By the chosen grouping, the most expensive first."""
     others: int
     """Groups beyond `MAX_GROUPS`, which are not listed."""
     truncated: bool
@@ -112,7 +112,7 @@ class Unrecorded:
 
 
 async def read_unrecorded(bus: Bus) -> Unrecorded:
-    """What the bus holds of the ledger; entries that a recorder has written may be among them."""
+    """The ledger entries on the bus; a recorder may have written some of them."""
     rows: list[dict[str, Any]] = []
     truncated = False
     shards = bus.keys.all_shards()

@@ -1,4 +1,4 @@
-"""What this machine has, what it lacks for a profile, and what to do about it.
+"""Checks what this machine has, what it lacks for a profile, and what to do about it.
 
 Checks change nothing and cost nothing. They go over the network only where the profile itself
 does, to Redis, and to endpoints and tool sources only with `online` (a list of models or of tools,
@@ -43,7 +43,7 @@ MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 CLOCK_SKEW = 5.0
-"""Seconds between two machines' clocks that are worth a word."""
+"""Difference of two machines' clocks, in seconds, that is reported."""
 OPENAI_KEY = "OPENAI_API_KEY"
 SHOWN_MODELS = 8
 """Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
@@ -143,7 +143,7 @@ def _disk(state: StateDirectory) -> Iterator[Finding]:
             "missing",
             "state",
             f"{folder} can't be written to",
-            "set LOOPLINE_STATE to a directory of yours.",
+            "set LOOPLINE_STATE to your own directory.",
         )
         return
     free = shutil.disk_usage(folder).free
@@ -266,7 +266,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
 
 
 class _Listed(BaseModel):
-    """What an endpoint lists, as far as we read it."""
+    """The models that an endpoint lists, up to a limit."""
 
     class Model(BaseModel):
         id: str
@@ -460,7 +460,7 @@ def _cost(settings: Settings) -> Iterator[Finding]:
 
 
 def _payoff(state: StateDirectory) -> Iterator[Finding]:
-    """Does delegation pay, by what this deployment has recorded?"""
+    """Does delegation pay, according to this deployment's records?"""
     from loopline.runtime.observe.doctor_payoff import payoff_sentence
 
     yield Finding("ok", "delegation", payoff_sentence(state.store, time.time()))

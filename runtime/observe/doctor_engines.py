@@ -1,8 +1,8 @@
-"""Which engine serves a pool's model best on this machine, and what it is computed to do there.
+"""Computes which engine serves a pool's model best on this machine, and how fast.
 
 A step of decoding reads all weights once, and the keys and values of each row: the bandwidth of the
-memory bounds it. What an engine itself adds to a step decides for small models: `torch` is eager
-(some dozens of kernels a layer are started one by one), vLLM replays a captured graph, and has a
+memory bounds it. For small models an engine's own overhead per step decides: `torch` is eager (some
+dozens of kernels a layer are started one by one), vLLM replays a captured graph, and has a
 scheduler in another process. On a CPU these costs are what `bench engine --only torch,vllm` leaves
 for a step of a micro model with 64 rows; those on a GPU are computed, not measured.
 """
@@ -128,7 +128,7 @@ def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
         return
     ranked = estimates(shape, gpu, bandwidth)
     best = ranked[0]
-    cause = "its captured graphs" if best.engine == "vllm" else "the least to do beside arithmetic"
+    cause = "its captured graphs" if best.engine == "vllm" else "the least overhead"
     where = gpu or "this CPU"
     # Its steps are vLLM's: captured graphs, a scheduler in another process.
     alike = "; sglang as vllm" if gpu else ""

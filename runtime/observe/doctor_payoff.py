@@ -1,4 +1,4 @@
-"""Does delegation pay for me? From the cascades that a deployment has recorded.
+"""Computes from a deployment's recorded cascades whether delegation pays.
 
 Of a cascade's question the ledger has what was paid. What the big model alone would have cost is
 known where it was asked: for the questions that the ladder escalated, and for a random sample of
@@ -34,16 +34,16 @@ class Question:
     big: float | None
     """None where the big model was not asked."""
     differs: bool | None
-    """Of an audited one: the big model says something else."""
+    """In an audited run: the big model's answer differs."""
 
 
 @dataclass(frozen=True)
 class Payoff:
-    """What cascades cost, beside the big model alone."""
+    """What cascades cost, compared with the big model alone."""
 
     questions: int
     audited: int
-    """Accepted answers beside which the big model was asked."""
+    """Accepted answers for which the big model was asked, too."""
     different: int
     """Of those."""
     paid: float

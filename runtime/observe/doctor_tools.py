@@ -1,4 +1,4 @@
-"""What the doctor says of tool sources: MCP servers and HTTP APIs by their OpenAPI documents.
+"""The doctor's checks of tool sources: MCP servers and HTTP APIs by their OpenAPI documents.
 
 A document on this machine is read as a tool worker would read it. No server is started, and none
 is asked but with `online`; then it is joined and lists its tools, and none of them is called.
@@ -116,7 +116,7 @@ def _prefix_place(place: str, trouble: str) -> str:
 
 
 async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
-    """What a tool worker would tell of the source once it has tried it."""
+    """What a tool worker would report about the source after its first try."""
     from loopline.workers.tool_sources.sources import tool_sources
 
     with capture_logs():  # what is logged stands in the state too

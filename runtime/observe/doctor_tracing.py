@@ -1,5 +1,5 @@
-"""What the doctor says of the collector that traces are sent to. It is asked with `online` alone,
-by a request without spans: that shows whether address and key are right, and leaves nothing there.
+"""The doctor's check of the collector of traces. It is asked with `online` alone, by a request
+without spans: that shows whether address and key are right, and leaves nothing there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a training made of the tokens that it learned from: written by a trainer, shown by the view
-of a run.
+"""Log-probabilities of the tokens that a training learned from: written by a trainer, shown by the
+view of a run.
 
     TRAINING/learned-tokens/<step>-<process>.parquet
 

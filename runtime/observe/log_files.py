@@ -18,12 +18,12 @@ MAX_LINE_BYTES = 65_536
 
 LOG_BYTES = 10_000_000
 LOG_FILES = 3
-"""Of a log whose owner is told nothing else."""
+"""Default limits of a log."""
 
 
 def rotate(path: Path, limit: int = LOG_BYTES, files: int = LOG_FILES) -> bool:
-    """Put a log aside that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on.
-    For a log that its writer opens again for each line, or has not opened yet. Raises OSError."""
+    """Rotate a log that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on. For
+    a log that its writer opens again for each line, or has not opened yet. Raises OSError."""
     if not path.exists() or path.stat().st_size <= limit:
         return False
     _shift(path, files)
@@ -72,8 +72,8 @@ def _numbered(path: Path, number: int) -> Path:
 class RotatingLog:
     """`name.log`, `name.log.1`, …: the process's output, at most `files` × `limit` bytes.
 
-    A full disk must not kill the workers whose output it is: what can't be written is dropped and
-    counted, and the count is written once there is room.
+    A full disk must not kill the workers: output that can't be written is dropped and counted, and
+    the count is written once there is room.
     """
 
     def __init__(self, path: Path, limit: int, files: int) -> None:

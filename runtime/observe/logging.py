@@ -112,7 +112,7 @@ def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDic
 
 
 def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """A value that JSON can't hold (an exception, a path) becomes its text, so that a log call
-    can't fail for what it was given."""
+    """A value that JSON can't hold (an exception, a path) becomes its text, so that no log call
+    fails because of its values."""
     plain = (str, int, float, bool, type(None), list, dict, tuple)
     return {key: value if isinstance(value, plain) else str(value) for key, value in event.items()}

@@ -25,7 +25,7 @@ NEWEST = "g"
 TEXT_CHARS = 2_000
 """Of a question, an answer and a reason, of which a list shows the beginning."""
 _BATCH, _WORDS_BATCH = 1_000, 10_000
-"""Runs of one look; where whole records are read, more of them at once."""
+"""Runs per look; more when whole records are read."""
 _ID_CHARS = 36
 
 
@@ -38,7 +38,7 @@ class RecordedPage:
 
 
 def has_recorded_runs(store: Path) -> bool:
-    """Whether there is a list to show: files, and DuckDB to read them with."""
+    """Whether a list can be shown: there are files, and DuckDB to read them."""
     return find_spec("duckdb") is not None and bool(parquet_files(store / "trajectories"))
 
 
@@ -50,13 +50,13 @@ def parse_place(text: str) -> str:
 
 
 IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
-"""Which of these runs stand in another list already."""
+"""Those of these runs that another list has already."""
 
 
 async def find_recorded_runs(
     bus: Bus, store: Path, query: RunQuery, count: int, after: str = NEWEST
 ) -> RecordedPage:
-    """`recorded_page`, without the runs that the bus has still."""
+    """`recorded_page`, without the runs that are still on the bus."""
 
     async def is_on_bus(ids: Sequence[str]) -> list[bool]:
         async with bus.redis.pipeline(transaction=False) as pipe:

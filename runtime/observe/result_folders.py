@@ -1,4 +1,4 @@
-"""The folder of results: which benchmarks and trainings lie below it, and what their reports say.
+"""The folder of results: the benchmarks and trainings in it, and their reports.
 
 Programs above this floor write them; here their files are read as what they are, JSON. A file that
 can't be read is an entry that says so: one damaged folder must not hide the others.
@@ -55,7 +55,7 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What a folder's report says; of one without a report what was asked."""
+    """A folder's report; without one, its request."""
 
     folder: str
     name: str
@@ -113,7 +113,7 @@ def scan(root: Path) -> ResultFolders:
 
 
 class BenchmarkReader:
-    """Reads reports, and remembers what they said until their files change."""
+    """Reads reports, and caches them until their files change."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""Finding runs: those on the bus (in flight, or ended within the retention), then the store's."""
+"""Finds runs: those on the bus (in flight, or ended within the retention), then the store's."""
 
 from __future__ import annotations
 

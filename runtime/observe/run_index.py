@@ -19,10 +19,11 @@ BATCH = 200
 MAX_LOOKED = 20_000
 """Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
 MAX_LOOK_SECONDS = 1.0
-"""And so long, on a machine that is busy: a page that matches nothing must not hold its reader."""
+"""Most seconds of a page, on a busy machine: a page without a match must not keep its reader
+waiting."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
-"""Beyond the retention: what is older and waits is not in the list of runs any more."""
+"""Beyond the retention: older runs that wait have left the list of runs."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class RunQuery:
-    """Which runs are wanted; what is None or empty does not matter."""
+    """Filter of runs; None or empty fields do not matter."""
 
     workflow: str = ""
     state: str = ""
@@ -277,7 +278,7 @@ def _state(outcome: str, *, active: bool, waits: bool) -> str:
 
 
 def _waits(lines: str) -> tuple[str, ...]:
-    """From what `note_waits` in end_run.lua writes: kind, expiry (ms) and name."""
+    """From what `note_waits` in parts/waits.lua writes: kind, expiry (ms) and name."""
     words: list[str] = []
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)

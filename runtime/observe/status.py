@@ -1,5 +1,5 @@
-"""What a deployment is doing right now, from two witnesses: the bus, which hears every worker on
-every machine, and the supervisor of this one, which also knows the processes that say nothing."""
+"""The current state of a deployment, from two sources: the bus, with the presence of every worker
+on every machine, and the supervisor of this machine, which also knows processes that are silent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WorkerStatus(BaseModel):
     reason: str = ""
     last_lines: list[str] = Field(default_factory=list)
     skew_seconds: float = 0.0
-    """So far the wall clock of its machine is ahead of the bus's."""
+    """Seconds that the wall clock of its machine is ahead of the bus's."""
     details: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -90,11 +90,11 @@ class Status(BaseModel):
     supervisor_error: str = ""
     """Why the supervisor of this state directory could not be asked, if it could not."""
     unserved: list[str] = Field(default_factory=list)
-    """Kinds of worker of which none is ready: what waits for one of them waits on."""
+    """Kinds of worker of which none is ready."""
 
 
 async def collect(deployment: Deployment, bus: Bus | None) -> Status:
-    """Ask both witnesses. Without a bus (Redis is down) the supervisor's half is still told."""
+    """Ask both sources. Without a bus (Redis is down) the supervisor's half remains."""
     supervised, trouble = _supervisor(deployment)
     status = Status(
         phase="joined", redis={"url": deployment.settings.bus.safe_url}, supervisor_error=trouble
@@ -132,8 +132,8 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
 
 
 def judge(status: Status) -> None:
-    """What the witnesses say together. A supervisor looks once a second, and a bus that can't be
-    asked now says nothing of its workers."""
+    """Combine both sources. A supervisor looks once a second; a bus that can't be asked reports no
+    workers."""
     if status.phase not in ("ready", "degraded", "joined"):
         return  # it starts or ends, and says so
     states = {worker.state for worker in status.workers}
@@ -146,7 +146,7 @@ def judge(status: Status) -> None:
 
 
 def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
-    """What the supervisor on this machine says; `None` when there is none, or it says nothing."""
+    """The report of the supervisor on this machine; `None` if there is none, or no answer."""
     return _supervisor(deployment)[0]
 
 
@@ -187,7 +187,7 @@ async def workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
 
 
 async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
-    """What the bus says of streams, runs and memory, into `status`."""
+    """Fill `status` with streams, runs and memory from the bus."""
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
     with contextlib.suppress(NoPermissionError):  # nor does the bus need INFO

@@ -88,7 +88,7 @@ def render_status(status: Status) -> RenderableType:
 
 
 def unserved_kinds(status: Status) -> str:
-    """Which kinds of worker nobody is of, in words."""
+    """Kinds of worker of which there is none, in words."""
     return (
         f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
         " (`runtime logs KIND` shows more)"

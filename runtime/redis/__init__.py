@@ -1,1 +1,1 @@
-"""The Redis of a deployment: the server it starts, and the users of a server it is given."""
+"""The Redis of a deployment: its own server, or the users of another one."""

@@ -42,7 +42,7 @@ class RedisBinary:
 
 
 def probe(path: Path) -> RedisBinary | None:
-    """What `path --version` says; `None` when it can't be run or says nothing we know."""
+    """The version from `path --version`; `None` if it can't be run or is unknown."""
     try:
         output = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True

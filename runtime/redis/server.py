@@ -106,7 +106,7 @@ class RedisServer:
         return self._state.redis / "server.json"
 
     async def start(self) -> None:
-        """Start and wait until commands are answered (the append-only file is loaded).
+        """Start and wait until it answers commands (the append-only file is loaded).
 
         Raises `UserError` when there is no usable server, the port is taken, it dies, or says
         nothing for `start_seconds`.

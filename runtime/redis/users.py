@@ -1,4 +1,4 @@
-"""Users of Redis' access list: what each kind of process may do on the bus, and nothing else.
+"""Users of Redis' access list, each with only the rights that its kind of process needs on the bus.
 
 Commands are those of the bus, for all of them (`loopline.bus.health` tries each when a process
 joins): none that looks at or changes the server, other clients, scripts or other deployments. What
@@ -176,8 +176,8 @@ def rules(prefix: str, kind: UserKind, password: str) -> str:
 
 
 def password_of(secret: str, user: str) -> str:
-    """A password that follows from a secret: known again after a restart, and of no help to who
-    wants the secret or another user's."""
+    """A password that is derived from a secret: the same after a restart, and useless for finding
+    the secret or another user's password."""
     return hmac.new(secret.encode(), user.encode(), "sha256").hexdigest()
 
 

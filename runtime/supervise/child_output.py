@@ -1,5 +1,5 @@
-"""What a child process prints, copied into its log: so the log is rotated by this process, and the
-child keeps its pipe open."""
+"""Copies the output of a child process into its log, so that this process can rotate the log while
+the child keeps its pipe open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline.bus import tasks
 from loopline.runtime.observe.log_files import RotatingLog, pump
 
 LAST_WORDS_SECONDS = 1.0
-"""After a process's death, for what it wrote to be copied into its log."""
+"""Seconds after a process's death in which its last output is copied into its log."""
 
 
 async def start_with_output(
@@ -39,7 +39,7 @@ async def copy_until_dead(
 ) -> int:
     """Copy its output into the log until it dies; its exit code.
 
-    What it has started may live on and hold its output open: that is not waited for.
+    Its own children may live on and keep the output open; this does not wait for them.
     """
     stream = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(

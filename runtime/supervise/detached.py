@@ -1,5 +1,5 @@
-"""A supervisor in a session of its own, and word of how its start went: `runtime up --detach`, and
-a deployment that lasts as long as the program that needs it."""
+"""A supervisor in a separate session, and the result of its start: `runtime up --detach`, and a
+deployment that lasts as long as the program that needs it."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def _launch(
     *,
     temporary: bool = False,
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """The supervisor, and what it says of itself once its workers are ready. A `temporary` one does
-    not outlive this process."""
+    """The supervisor, and its report once its workers are ready. A `temporary` one does not outlive
+    this process."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
@@ -163,13 +163,13 @@ def _status(run: RunFile) -> dict[str, Any] | None:
 
 
 def _downloading_workers(status: dict[str, Any] | None) -> set[str]:
-    """Names of the workers that fetch a model."""
+    """Names of the workers that are downloading a model."""
     workers: list[dict[str, Any]] = status["workers"] if status is not None else []
     return {worker["name"] for worker in workers if worker["state"] == "downloading"}
 
 
 def _last_error(log: Path, offset: int) -> str:
-    """What the supervisor printed last: its own error message when there is one."""
+    """The supervisor's last output: its error message if there is one."""
     with log.open("rb") as handle:
         handle.seek(offset)
         log_tail = handle.read().decode("utf-8", "replace").strip()

@@ -1,8 +1,8 @@
 """The gateways' listening socket.
 
 The supervisor opens it and every gateway of the machine inherits it: they share its connections,
-and while one of them is started again, connections wait in it instead of being refused. One that
-is started by hand opens its own.
+and while one of them restarts, connections wait in it instead of being refused. A gateway that is
+started by hand opens its own.
 """
 
 from __future__ import annotations

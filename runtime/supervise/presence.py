@@ -1,4 +1,4 @@
-"""The supervisor's ear on the bus: what its server is, and which workers say how they are."""
+"""Connects the supervisor to the bus: its server, and the presence of the workers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def connect(
 ) -> tuple[
     Server, Callable[[], Awaitable[dict[str, WorkerPresence]]], Callable[[], Awaitable[None]]
 ]:
-    """The server, a function that gives each worker that is there by its name, and one that closes
-    the connection.
+    """The server, a function that returns the present workers by name, and one that closes the
+    connection.
 
     Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts,
     `DeploymentMismatch` and `UserError` where workers of the same deployment are there that have

@@ -1,9 +1,9 @@
-"""When a dead worker is started again, and when it is given up. Pure: time is an argument.
+"""Decides when a dead worker is started again, and when it is `broken`. Pure: time is an argument.
 
-Backoff doubles with each death in a row and carries jitter, so that workers felled by one cause
-(a Redis restart, a bad disk) don't come back in step. A worker that has lived longer than the
-window starts over. The breaker gives up a worker that died too often within the window: it would
-only burn the machine and bury the reason under its own log.
+Backoff doubles with each death in a row and carries jitter, so that workers that died of one cause
+(a Redis restart, a bad disk) don't come back at the same time. A worker that has lived longer than
+the window starts over. The breaker gives up a worker that died too often within the window: it
+would only burn the machine and bury the reason under its own log.
 """
 
 from __future__ import annotations

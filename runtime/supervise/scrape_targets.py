@@ -20,7 +20,7 @@ log = structlog.get_logger("loopline.runtime.supervise.scrape_targets")
 
 
 class ScrapeTargets:
-    """The file, written again whenever it would say something else."""
+    """The file, written again whenever its content changes."""
 
     def __init__(self, state: StateDirectory, settings: MetricsSettings) -> None:
         self._path = state.scrape_targets

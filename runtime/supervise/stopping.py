@@ -1,4 +1,4 @@
-"""Ending a supervisor and waiting until it is gone."""
+"""Ends a supervisor and waits until it is gone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LIMIT_SECONDS = 600.0
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
     """Signal the supervisor and wait until it has let go of the state directory.
 
-    With `now` its workers abandon what they hold. Raises `UserError` when it is still there after
-    ten minutes.
+    With `now` its workers abandon their work. Raises `UserError` when it is still there after ten
+    minutes.
     """
     _signal(run.pid, signal.SIGQUIT if now else signal.SIGTERM)
     deadline = time.monotonic() + _LIMIT_SECONDS

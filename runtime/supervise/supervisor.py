@@ -1,7 +1,7 @@
 """`runtime up`: the embedded Redis and every worker of one profile, kept alive until told to stop.
 
-Crash-only: killing the supervisor is safe at any moment. Its children die with it, leases of what
-they held run out, and the next start goes on from the append-only file.
+Crash-only: killing the supervisor is safe at any moment. Its children die with it, their leases
+expire, and the next start continues from the append-only file.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ from loopline.workers.stop_signals import stop_signals
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
 Presence = Callable[[], Awaitable[dict[str, WorkerPresence]]]
-"""The workers that the bus has heard of lately, by name."""
+"""The workers that are present on the bus, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
-"""Joins the bus: its server, who is there, and how to leave."""
+"""Joins the bus: its server, the present workers, and how to leave."""
 
 DRAIN_ORDER = ("gateway", "roles", "services", "writers")
-"""Gateways first: the answers that are under way still need the others. Then role workers: to
-finish a step they need models and tools. The recorder last: the final commits bring it its final
-trajectories."""
+"""Gateways first: answers in progress still need the others. Then role workers: to finish a step
+they need models and tools. The recorder last: the final commits bring it its final trajectories."""
 
 MAX_WORKERS = 256
 SILENCE_SECONDS = 3 * BEAT
-"""Without an answer of the bus to the question who is there: then nobody can be heard, either."""
+"""Seconds without an answer of the bus after which no worker counts as present."""
 LOOK_SECONDS = 1.0
-"""Between two looks at who is there, and at the socket files."""
+"""How often the present workers and the socket files are checked."""
 
 
 class Supervisor:
@@ -322,7 +321,7 @@ class Supervisor:
             await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 
     def _record_presence(self, slot: WorkerSlot, state: str | None) -> None:
-        """What the bus has heard of a slot's worker; None: nothing."""
+        """The presence of a slot's worker on the bus; None: absent."""
         if state is None:
             if slot.state == "ready":
                 slot.enter("silent", "its heartbeat has stopped")

@@ -1,4 +1,4 @@
-"""What a worker is told of this process's environment: everything but the secrets of others.
+"""The environment that a worker gets: this process's own without other workers' secrets.
 
 Anyone who makes a worker say what it knows (a model's words, a tool server, a program that it
 starts) learns no key that the worker does not use itself.

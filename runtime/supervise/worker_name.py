@@ -1,4 +1,4 @@
-"""What a worker process is called on the bus, in logs and in status tables."""
+"""Names of worker processes on the bus, in logs and in status tables."""
 
 from __future__ import annotations
 

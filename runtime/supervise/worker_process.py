@@ -42,7 +42,7 @@ _RETRY_SECONDS = 2.0
 def worker_settings_of(
     settings: Settings, kind: str, name: str, state: StateDirectory
 ) -> WorkerSettings:
-    """What a worker of `kind` is told. Raises `ConfigError` for a kind that isn't configured."""
+    """The settings of a worker of `kind`. Raises `ConfigError` for a kind that isn't configured."""
     configured = settings.workers.get(kind)
     if configured is None:
         nearest = difflib.get_close_matches(kind, list(settings.workers), n=1)
@@ -112,9 +112,9 @@ def run_worker(
     remedy: str,
     profile: str | None = None,
 ) -> None:
-    """Serve until told to stop. One that was started by hand, of a `profile`, is held to what its
-    deployment serves, and says it where it is the first. Raises `UserError`, with `remedy` where
-    an engine can't start, or `BusUnavailable`."""
+    """Serve until stopped. A worker that was started by hand, with a `profile`, must match what its
+    deployment serves; the first worker writes it. Raises `UserError`, with `remedy` where an engine
+    can't start, or `BusUnavailable`."""
     watch_parent()
     _forget_secrets_of_others(settings, kind)
     become_undumpable()
@@ -154,7 +154,7 @@ def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
 
 @dataclass(frozen=True)
 class _DeploymentView:
-    """What a worker says of its deployment, and what it looks at once it has joined."""
+    """The entries that a worker writes about its deployment, and its checks after the join."""
 
     claims: Mapping[str, str]
     require: Callable[[Agreement], None] | None
@@ -211,8 +211,8 @@ def _serve(
 async def _run_through_outages(
     worker_settings: WorkerSettings, agreement: _DeploymentView, front: Front | None
 ) -> None:
-    """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
-    the crash-loop breaker. Started by hand, it says so at once and ends."""
+    """Under a supervisor, a worker waits for a Redis that is away: dying would only trip the
+    crash-loop breaker. Started by hand, it reports the outage and ends."""
     from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
     from loopline.workers.process import Worker
 

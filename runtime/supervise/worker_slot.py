@@ -33,8 +33,8 @@ from loopline.workers.stop_signals import ABANDON, send
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
 ABANDON_SECONDS = 3.0
-"""For a worker that is to abandon its work to give it back to the bus, before it is killed: a death
-would count as a failure of what it holds, and its leases would have to run out."""
+"""Time for a worker to give its work back to the bus before it is killed: a kill would count as a
+failure of its messages, and its leases would have to expire."""
 
 State = Literal[
     "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
@@ -120,7 +120,7 @@ class WorkerSlot:
             self._log.close()
 
     async def stop(self) -> None:
-        """Ask the process to drain; when that takes too long it is to abandon its work."""
+        """Ask the process to drain; if that takes too long, let it abandon its work."""
         self._stopping.set()
         process = self.process
         if process is None or process.returncode is not None:
@@ -150,7 +150,7 @@ class WorkerSlot:
         asyncio.get_running_loop().call_later(ABANDON_SECONDS, send, process, signal.SIGKILL)
 
     def kill_process(self) -> None:
-        """Kill the process of now, if there is one; another may follow."""
+        """Kill the current process, if there is one; another may follow."""
         if self.process is not None:
             send(self.process, signal.SIGKILL)
 
@@ -188,7 +188,7 @@ class WorkerSlot:
         return environment
 
     async def _wait_before_restart(self, code: int) -> bool:
-        """Wait out the backoff; false when the worker is given up."""
+        """Wait for the backoff; false if the worker is `broken`."""
         how = _exit_reason(code)
         if code == EXIT_CONFIG:
             self._give_up(f"{how}: its configuration is wrong")

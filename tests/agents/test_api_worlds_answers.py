@@ -139,7 +139,7 @@ WORDIER = (
     ("parcels.arrives", "Your parcel {parcel} will reach you on {arrives}."),
     ("cinema.minutes", "{movie} runs for {minutes} minutes."),
 )
-"""Honest answers with more than the fact: what the instruction says, and words of one's own."""
+"""Honest answers with more than the fact: what the instruction says, and further words."""
 BESIDE = (
     ("weather.high", "In {city} it gets as warm as {high} degrees, and {low} at night."),
     ("weather.sky", "It will be {sky} with up to {high} degrees."),

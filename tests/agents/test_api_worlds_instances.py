@@ -66,8 +66,8 @@ def changing(calls: Sequence[ToolCall]) -> list[int]:
 
 
 def rows_left(instance: Instance, calls: Sequence[ToolCall]) -> dict[str, object]:
-    """What calls leave behind, table by table: an own reading of the states, by which `verify` is
-    judged."""
+    """What calls leave behind, table by table: an independent reading of the states, by which
+    `verify` is judged."""
     world = World(instance.recipe.world, instance.recipe.tools)
     for call in calls:
         world.call(call.name, call.arguments)

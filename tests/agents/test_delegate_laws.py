@@ -130,10 +130,10 @@ async def test_as_many_branches_arrive_as_were_fanned_out(seed: int, order: int)
 @given(seeds, seeds, seeds)
 @settings(max_examples=60, deadline=None)
 async def test_the_order_of_commits_changes_nothing_that_the_planner_reads(
-    seed: int, one: int, other: int
+    seed: int, first_order: int, second_order: int
 ) -> None:
-    first, heard_first = await _run(seed, one)
-    second, heard_second = await _run(seed, other)
+    first, heard_first = await _run(seed, first_order)
+    second, heard_second = await _run(seed, second_order)
     assert heard_first.planner_messages() == heard_second.planner_messages()
     assert (first.outcome, first.answer, first.reason) == (
         second.outcome,

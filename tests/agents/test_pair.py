@@ -169,7 +169,7 @@ async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
     rebuilt = episode_of(run, trajectory.steps)
     assert rebuilt.done
     assert rebuilt.verify().solved
-    assert rebuilt.taken == tuple(executed_action(step) for step in trajectory.steps)
+    assert rebuilt.actions == tuple(executed_action(step) for step in trajectory.steps)
 
 
 async def test_steps_of_one_state_name_the_same_observation() -> None:
@@ -272,7 +272,7 @@ def raises(*_: object) -> None:
     raise ZeroDivisionError("no way is this short")
 
 
-FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or leave such tasks out"
+FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); fix it, or leave such tasks out"
 
 
 @pytest.mark.parametrize(

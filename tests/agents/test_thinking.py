@@ -1,4 +1,4 @@
-"""What a model thought is parted from what it said, in one place and for every reader."""
+"""A model's thoughts are separated from its text, in one place and for every reader."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _PIECES = st.sampled_from(
 )
 def test_every_known_way_to_think_aloud_is_told_from_the_answer(opening: str, end: str) -> None:
     whole = split_thoughts(f"{opening}We try 12 * 7 = 80.{end}\n\nIt is 84.")
-    assert whole.said.strip() == "It is 84."
+    assert whole.visible.strip() == "It is 84."
     assert whole.thought == "We try 12 * 7 = 80."
     assert text_without_thoughts(f"{opening}We try 12 * 7 = 80") == ""
 
 
 def test_an_end_without_its_opening_has_only_thought_before_it() -> None:
     """The chat template has written the opening into the prompt."""
-    assert split_thoughts("Is it 90? No.\n</think>\n\n96").said == "96"
-    assert split_thoughts("Is it 90? No.\n</think>\n\n96", opened=True).said == "96"
-    assert split_thoughts("Is it 90?", opened=True).said == ""
+    assert split_thoughts("Is it 90? No.\n</think>\n\n96").visible == "96"
+    assert split_thoughts("Is it 90? No.\n</think>\n\n96", opened=True).visible == "96"
+    assert split_thoughts("Is it 90?", opened=True).visible == ""
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
 )
 def test_what_only_speaks_of_thoughts_is_said_to_the_letter(text: str) -> None:
     whole = split_thoughts(text)
-    assert (whole.said, whole.thought, whole.spans) == (text, "", ())
+    assert (whole.visible, whole.thought, whole.spans) == (text, "", ())
 
 
 def test_code_that_speaks_of_thoughts_behind_a_thought_is_said() -> None:
@@ -109,7 +109,7 @@ def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, open
     assert edges == sorted(edges)
     assert all(0 <= start < end <= len(text) for start, end in whole.spans)
     if not whole.spans:
-        assert whole.said == text
+        assert whole.visible == text
 
 
 @pytest.mark.parametrize(

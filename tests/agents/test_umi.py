@@ -353,7 +353,7 @@ async def test_a_request_that_fails_for_good_ends_the_run_with_its_reason() -> N
     [
         (offering("calculat"), "there is no tool 'calculat'; did you mean 'calculate'"),
         (Task(prompt="?", instance={"tools": "calculate"}), "under 'tools' a list"),
-        (Task(prompt="?", environment="api_worlds"), "no recipe of an API world: world"),
+        (Task(prompt="?", environment="api_worlds"), "not a recipe of an API world: world"),
     ],
 )
 def test_a_run_whose_tools_cannot_be_offered_is_not_let_in(task: Task, wrong: str) -> None:

@@ -222,5 +222,5 @@ async def test_a_noted_call_is_not_carried_out() -> None:
 def test_a_task_that_is_no_given_step_is_refused() -> None:
     run = a_run("umi_single")
     task = Task(environment=tool_step.ENVIRONMENT, instance={"tools": [{"name": 1}]}, prompt="?")
-    with pytest.raises(InvalidTask, match=r"no given step: tools\.0\.name"):
+    with pytest.raises(InvalidTask, match=r"not a given step: tools\.0\.name"):
         workflows.get("umi_single").first(run.model_copy(update={"task": task}))

@@ -39,7 +39,7 @@ def _shown(pieces: list[TextPiece], kind: str) -> str:
 def _whole(text: str, opened: bool, offered: tuple[str, ...]) -> tuple[str, str]:
     tools: dict[str, JsonObject] = {name: {} for name in offered}
     whole = split_thoughts(text, opened=opened)
-    return whole.thought, strip_calls(text, tools, opened=opened) if offered else whole.said
+    return whole.thought, strip_calls(text, tools, opened=opened) if offered else whole.visible
 
 
 @given(_TEXTS, st.booleans(), _OFFERS, st.lists(st.integers(1, 20), max_size=20))

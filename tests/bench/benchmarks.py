@@ -16,8 +16,11 @@ from loopline.bench.ledger import read_ledger, total
 from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.bench.origins import Origin
 from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from loopline.bench.progress import RunProgress
+from loopline.bench.report.facts import Facts
 from loopline.bench.results import Result
 from loopline.bench.runner import Ending, Job, Runner
+from loopline.bench.session import conduct
 from loopline.runtime.client.run_client import RunClient
 from tests.bench.local_client import LocalClient
 
@@ -116,11 +119,20 @@ def connected(client: LocalClient) -> AbstractAsyncContextManager[RunClient]:
     return connect()
 
 
-def created(path: Path, made: Manifest) -> OutputDirectory:
+def created(path: Path, manifest: Manifest) -> OutputDirectory:
     """A new directory."""
     directory = OutputDirectory(path)
-    directory.create(made)
+    directory.create(manifest)
     return directory
+
+
+def measured(path: Path, manifest: Manifest, client: LocalClient) -> Facts:
+    """The facts of the whole benchmark; its reports are in the directory."""
+    directory = created(path, manifest)
+    progress = RunProgress(manifest.arms)
+    ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
+    assert ended.facts is not None
+    return ended.facts
 
 
 def _sums(request: Request) -> Dataset:

@@ -38,7 +38,7 @@ def a_result(
         arm=arm, seed=seed, tuning=tuning, steps=3, tokens=1_000 * seed, samples=100,
         train_cpu_seconds=60.0, cpu_seconds=90.0, outcomes=outcomes, failures=failures,
         agreement=agreement,
-        said={"plan_agent": {text: 7}},
+        answers={"plan_agent": {text: 7}},
         curve=tuple(
             Point(step=at, tokens=100 * at, samples=10 * at, cpu_seconds=1, success=success)
             for at, success in zip((0, 3, 6, 9, 12), looks or (0, 3 * seed / 10), strict=False)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from loopline.agents.environments.plan_path import PlanPathInstance, shortest_path
 from loopline.agents.environments.sokoban import SokobanInstance, solve
@@ -29,13 +27,9 @@ from loopline.agents.records import (
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.datasets import Request
-from loopline.bench.output import Manifest, OutputDirectory, manifest_items
-from loopline.bench.progress import RunProgress
+from loopline.bench.output import Manifest, manifest_items
 from loopline.bench.registry import find, load
-from loopline.bench.report.facts import Facts
-from loopline.bench.session import conduct
 from tests.agents.conversations import says
-from tests.bench.benchmarks import connected
 from tests.bench.local_client import LocalClient
 
 Player = Callable[[Run, Handoff], str]
@@ -140,13 +134,3 @@ def manifest(request: Request, arms: str = "pair", **options: object) -> Manifes
             "items": manifest_items(dataset.items),
         }
     )
-
-
-def measured(path: Path, made: Manifest, client: LocalClient) -> Facts:
-    """The facts of the whole benchmark; its reports are in the directory."""
-    directory = OutputDirectory(path)
-    directory.create(made)
-    progress = RunProgress(made.arms)
-    ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
-    assert ended.facts is not None
-    return ended.facts

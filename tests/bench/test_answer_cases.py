@@ -90,8 +90,8 @@ async def test_one_answer_is_paid_and_neither_several_nor_work_that_is_left(
 async def test_of_the_cases_over_which_one_may_differ_the_house_s_own_are_known(
     scorer: Scorer, judge: AnswerJudge
 ) -> None:
-    """Letters glued to a number are taken for a unit, and an unfinished expression in a box is no
-    number to the primary checker."""
+    """Letters glued to a number are taken for a unit, and an unfinished expression in a box is not
+    a number for the primary checker."""
     differing: list[str] = []
     for case in CONTESTABLE:
         if case["by"] == "reward":

@@ -12,7 +12,8 @@ from loopline import workers
 from loopline.agents.environments.api_worlds import HELD_OUT, Instance, Split, instances
 from loopline.bench.datasets import Request
 from loopline.bench.tools.baselines import ANSWERS, GIVEN, Player, best_of, solved_by_players
-from tests.bench.tool_client import manifest, measured, oracle_client
+from tests.bench.benchmarks import measured
+from tests.bench.tool_client import manifest, oracle_client
 
 COUNT = 400
 PASTES = ("the last observation", "all observations")

@@ -19,17 +19,17 @@ BURIED = "dead letter: failed attempts: 5; last: unavailable"
 
 @dataclass
 class Breaking(LocalClient):
-    """Breaks the runs of one pool alone; of these, `answered` come through."""
+    """Breaks the runs of one pool alone; of these, `answers` come through."""
 
-    answered: int = 0
+    answers: int = 0
     reason: str = BURIED
 
     async def wait(self, run_id: str) -> Trajectory:
         trajectory = await super().wait(run_id)
         if trajectory.run.policies != {"solo": "llm"}:
             return trajectory
-        if self.answered:
-            self.answered -= 1
+        if self.answers:
+            self.answers -= 1
             return trajectory
         late = len(self.ended) == 1
         outcome = Outcome.DEADLINE if late else Outcome.ERROR
@@ -43,7 +43,7 @@ async def test_runs_that_broke_are_counted_after_the_table_and_a_whole_arm_of_th
     tmp_path: Path, capsys: pytest.CaptureFixture[str], answer_count: int
 ) -> None:
     directory = created(tmp_path, manifest(items(4), concurrency=1))
-    ended = await conduct(directory, lambda: connected(Breaking(answered=answer_count)))
+    ended = await conduct(directory, lambda: connected(Breaking(answers=answer_count)))
     assert ended.exit_code == (EXIT_OK if answer_count else EXIT_FAILED)
     parts = "error 3" if answer_count else "error 3, deadline 1"
     notice = (

@@ -119,7 +119,7 @@ def test_no_arrangement_of_markup_makes_the_numeric_checker_raise(parts: list[st
 
 @given(st.integers(min_value=-(10**15), max_value=10**15))
 def test_an_integer_is_found_however_it_is_written(value: int) -> None:
-    """Plain, with commas, in a box, with cents of nought, as a price."""
+    """Plain, with commas, in a box, with zero cents, as a price."""
     for text in (
         str(value),
         f"{value:,}",

@@ -16,8 +16,9 @@ from loopline.bench.datasets import Request
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, ManifestItem
 from loopline.bench.statistics import bootstrap_difference
+from tests.bench.benchmarks import measured
 from tests.bench.command_line import bench
-from tests.bench.puzzle_client import Player, PuzzleClient, manifest, measured, oracle
+from tests.bench.puzzle_client import Player, PuzzleClient, manifest, oracle
 
 ARM = "plan_agent_alone"
 ATTEMPTS = 4
@@ -30,8 +31,8 @@ def puzzles(samples: int, **choices: JsonValue) -> Manifest:
     return manifest(request, ARM)
 
 
-def played(path: Path, made: Manifest, player: Player = oracle) -> Path:
-    measured(path, made, PuzzleClient(player=player))
+def played(path: Path, manifest: Manifest, player: Player = oracle) -> Path:
+    measured(path, manifest, PuzzleClient(player=player))
     return path
 
 

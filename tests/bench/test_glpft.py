@@ -345,7 +345,7 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     monkeypatch.setitem(SIZES, "tiny", TINY["tiny"])
 
     def kill(progress: JobProgress, cell: Cell, event: JobLine) -> None:
-        if cell.method == "glpft" and event.said.startswith("backbone"):
+        if cell.method == "glpft" and event.message.startswith("backbone"):
             for child in psutil.Process().children():
                 if "loopline.bench.experiments.worker" in child.cmdline():
                     child.kill()

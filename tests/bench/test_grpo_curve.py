@@ -16,7 +16,7 @@ from loopline.bench.errors import BenchError
 from loopline.bench.experiments.document import html, markdown
 from loopline.bench.experiments.grpo_curve.figures import (
     CurveReport,
-    Held,
+    LookComparison,
     compare_with_loops,
     report_of,
 )
@@ -73,7 +73,7 @@ def silent(event: JobLine) -> None:
 
 
 def solving(count: int, first: int = 0) -> str:
-    """Outcomes of `N` puzzles, so many of them solved, from number `first` on."""
+    """Outcomes of `N` puzzles, that many of them solved, from number `first` on."""
     return "".join("1" if first <= at < first + count else "0" for at in range(N))
 
 
@@ -112,7 +112,7 @@ def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
     return report_of(TWO_LOOKS, results, 12.5)
 
 
-def looks_of(*outcomes: str) -> tuple[Held, ...]:
+def looks_of(*outcomes: str) -> tuple[LookComparison, ...]:
     return compare_with_loops(curve("attacked", 1, *outcomes), UNDISTURBED, ALPHA)
 
 
@@ -178,7 +178,7 @@ def test_a_violation_in_a_loop_s_history_fails() -> None:
 def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
     # 50 and 40 of the same puzzles: ten pairs, all on one side.
     report = reported(solving(45), solving(82))
-    assert [[look.place for look in loop.held] for loop in report.undisturbed] == [
+    assert [[look.place for look in loop.against_undisturbed] for loop in report.undisturbed] == [
         ["above", "within"],
         ["below", "within"],
     ]
@@ -318,7 +318,7 @@ def finished_folder(output: Path, *attacked: int) -> None:
     claim(output, settings)
     warm = ArmResult(
         arm="warm start", seed=1, steps=120, tokens=1, samples=1, train_cpu_seconds=1.0,
-        cpu_seconds=1.0, outcomes=solving(20), failures={}, agreement=None, said={}, curve=(),
+        cpu_seconds=1.0, outcomes=solving(20), failures={}, agreement=None, answers={}, curve=(),
     )  # fmt: skip
     write_result(warm_start_of(settings).folder(output), warm)
     (output / "base").mkdir()

@@ -52,7 +52,7 @@ class Attacked(NamedTuple):
 
     attack: LoopAttack
     work: LoopWork
-    kept: KeptAdapters
+    adapters: KeptAdapters
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def whole() -> Iterator[Attacked]:
         adapters = KeptAdapters(Path(folder) / "adapters")
         work = work_of(Path(folder) / "base", groups=84, seed=SEED, puzzles=12, staleness=0)
         driver = LoopDriver(
-            Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, kept=adapters
+            Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, adapters=adapters
         )
         yield Attacked(driver.attack(), work, adapters)
 
@@ -105,7 +105,7 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
     whole: Attacked,
 ) -> None:
     adapters = [
-        load_file(whole.kept.of(number) / "shared" / ADAPTER)
+        load_file(whole.adapters.of(number) / "shared" / ADAPTER)
         for number in range(whole.work.rounds + 1)
     ]
     final = load_file(whole.attack.evidence.final / "shared" / ADAPTER)
@@ -114,7 +114,7 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
     assert len({tensor[name].numpy().tobytes() for tensor in adapters}) == len(adapters)
     settings = CurveSettings(game=GAME, reinforced=Reinforced(rank=2, limit=8), held_out=3)
     measurement = Measurement(whole.work.base, settings)
-    assert len(measurement.outcomes(whole.kept.of(1) / "shared")) == 3
+    assert len(measurement.outcomes(whole.adapters.of(1) / "shared")) == 3
 
 
 def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttack) -> None:

@@ -119,7 +119,7 @@ def test_a_profile_that_lacks_an_arms_pool_is_refused_before_anything_starts(
 def test_a_budget_needs_the_prices_of_what_is_paid_for(
     profile: str, overrides: tuple[str, ...], missing: str | None
 ) -> None:
-    """One's own models may have none where others do."""
+    """Local models may have none if others have one."""
     settings = load(profile, overrides=overrides)
     arms = find("gsm8k").arms.parse("llm,router,slm")
     require_prices(manifest(items(2)), arms, settings)

@@ -13,7 +13,7 @@ from loopline.bench.report.sections import payoffs
 def facts(
     *, spent: float, low: float, high: float, p: float = 0.5, gap: float = 0.0, alone: float = 2000
 ) -> Any:
-    """A cascade beside the big model alone: micro-dollars a question, the interval of their
+    """A cascade compared with the big model alone: micro-dollars a question, the interval of their
     difference, and the difference of accuracy with its p."""
     arms = {
         "llm": {"micro_dollars_per_question": alone},

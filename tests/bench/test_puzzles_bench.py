@@ -40,8 +40,9 @@ from loopline.trainers.data.held_out import require_training
 from loopline.trainers.data.json_files import Unreadable
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost, raises
+from tests.bench.benchmarks import measured
 from tests.bench.command_line import bench
-from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+from tests.bench.puzzle_client import PuzzleClient, manifest, oracle
 
 GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 BOXOBAN = """; 7

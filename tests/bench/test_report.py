@@ -254,13 +254,13 @@ def test_delegates_books_differ_from_ours_for_the_reasons_given(
     (router,) = [arm for arm in facts.arms if arm.name == "router"]
     rows = {r.figure: r for r in compare_books("router", router.results, facts.items, router.paid)}
     tokens = rows["tokens per question"]
-    assert tokens.ours == router.paid.tokens / 24
+    assert tokens.loopline == router.paid.tokens / 24
     by_hand = sum(
         len(facts.items[r.item].question) // 4 + len(r.prediction or "") // 4
         for r in router.results
     )
-    assert tokens.theirs == by_hand / 24
-    assert tokens.theirs < tokens.ours / 5
+    assert tokens.delegate == by_hand / 24
+    assert tokens.delegate < tokens.loopline / 5
 
 
 def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
@@ -277,8 +277,8 @@ def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
     results = [changed, *arm.results[1:]]
     before = compare_books("llm", arm.results, facts.items, arm.paid)[0]
     row = compare_books("llm", results, facts.items, arm.paid)[0]
-    assert (row.figure, row.theirs) == ("accuracy", before.theirs)
-    right = round(before.theirs * 24)
+    assert (row.figure, row.delegate) == ("accuracy", before.delegate)
+    right = round(before.delegate * 24)
     assert f"alone {right - 1} would be right instead of {right}" in row.why
 
 

@@ -10,7 +10,8 @@ from loopline.bench.datasets import Request
 from loopline.bench.output import OutputDirectory
 from loopline.bench.runner import Ending
 from loopline.bench.session import BenchOutcome, show, summary_line
-from tests.bench.puzzle_client import PuzzleClient, manifest, measured
+from tests.bench.benchmarks import measured
+from tests.bench.puzzle_client import PuzzleClient, manifest
 
 
 def sudokus(samples: int) -> Request:

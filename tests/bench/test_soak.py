@@ -340,8 +340,8 @@ async def test_an_answer_is_held_against_that_in_quiet(
         return {8: -1.0, 5: -0.75}[ids[-1]]
 
     comparison = await invariants.compare(completion, quiet, logprob)
-    assert words in comparison.said
-    assert bool(comparison.said) == bool(words)
+    assert words in comparison.problem
+    assert bool(comparison.problem) == bool(words)
     assert not comparison.tied
 
 
@@ -353,4 +353,4 @@ async def test_ids_may_part_where_two_are_as_good_as_tied() -> None:
     other_answer = answer(ids=(7, 5, 9, 9), logprobs=(-0.5, -0.6, -3.0, -4.0))
     comparison = await invariants.compare(answer(), other_answer, logprob)
     assert comparison.tied
-    assert comparison.said == ""
+    assert comparison.problem == ""

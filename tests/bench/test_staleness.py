@@ -123,7 +123,7 @@ def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
     if cell.age is None:
         result = ArmResult(
             arm=WARM_START, seed=cell.seed, steps=1, tokens=1, samples=1, train_cpu_seconds=1.0,
-            cpu_seconds=1.0, outcomes=outcomes, failures={}, agreement=None, said={}, curve=(),
+            cpu_seconds=1.0, outcomes=outcomes, failures={}, agreement=None, answers={}, curve=(),
         )  # fmt: skip
     else:
         result = CellResult(

@@ -39,8 +39,9 @@ from loopline.runtime.config import settings as config
 from loopline.workers.judging.problems import ProblemFolder, key_of
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
+from tests.bench.benchmarks import measured
 from tests.bench.command_line import bench
-from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+from tests.bench.puzzle_client import PuzzleClient, manifest, oracle
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
 GOOD, BAD = "```python\nprint(2 * int(input()))\n```", "```python\nprint(input())\n```"
@@ -55,15 +56,15 @@ needs_data = pytest.mark.skipif(
 # ---- swapped policies ----
 
 
-def swapped(made: Manifest, **policies: str) -> Manifest:
+def swapped(manifest: Manifest, **policies: str) -> Manifest:
     """The manifest as a deployment of the profile `petting` completes it."""
     settings = config.load("petting", environ={})
     settings_with_policies = settings.model_copy(
         update={"policies": {**settings.policies, **policies}}
     )
-    arms = find(made.benchmark).parse_arms(",".join(made.arms), made.reference)
-    return add_deployment(made, arms, settings_with_policies).model_copy(
-        update={"options": made.options}
+    arms = find(manifest.benchmark).parse_arms(",".join(manifest.arms), manifest.reference)
+    return add_deployment(manifest, arms, settings_with_policies).model_copy(
+        update={"options": manifest.options}
     )
 
 

@@ -89,7 +89,7 @@ def means(*scores: StepScore) -> dict[str, tuple[float, int]]:
 
 
 def test_the_means_are_over_the_steps_that_each_metric_applies_to() -> None:
-    """All steps, call steps, finish steps; over no step there is no mean, not nought."""
+    """All steps, call steps, finish steps; over no step there is no mean, not 0."""
     scores = [score_step(predicted, reference, TOOLS) for predicted, reference, _ in STEPS]
     assert means(*scores) == {
         "plan_accuracy": (pytest.approx(12 / 20), 20),

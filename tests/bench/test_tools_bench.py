@@ -33,8 +33,9 @@ from loopline.bench.tools.steps import StepsJudge, reference_of
 from loopline.bench.tools.worlds import WorldsJudge
 from loopline.runtime.config import settings as config
 from tests.agents.conversations import ScriptedHost, a_run, says
+from tests.bench.benchmarks import measured
 from tests.bench.test_tool_datasets import API, APIBENCH, QUESTION, write
-from tests.bench.tool_client import manifest, measured, oracle_client
+from tests.bench.tool_client import manifest, oracle_client
 
 needs_data = pytest.mark.skipif(
     "LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set"

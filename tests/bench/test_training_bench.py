@@ -77,8 +77,8 @@ def test_a_ratio_is_of_real_tokens_repeat_by_repeat_against_the_fastest_form() -
     assert run(100, 1.0).padding_share == 0.2
 
 
-def of(found: dict[str, Any], trainer: str, quantity: str) -> float:
-    return found["measurements"][f"supervised training / {trainer} / {quantity}"]["value"]
+def of(report: dict[str, Any], trainer: str, quantity: str) -> float:
+    return report["measurements"][f"supervised training / {trainer} / {quantity}"]["value"]
 
 
 def test_our_training_is_measured_without_its_padding() -> None:

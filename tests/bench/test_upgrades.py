@@ -35,5 +35,5 @@ def test_a_change_fits_the_code(name: str, tmp_path: Path) -> None:
 
 def test_a_change_that_no_longer_fits_the_code_says_so(tmp_path: Path) -> None:
     version = copy_of_this(tmp_path, "step", CHANGES["step"])
-    with pytest.raises(BenchError, match="mend this change"):
+    with pytest.raises(BenchError, match="fix this change"):
         CHANGES["step"](version.root / "loopline")

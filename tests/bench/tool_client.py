@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from pathlib import Path
 
 from loopline.agents.records import JsonObject
 from loopline.bench.datasets import Request
-from loopline.bench.output import Manifest, OutputDirectory, manifest_items
-from loopline.bench.progress import RunProgress
+from loopline.bench.output import Manifest, manifest_items
 from loopline.bench.registry import find, load
-from loopline.bench.report.facts import Facts
-from loopline.bench.session import conduct
 from loopline.workers.engines.settings import ModelSettings
-from tests.bench.benchmarks import connected
 from tests.bench.local_client import LocalClient
 
 POLICIES = ("umi/planner", "umi/caller", "umi/summarizer", "umi/single", "llm")
@@ -57,13 +51,3 @@ def manifest(
         reference=dataset.reference,
         items=manifest_items(dataset.items),
     )
-
-
-def measured(path: Path, made: Manifest, client: LocalClient) -> Facts:
-    """The facts of the whole benchmark; its reports are in the directory."""
-    directory = OutputDirectory(path)
-    directory.create(made)
-    progress = RunProgress(made.arms)
-    ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
-    assert ended.facts is not None
-    return ended.facts

@@ -34,7 +34,7 @@ def third_version() -> Registry:
 
 
 async def admit_strange(bus: Bus, **changes: Any) -> str:
-    """Let in a run whose first message is of another version of this software; its id."""
+    """Admit a run whose first message is of another version of this software; its id."""
     run_id = new_run_id()
     strange = Envelope.model_validate({**note(run_id).model_dump(), **changes})
     await bus.admit(Admission(run_id, b"{}", time.time() + 60, (Outgoing("planner", strange),)))

@@ -47,7 +47,7 @@ async def admit(
     bus: Bus, stream: str = "planner", *, text: str = "", seconds: float = 60, notify: str = "",
     tokens: int = 0, micro_dollars: int = 0,
 ) -> str:  # fmt: skip
-    """Let in a run whose first message is a note to `stream`; its id."""
+    """Admit a run whose first message is a note to `stream`; its id."""
     run_id = new_run_id()
     await bus.admit(
         Admission(

@@ -121,7 +121,7 @@ async def test_a_jump_of_the_servers_clock_ends_no_run_and_takes_no_lease(
             peer.registry.register("note", Note)
         runs = [await admit(bus, seconds=60) for _ in range(4)]
         async with serving(bus, ["planner"], slow), serving(second_bus, ["planner"], slow):
-            await until(lambda: len(counts) == 4, "all are in work")
+            await until(lambda: len(counts) == 4, "all are in progress")
             before = bus.clock.now()
             wrong.jump(off)
             await until(lambda: bus.clock.jumps == second_bus.clock.jumps == 1, "both have noticed")

@@ -170,7 +170,7 @@ def test_the_probe_tries_every_command_that_a_script_or_a_client_sends() -> None
     names = {str(command[0]) for command in health.commands("key")}
     by_scripts = {
         " ".join(filter(None, called))
-        for file in (folder / "lua").glob("*.lua")
+        for file in (folder / "lua").rglob("*.lua")
         for called in re.findall(r"call\('(\w+)'(?:, '((?!GROUP')[A-Z]+)')?", file.read_text())
     }
     assert len(by_scripts) > 25

@@ -93,7 +93,7 @@ class Request:
 
     run: Run
     guard: str
-    asked: bool = False
+    was_asked: bool = False
     reply: bytes | None = None
 
     @property
@@ -131,9 +131,9 @@ class ReplyMachine(BusMachine):
             assert got == [b"over"]
         else:
             assert got[0] == b"waiting"
-            request.asked = True
+            request.was_asked = True
 
-    @precondition(lambda self: any(request.asked for request in self.requests.values()))
+    @precondition(lambda self: any(request.was_asked for request in self.requests.values()))
     @rule(store=st.sampled_from([True, True, False]))
     def a_request_is_answered(self, store: bool) -> None:
         stream = self.shard.work("infer")
@@ -147,7 +147,7 @@ class ReplyMachine(BusMachine):
         delivery = Delivery(self.bus, self.shard, "infer", lease, envelope, Note())
         self.do(delivery.reply(reply, store=store))
         request = self.requests[envelope.reply_key]
-        request.asked, request.reply = False, reply if store else None
+        request.was_asked, request.reply = False, reply if store else None
 
     @invariant()
     def a_reply_is_there_while_its_step_may_ask_and_a_minute_longer(self) -> None:

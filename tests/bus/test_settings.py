@@ -1,4 +1,4 @@
-"""The URL of Redis: what is no such URL is refused, and no password is ever shown."""
+"""The URL of Redis: any other URL is refused, and no password is ever shown."""
 
 from __future__ import annotations
 

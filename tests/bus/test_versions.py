@@ -32,7 +32,7 @@ async def test_an_older_payload_is_lifted_version_by_version(bus: Bus) -> None:
 
 
 async def test_a_message_of_a_later_version_waits_for_a_worker_that_can_read_it(bus: Bus) -> None:
-    """And the times that others handed it back are no attempts."""
+    """And the times that others handed it back are not attempts."""
     attempts: list[int] = []
 
     async def handler(delivery: Delivery) -> None:

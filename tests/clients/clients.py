@@ -52,7 +52,7 @@ CLIENTS = (
             "several_choices": ONE_ANSWER,
             "length": "it shows no reason of the end",
             "logprobs": "it keeps none of its chat completions model's",
-            "request_id": "it shows the request's id, and not the completion's beside it",
+            "request_id": "it shows the request's id, and not the completion's, too",
             "models": NO_LISTING,
             "embeddings": NO_EMBEDDINGS,
         },

@@ -136,7 +136,7 @@ def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
     ("words", "says"),
     [
         ([], "there is no question"),
-        ([QUESTION, "--world", "1"], "which of both?"),
+        ([QUESTION, "--world", "1"], "or --world, not both"),
         (["--world", "1"], "offers its models no tools"),
         (["--world", "1", "--workflow", "umi", "--tool", "calculate"], "leave out --tool"),
         (["--world", "1", "--workflow", "umi", "--option", "calls=3"], "known options: calculator"),
@@ -316,7 +316,7 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
         process = shared.run("dead", command, "0/1-1")
         assert process.returncode == EXIT_USAGE
         assert "no dead letter" in one_error(process)
-    assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
+    assert "give the ID of a letter, or --all" in one_error(shared.run("dead", "purge"))
 
 
 @pytest.mark.parametrize(("body", "expected_envelope"), [

@@ -45,7 +45,7 @@ def test_every_shipped_profile_is_valid(profile: str) -> None:
 )
 def test_a_concurrency_that_would_do_nothing_is_refused(kind: str, instead: str) -> None:
     message = error_of("micro", f"workers.{kind}.concurrency=4")
-    assert f"workers.{kind}.concurrency has no meaning" in message
+    assert f"workers.{kind}.concurrency has no effect" in message
     assert instead in message
 
 
@@ -128,7 +128,7 @@ def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
 def test_profiles_that_extend_each_other_are_an_error_and_no_endless_loop(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('extends = "b.toml"')
     (tmp_path / "b.toml").write_text('extends = "a.toml"')
-    assert "circle" in error_of(str(tmp_path / "a.toml"))
+    assert "cycle" in error_of(str(tmp_path / "a.toml"))
 
 
 def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: Path) -> None:

@@ -14,5 +14,5 @@ def test_no_unknown_effect_is_said_and_a_call_that_is_not_listed_is_an_error(
     process = shared.run("effects", "resolve", "k", "--again")
     assert process.returncode == EXIT_USAGE
     assert "no call 'k' has an unknown outcome" in process.stderr
-    assert "say one of" in shared.run("effects", "resolve", "k").stderr
+    assert "give one of" in shared.run("effects", "resolve", "k").stderr
     assert "JSON" in shared.run("effects", "resolve", "k", "--result", "paid").stderr

@@ -183,30 +183,30 @@ TRAININGS = st.builds(
 
 
 @given(TRAININGS)
-def test_a_model_written_as_a_command_line_is_read_as_itself(made: Training) -> None:
+def test_a_model_written_as_a_command_line_is_read_as_itself(training: Training) -> None:
     ran.clear()
-    code, _, err = invoke(*command_line(made))
+    code, _, err = invoke(*command_line(training))
     assert code == 0, err
-    assert [made] == ran
+    assert [training] == ran
 
 
-@given(made=TRAININGS)
+@given(training=TRAININGS)
 def test_a_dry_run_writes_a_file_that_is_read_as_the_same_model(
-    made: Training, tmp_path_factory: pytest.TempPathFactory
+    training: Training, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     ran.clear()
-    code, out, err = invoke("--dry-run", *command_line(made))
+    code, out, err = invoke("--dry-run", *command_line(training))
     assert code == 0, err
     assert ran == []
     file = tmp_path_factory.getbasetemp() / "options.toml"
     file.write_text(out, encoding="utf-8")
-    assert resolved(Training, {}, file) == made
-    assert out.splitlines()[-1] == f"# trains {made.base}"
+    assert resolved(Training, {}, file) == training
+    assert out.splitlines()[-1] == f"# trains {training.base}"
 
 
 @given(TRAININGS)
-def test_what_is_recorded_as_json_is_read_as_the_same_model(made: Training) -> None:
-    assert Training.model_validate_json(made.model_dump_json()) == made
+def test_what_is_recorded_as_json_is_read_as_the_same_model(training: Training) -> None:
+    assert Training.model_validate_json(training.model_dump_json()) == training
 
 
 def written(path: Path, text: str) -> Path:

@@ -30,8 +30,8 @@ class Certificate(NamedTuple):
     """Files in PEM."""
 
     authority: Path
-    own: Path
-    """Of localhost, with its key."""
+    localhost: Path
+    """Certificate of localhost, with its key."""
     of_another: Path
     """Of a host of another name."""
 
@@ -84,7 +84,7 @@ def serving(certificate_path: Path, authority: Path, folder: Path) -> Generator[
 
 @pytest.fixture
 def port(certificate: Certificate, tmp_path: Path) -> Iterator[int]:
-    with serving(certificate.own, certificate.authority, tmp_path / "redis") as port:
+    with serving(certificate.localhost, certificate.authority, tmp_path / "redis") as port:
         yield port
 
 

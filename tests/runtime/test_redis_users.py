@@ -104,7 +104,7 @@ async def test_every_user_joins_the_bus(server: RedisProcess, kind: UserKind) ->
 async def test_who_lets_runs_in_may_hold_their_budgets_and_queue_them(
     server: RedisProcess, kind: UserKind
 ) -> None:
-    """A role lets in those of schedules, a recorder those that shadow others."""
+    """A role admits runs of schedules, a recorder shadow runs."""
     settings = BusSettings(
         redis_url=url_of(server, kind), prefix="sw.admits", max_working=1, shards=1
     )

@@ -96,8 +96,8 @@ def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
     [
         (("--store", "STORE", "--html", "PAGE"), "no run whose whole id is"),
         (("--store", "NOWHERE", "--html", "PAGE"), "no run whose whole id is"),
-        (("--training", "NOWHERE", "--store", "STORE"), "give --html FILE too"),
-        (("--tokenizer", "NOWHERE", "--store", "STORE"), "give --html FILE too"),
+        (("--training", "NOWHERE", "--store", "STORE"), "need --html FILE"),
+        (("--tokenizer", "NOWHERE", "--store", "STORE"), "need --html FILE"),
         (
             ("--tokenizer", "NOWHERE", "--store", "STORE", "--html", "PAGE"),
             r"--tokenizer .*nowhere: no tokenizer.json of it on this machine",

@@ -35,10 +35,10 @@ def identities(data_set: DataSet, name: SetName) -> set[str]:
 
 
 @given(st.sets(st.integers(0, 19), min_size=8))
-def test_the_local_sets_reuse_the_instructions_of_the_global_set(chosen: set[int]) -> None:
+def test_the_local_sets_reuse_the_instructions_of_the_global_set(numbers: set[int]) -> None:
     """Every instruction is in the global and the planner's sets; in the caller's, unless nothing
     is called; in the summarizer's, unless it gives up."""
-    ways = tuple(WORLDS.trajectories[number] for number in sorted(chosen))
+    ways = tuple(WORLDS.trajectories[number] for number in sorted(numbers))
     data_set = build([replace(WORLDS, trajectories=ways)], OPTIONS)
     everything = {trajectory.instruction_id for trajectory in ways}
     assert identities(data_set, "global_trajectories") == everything

@@ -144,7 +144,7 @@ def test_a_worked_answer_has_the_very_ids_that_the_small_model_was_trained_on() 
 
 
 def _as_message(role: str, text: str) -> Message:
-    """A turn as an endpoint gives it: its calls beside its text."""
+    """A turn as an endpoint gives it: its calls and its text."""
     calls = tuple(
         ToolCall(id=c.id, name=c.name, arguments=c.arguments, raw_arguments=c.raw_arguments)
         for c in parse_tool_calls(text, id_seed="")

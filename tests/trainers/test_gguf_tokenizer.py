@@ -51,9 +51,9 @@ def cut_by_scores(text: str, scores: dict[str, int]) -> list[str]:
     )
 )
 def test_whatever_has_scores_is_cut_by_them_as_by_its_merges(
-    made: tuple[list[str], list[tuple[str, str]]],
+    pieces_and_merges: tuple[list[str], list[tuple[str, str]]],
 ) -> None:
-    pieces, merges = made
+    pieces, merges = pieces_and_merges
     vocabulary = {text: place for place, text in enumerate(["a", "b", *pieces])}
     try:
         scores = scores_of_merges(merges, list(vocabulary))

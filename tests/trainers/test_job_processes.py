@@ -17,7 +17,7 @@ from loopline.trainers.core.job_processes import JobLine, run_jobs
 from loopline.trainers.errors import TrainingError
 
 WORKER = """#!/bin/sh
-say() { echo '{"event":"'$1'","said":"'"$2"'"}'; }
+say() { echo '{"event":"'$1'","message":"'"$2"'"}'; }
 on_interrupt='exit 130'
 while read -r job; do
   case "$job" in *'"stubborn"'*) on_interrupt='' ;; esac
@@ -70,13 +70,13 @@ class Watched:
 
 
 async def do(
-    chosen: list[Named],
+    wanted: list[Named],
     output: Path,
     processes: int,
     watched: Callable[[Named, JobLine], None],
     ready: Callable[[Named], bool] = lambda job: True,
 ) -> bool:
-    return await run_jobs(chosen, "a.module", output, processes, watched, ready)
+    return await run_jobs(wanted, "a.module", output, processes, watched, ready)
 
 
 async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_every_job_has_a_process_of_its_own_that_ends_with_it(
     pids, at_once = list[int](), list[int]()
 
     def watch(job: Named, event: JobLine) -> None:
-        pids.append(int(event.said))
+        pids.append(int(event.message))
         at_once.append(sum(psutil.pid_exists(pid) for pid in pids))
 
     assert await do(jobs(*["quick"] * 9), tmp_path, processes, watch)

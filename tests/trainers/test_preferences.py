@@ -1,4 +1,4 @@
-"""`train distill --objective dpo`: its loss beside a reference of a few lines, and its training."""
+"""`train distill --objective dpo`: its loss against a short reference, and its training."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_preference_and_begins_at
 
 
 def test_rows_that_are_no_pairs_are_refused() -> None:
-    with pytest.raises(TrainingError, match="no pairs"):
+    with pytest.raises(TrainingError, match="not pairs"):
         pair_of((1, 2), (False, True))
 
 

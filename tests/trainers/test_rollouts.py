@@ -107,7 +107,7 @@ def test_the_table_for_a_terminal_stands_whole_on_eighty_columns() -> None:
 
 def test_an_answer_is_accepted_exactly_when_its_equations_hold() -> None:
     """By the role workers' rule: `1.5 * 4 = 6` holds, and is not read as `5 * 4 = 6`."""
-    right = Conversation((), [], text=r"So \boxed{6}", said=["1.5 * 4 = 6", r"So \boxed{6}"])
-    wrong = Conversation((), [], text=r"So \boxed{7}", said=["1.5 * 4 = 7", r"So \boxed{7}"])
+    right = Conversation((), [], text=r"So \boxed{6}", texts=["1.5 * 4 = 6", r"So \boxed{6}"])
+    wrong = Conversation((), [], text=r"So \boxed{7}", texts=["1.5 * 4 = 7", r"So \boxed{7}"])
     assert accepted_answer(right) == "6"
     assert accepted_answer(wrong) is None

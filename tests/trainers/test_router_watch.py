@@ -172,7 +172,7 @@ def test_what_somebody_said_of_an_audited_run_counts_where_it_says_something() -
     wrong = same.judged(False)
     assert wrong is not None
     assert wrong.wrong
-    assert other.judged(False) is None, "beside a wrong answer another one may be right"
+    assert other.judged(False) is None, "if one answer is wrong, another may be right"
 
 
 def test_a_file_that_is_no_router_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for what is asynchronous behind somebody who is not."""
+"""Runs an event loop in a background thread, so that synchronous code can call async code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work comes to, or raises; from any other thread."""
+        """The result or the exception of the work; call it from another thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:

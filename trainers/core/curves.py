@@ -6,7 +6,7 @@
     CURVES/mlflow/                  MLflow's file store, unless MLFLOW_TRACKING_URI names another
 
 Each name of a tracker is a run of its own there. After a resume Weights & Biases and MLflow go on
-with the run, and keep what was drawn beyond the checkpoint beside what is drawn now.
+with the run, and keep what was drawn beyond the checkpoint next to what is drawn now.
 """
 
 from __future__ import annotations

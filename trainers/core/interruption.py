@@ -1,5 +1,5 @@
-"""Ctrl-C: a step is done first, for one cut in two could not be resumed exactly; then the command
-says how to go on."""
+"""Ctrl-C: the current step is finished, since half a step could not be resumed exactly; then the
+command says how to continue."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class JobLine(Record):
-    """One line about the job in work."""
+    """One line about the running job."""
 
     event: Literal["training", "playing", "finished", "failed"]
     done: int = 0
     total: int = 0
-    said: str = ""
+    message: str = ""
 
 
 class Job(Protocol):
@@ -128,11 +128,11 @@ def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> N
     keep_freed_memory()
     torch.set_num_threads(1)
     try:
-        tell(JobLine(event="finished", said=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
+        tell(JobLine(event="finished", message=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except (MendableError, EngineError, AgentError) as error:
-        tell(JobLine(event="failed", said=str(error)))
+        tell(JobLine(event="failed", message=str(error)))
         raise SystemExit(1) from None
 
 
@@ -161,7 +161,7 @@ class _Queue(Generic[JobT]):
         return None
 
     def end(self) -> None:
-        """A job that was taken is in work no longer."""
+        """A job that was taken is no longer running."""
         self._in_work -= 1
         self._changed.set()
 
@@ -233,7 +233,7 @@ class _Worker(Generic[JobT]):
             except ValidationError as error:
                 raise TrainingError(f"{job.name}: its process wrote {line[:200]!r}") from error
             if update.event == "failed":
-                raise TrainingError(f"{job.name}: {update.said}")
+                raise TrainingError(f"{job.name}: {update.message}")
             self._told = True
             self._watcher(job, update)
             if update.event == "finished":

@@ -1,4 +1,4 @@
-"""How jobs go: a bar for each one in work on a terminal, plain lines elsewhere, on stderr."""
+"""Progress of jobs on stderr: a bar for each running job on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from loopline.trainers.core.job_processes import Job, JobLine
 
 LINE_SECONDS = 10.0
-"""Without a terminal: a line for each job so often, at most."""
+"""Without a terminal: the shortest time between two lines about a job."""
 
 
 class JobProgress(ShownProgress):
-    """A context: it owns the bars, one of all jobs and one of each that is in work."""
+    """A context that owns the bars: one for all jobs, and one for each running job."""
 
     def __init__(self, things: str) -> None:
         """`things`: what the jobs are called, in the plural."""
@@ -30,27 +30,29 @@ class JobProgress(ShownProgress):
         self._told: dict[str, float] = {}
 
     def watch(self, jobs: int, remaining: int) -> Callable[[Job, JobLine], None]:
-        """Who is told, where that many jobs are left of all; called again, it corrects the two."""
+        """A callback for lines about the jobs, of which `remaining` are left. A later call corrects
+        both numbers."""
         self._pace.expect(jobs, remaining)
         self._whole()
         return self.tell
 
     def tell(self, job: Job, event: JobLine) -> None:
-        """What the process of a job says."""
+        """Show a line from the process of a job."""
         name = job.name
         self._pace.tell(name, event)
         remaining = self._pace.left()
         if event.event == "finished":
             self.say(
-                f"{name}: {event.said or 'finished'} ({self._pace.said(self._things)}{remaining})"
+                f"{name}: {event.message or 'finished'} "
+                f"({self._pace.done} of {self._pace.jobs} {self._things}{remaining})"
             )
             self.without_bar(name)
         else:
-            self.bar(name, event.done, event.total or None, f"{event.event}: {event.said}")
+            self.bar(name, event.done, event.total or None, f"{event.event}: {event.message}")
             if time.monotonic() - self._told.get(name, float("-inf")) >= LINE_SECONDS:
                 self._told[name] = time.monotonic()
                 share = f"{event.done / event.total:.0%}, " if event.total else ""
-                self.line(f"{name}, {event.event}: {share}{event.said}{remaining}")
+                self.line(f"{name}, {event.event}: {share}{event.message}{remaining}")
         self._whole()
 
     def _whole(self) -> None:
@@ -60,8 +62,8 @@ class JobProgress(ShownProgress):
 
 
 class _Pace:
-    """How many jobs are done, those in work by their share, and how long the others may take: as
-    long as these in the mean. What comes after a job's training is short alongside it, and is
+    """How many jobs are done, running ones by their share, and how long the others may take: as
+    long as these on average. What comes after a job's training is short, and is
     counted with it."""
 
     def __init__(self) -> None:
@@ -85,9 +87,6 @@ class _Pace:
             # What a job had done in an earlier part was not done in this time.
             self._first.setdefault(name, share)
             self._in_work[name] = share
-
-    def said(self, things: str) -> str:
-        return f"{self.done} of {self.jobs} {things}"
 
     def left(self) -> str:
         """`; about 12 min left`; empty while nothing is known."""

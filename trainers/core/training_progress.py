@@ -24,9 +24,9 @@ class ShownProgress:
         remaining: bool = True,
         elapsed: bool = False,
     ) -> None:
-        """What stands before and behind a bar are templates of rich over its `task`, whose
-        description is the part and whose field `said` is what is said of it. What is not `visible`
-        has no bar; `remaining`: with how long it may take; `elapsed`: how long it took."""
+        """`before` and `behind`: templates of rich for the text around a bar, over its `task`,
+        whose description is the part and whose field `said` is the message. Without `visible` there
+        are no bars. `remaining` and `elapsed` add the time left and the time passed."""
         self._before, self._behind = before, behind
         self._remaining, self._elapsed = remaining, elapsed
         self._seen = visible and sys.stderr.isatty()

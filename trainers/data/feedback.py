@@ -49,14 +49,14 @@ class PostedFeedback:
 
 @dataclass(frozen=True)
 class RewardThreshold:
-    """Which runs are good enough to be imitated: those of which posted rewards say so."""
+    """Which runs are good enough to be imitated, according to posted rewards."""
 
     feedback: PostedFeedback
     least: float
 
     def require(self, feedback: Feedback, agent: str | None = None) -> None:
         """Raises `Unreadable` unless the posted reward is there, and high enough: that of the whole
-        run, and with `agent` what the agent earned beside it."""
+        run, and with `agent` what the agent earned in addition."""
         agent_reward = None if agent is None else feedback.agents.get(agent)
         reward = add(feedback.team, agent_reward)
         if reward is None:

@@ -183,7 +183,7 @@ def _value(row: bytes) -> Any | Unreadable:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _parse_finite(number: str) -> float:

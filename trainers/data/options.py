@@ -20,7 +20,7 @@ def _by_feedback(options: Any) -> bool:
 
 
 class FeedbackOptions(Options):
-    """Which rewards of recorded runs a training learns from."""
+    """The rewards of recorded runs that a training uses."""
 
     panel: ClassVar[str] = "Recorded runs"
 
@@ -32,7 +32,7 @@ class FeedbackOptions(Options):
         Option(metavar="NAME", default="every source"),
         OnlyWith("--reward-from feedback", _by_feedback),
     ] = None
-    """Source whose posted rewards count; may be repeated. Those of several are added up."""
+    """Source whose posted rewards count; may be repeated, then they are added up."""
 
     def feedback(
         self, store: Path, entries: Collection[str] | None = None
@@ -48,7 +48,7 @@ class FeedbackOptions(Options):
 
 
 class ThresholdOptions(FeedbackOptions):
-    """Which recorded runs a training imitates."""
+    """The recorded runs that a training imitates."""
 
     from_store: Path | None = None
     """Folder of recorded runs to learn from."""
@@ -71,7 +71,7 @@ class ThresholdOptions(FeedbackOptions):
         return self
 
     def threshold(self, store: Path) -> RewardThreshold | None:
-        """By which the runs of a store are chosen; None where what was recorded decides."""
+        """The rewards that choose runs of a store; None if the recorded outcome decides."""
         from loopline.trainers.data.feedback import RewardThreshold
 
         feedback = self.feedback(store)
@@ -82,7 +82,7 @@ class ThresholdOptions(FeedbackOptions):
 
 
 class FreshFolder(Options):
-    """What is written at once, and never over something else."""
+    """Output that is written in one step, and never over something else."""
 
     output: Annotated[Path, Argument()]
     """Folder to write; it must not exist yet."""

@@ -158,7 +158,7 @@ _DECODER = msgspec.json.Decoder(SampledRun)
 def parse_sample(body: bytes, workflow: str) -> AnyRun:
     """A recorded trajectory. A call of a client is read whole, since conversations are made of
     such, and so is a run without a reward, which is judged by all of it. Raises ValidationError for
-    what is no trajectory."""
+    what is not a trajectory."""
     if workflow == CHAT:
         return Trajectory.model_validate_json(body)
     try:

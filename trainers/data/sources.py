@@ -73,7 +73,7 @@ def from_worlds(
 
 
 def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
-    """So many instances of the simulator, one after the other as they are made. Raises
+    """This many instances of the simulator, one after the other as they are generated. Raises
     `UnreadableData` for an unknown split."""
     try:
         return islice(stream(split, seed), samples)

@@ -63,7 +63,7 @@ class _Line:
 
 def read_tasks(path: Path) -> TaskFile:
     """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
-    `pair` would not let in, that is another team's than the first, that is there twice, or that is
+    `pair` would refuse, that is another team's than the first, that is there twice, or that is
     a puzzle of another split than the train one."""
     reading = read_records(path, _line, _LIMITS)
     if reading.skipped:

@@ -1,5 +1,5 @@
 """Which recorded runs are learned from: the same while they are rolled out and when they are read
-from a store, so that a replay comes to the same weights."""
+from a store, so that a replay gives the same weights."""
 
 from __future__ import annotations
 

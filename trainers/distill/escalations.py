@@ -2,7 +2,7 @@
 stands in its place.
 
 What is learned from and what is measured with are kept apart. An *audited* run belongs to a random
-sample that calibrates routers and compares versions, so it is no example. Neither is a run of a
+sample that calibrates routers and compares versions, so it is not an example. Neither is a run of a
 task that is held out from training, nor any other run that asks the same question as one of these.
 """
 

@@ -20,7 +20,7 @@ from loopline.trainers.glpft.rows import end_of_turn
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from loopline.workers.engines.torch.loading import LoadedModel
 
-REWRITTEN = "conversation that the chat template writes anew at each turn"
+REWRITTEN = "conversation that the chat template writes again at each turn"
 TOO_LONG = "conversation longer than the model's context"
 CUT_OFF = "answer that was cut off"
 SAME = "escalation whose two answers are the same"

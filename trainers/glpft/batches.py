@@ -95,7 +95,7 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
     """What process `index` of `count` puts through its model: every `count`th row of each
     micro-batch.
 
-    All have as many micro-batches, for they may need each other's part of the weights for each.
+    All have as many micro-batches, since they may need each other's part of the weights for each.
     Where a micro-batch has fewer rows, one goes through again, of which nothing is learned.
     """
     if count == 1:

@@ -50,7 +50,7 @@ class GlpftOptions(
     checkpoint_every: Annotated[int, Option(panel=DEFAULT_PANEL)] = Field(default=200, ge=1)
     """Steps between checkpoints."""
     publish: Annotated[bool, Option(panel="Deployment")] = False
-    """Let a running deployment answer with the new roles."""
+    """Publish the new roles to a running deployment."""
     pool: Annotated[
         str,
         Option(panel="Deployment"),

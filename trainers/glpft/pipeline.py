@@ -87,7 +87,7 @@ def train(
     watch: StageListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
-    """Train what of the method is not finished in `output`, resuming the stage in work.
+    """Train what of the method is not finished in `output`, resuming the current stage.
 
     Of several processes, which must all see the same `output`, the first one writes and tells.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.

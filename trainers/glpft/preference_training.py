@@ -37,7 +37,7 @@ def pair_row(preferred: TokenRow, rejected: TokenRow) -> TokenRow:
 def pair_of(ids: Sequence[int], learned: Sequence[bool]) -> tuple[TokenRow, TokenRow]:
     """The pair that a row is. Raises `TrainingError` for a row that is none."""
     if BETWEEN not in ids:
-        raise TrainingError("these rows are no pairs of answers: --restart reads the store again")
+        raise TrainingError("these rows are not pairs of answers: --restart reads the store again")
     cut = list(ids).index(BETWEEN)
     return (
         TokenRow(tuple(ids[:cut]), tuple(learned[:cut])),
@@ -123,7 +123,7 @@ class PreferenceTraining(StageTraining):
 
     def _log_probabilities(self, rows: Sequence[TokenRow]) -> torch.Tensor:
         """Of each row, the sum over its learned tokens [rows], in float32: their differences are
-        small beside them."""
+        small compared with them."""
         import torch
         from torch.nn import functional
 

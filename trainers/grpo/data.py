@@ -1,4 +1,4 @@
-"""The sealed groups of a store, and which of its runs a training in work is made of: what is
+"""The sealed groups of a store, and which of its runs a running training is made of: what is
 recorded later belongs to the next one, or this one could not be resumed exactly."""
 
 from __future__ import annotations

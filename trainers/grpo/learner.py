@@ -64,8 +64,8 @@ class _Minibatch(NamedTuple):
 
     rows: Sequence[Row]
     """Of all processes."""
-    own: Sequence[int]
-    """Which of them are this process's."""
+    row_numbers: Sequence[int]
+    """The rows of this process among them."""
     micro_batches: Sequence[MicroBatch]
     """Of those."""
     echoes: Sequence[MicroBatch] = ()
@@ -119,7 +119,7 @@ class Learner:
         came of it, by policy.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
-        no number.
+        not a number.
         """
         if self.kept is not None:
             self.kept.begin_step()

@@ -136,7 +136,7 @@ class Objective(Options):
 
     @property
     def imitates(self) -> bool:
-        """Whether samples without an advantage are no part of the loss."""
+        """Whether samples without an advantage are not part of the loss."""
         return self.loss == "rft"
 
 

@@ -3,7 +3,7 @@
     OUTPUT/settings.json          what everything follows from
     OUTPUT/options.toml           the command's options, a file for --config
     OUTPUT/runs.json              the recorded runs that it is made of
-    OUTPUT/checkpoints/           of the training in work
+    OUTPUT/checkpoints/           of the running training
     OUTPUT/curves/<policy>/       for TensorBoard
     OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
     OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was not a number

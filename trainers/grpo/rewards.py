@@ -90,7 +90,7 @@ class RewardChoice(Options):
 
     overlong_buffer: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
     """Tokens before the limit of a completion within which its reward falls, by 1 at the limit; 0
-    is no such penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
+    means no penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
 
     @field_validator("function")
     @classmethod
@@ -114,8 +114,8 @@ class RewardChoice(Options):
 
 
 def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
-    """Raises `Unreadable` without any part, without those of the scheme, or for a part that is no
-    number (a reward function that failed)."""
+    """Raises `Unreadable` without any part, without those of the scheme, or for a part that is not
+    a number (a reward function that failed)."""
     if not parts:
         raise Unreadable(NO_REWARD)
     scheme = choice.effective_scheme

@@ -2,7 +2,7 @@
 that learns from them.
 
 Two rules bound it (AReaL, Fu et al. 2025, arXiv:2505.24298, §5.1). A loop keeps to the first one,
-counted in rounds: it begins no rollouts of a round that is more than η after the one in work
+counted in rounds: it begins no rollouts of a round that is more than η after the current one
 (`LoopSettings.rounds_ahead`), so that what is begun now is trained on at most η versions later.
 What is older all the same is left out as a batch is made: of a loop's own groups by
 `loop.round_groups`, of a store's, which may have been recorded without a bound, by `stream`.

@@ -220,7 +220,7 @@ class EvaluationResult:
     """Turns in which the tool agent proposed something."""
     agreed: int
     """Of these, turns in which the plan agent did exactly that."""
-    said: dict[str, dict[str, int]]
+    answers: dict[str, dict[str, int]]
     """By agent, its most frequent answers and how often it gave them."""
 
 
@@ -289,7 +289,7 @@ def _group(
     policy: PolicyRef,
     run: str,
 ) -> Group:
-    turn = len(table.episode.taken)
+    turn = len(table.episode.actions)
     origin = f"{run}/{table.instance}/{turn}/{agent}"
     state = hashlib.sha256(repr(prompt).encode()).hexdigest()
     members = [

@@ -1,4 +1,4 @@
-"""`train improve`, and `loopline improve`: the closed loop beside a running deployment."""
+"""`train improve`, and `loopline improve`: the closed loop on a running deployment."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def read_held_back(store: Path, most: int) -> list[HeldBack]:
 def labelled(
     questions: Iterable[HeldBack], answers: dict[str, SmallAnswer], judge: Judge | None
 ) -> list[Labelled]:
-    """What a router is calibrated on: a version's answers, by run, beside the big model's. Without
-    those of which nobody knows whether they are right."""
+    """What a router is calibrated on: a version's answers, by run, with the big model's. Without
+    answers of unknown correctness."""
     rows: list[Labelled] = []
     for entry in questions:
         answer = answers[entry.run.id]

@@ -16,7 +16,7 @@ _LOOP = LoopSettings()
 
 
 class ImproveOptions(DeploymentOptions):
-    """A loop beside a running deployment, and its bounds."""
+    """A loop on a running deployment, and its bounds."""
 
     panel = "Loop"
 

@@ -174,7 +174,7 @@ def _show(report: Report, output: Path) -> None:
         for entry in prompt_facts.candidates:
             until = "the end" if entry.left_in_round is None else f"round {entry.left_in_round}"
             table.add_row(
-                entry.label, entry.origin, f"{entry.solved:,}", f"{entry.asked:,}",
+                entry.label, entry.origin, f"{entry.solved:,}", f"{entry.questions:,}",
                 *_shares(entry.rate), f"{entry.tokens_per_run:,.0f}", until,
             )  # fmt: skip
         console.print(table, markup=False)

@@ -148,7 +148,7 @@ class RunListener(Protocol):
     """Who is told how it goes."""
 
     def planned(self, runs: int) -> None:
-        """So many runs more are to be played."""
+        """This many further runs will be played."""
         ...
 
     def ended(self, played: FinishedRun) -> None: ...

@@ -31,7 +31,7 @@ class EvaluatedCandidate:
 
     text: str
     solved: int
-    asked: int
+    questions: int
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ def request(
 ) -> str:
     """What the proposer is asked."""
     parts = [
-        f"The instructions as they are solved {best.solved} of {best.asked} questions:",
+        f"The instructions as they are solved {best.solved} of {best.questions} questions:",
         f"{_BEGIN}\n{best.text}\n{_END}",
     ]
     if others:
         parts.append("Other instructions that were tried on the same questions:")
         parts += [
-            f"solved {entry.solved} of {entry.asked}:\n{_BEGIN}\n{entry.text}\n{_END}"
+            f"solved {entry.solved} of {entry.questions}:\n{_BEGIN}\n{entry.text}\n{_END}"
             for entry in others[:MAX_TRIED]
         ]
     parts.append("Questions that went wrong under the first ones:")

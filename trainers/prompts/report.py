@@ -30,7 +30,7 @@ class CandidateFacts(Record):
     version: int
     hash: str
     solved: int
-    asked: int
+    questions: int
     rate: Bounds
     tokens_per_run: float
     left_in_round: int | None

@@ -327,7 +327,7 @@ def _facts(arm: Arm) -> CandidateFacts:
         version=prompt.version,
         hash=prompt.hash,
         solved=arm.solved,
-        asked=len(arm.played),
+        questions=len(arm.played),
         rate=rate(arm.solved, len(arm.played)),
         tokens_per_run=arm.tokens_per_run,
         left_in_round=arm.left_in_round,

@@ -113,7 +113,7 @@ def read_labelled(
     if problems:
         more = [f"… and {len(problems) - _SHOWN} more bad lines"] if problems[_SHOWN:] else []
         raise BadLabels(
-            "\n".join([*problems[:_SHOWN], *more]) + "\nNothing was learned; mend these lines."
+            "\n".join([*problems[:_SHOWN], *more]) + "\nNothing was learned; fix these lines."
         )
     if len(reading.records) > MAX_QUESTIONS:
         raise BadLabels(f"{path}: more than {MAX_QUESTIONS:,} questions; split the file")

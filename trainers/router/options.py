@@ -24,13 +24,13 @@ class RouterOptions(PriceOptions, JsonOptions):
     """JSON lines with id, question, small {text, right} and big {text, right}; here or
     hf://OWNER/NAME/FILE."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
-    """Store of recorded runs, whose questions both models answered."""
+    """Store of recorded runs in which both models answered the questions."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    """Highest share of all questions for which a wrong small answer is accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
-    """Probability with which the bound may be broken."""
+    """Probability that the bound does not hold."""
     seed: int = Field(default=123, ge=0, lt=2**32)
-    """Seed of the draw of the questions that calibrate."""
+    """Seed of the choice of calibration questions."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -40,7 +40,7 @@ class RouterOptions(PriceOptions, JsonOptions):
 
 
 class WatchRouterOptions(JsonOptions):
-    """A router in use, and the runs that say how it does."""
+    """A router in use, and the runs that show how well it works."""
 
     router: Annotated[Path, Argument()]
     """Router file, which is tightened when the bound is broken."""
@@ -49,4 +49,4 @@ class WatchRouterOptions(JsonOptions):
     follow: Annotated[float | None, Option(default="look once")] = Field(
         default=None, ge=0.1, le=86_400
     )
-    """Look again every so many seconds, until Ctrl-C."""
+    """Look again after this many seconds, until Ctrl-C."""

@@ -189,7 +189,7 @@ def _labelled(
 
 def watch(path: Path, store: Path) -> Watched:
     """One look at the store. Tightens the router file if the alarm is raised. Raises BadLabels for
-    a file that is no router, `UnreadableData` for a folder that is no store, OSError."""
+    a file that is not a router, `UnreadableData` for a folder that is not a store, OSError."""
     try:
         with guard_disk_writes(path):
             return tighten(path, lambda _router: audited_runs(store))

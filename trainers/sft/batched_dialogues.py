@@ -47,7 +47,7 @@ class Conversation:
     text: str = ""
     """The last completion."""
     completions: int = 0
-    said: list[str] = field(default_factory=list[str])
+    texts: list[str] = field(default_factory=list[str])
 
 
 def attempt(
@@ -112,7 +112,7 @@ def accepted_answer(talk: Conversation) -> str | None:
     answer = last_boxed(talk.text)
     if answer is None or parse_number(answer) is None:
         return None
-    return None if any(first_wrong(text) for text in talk.said) else answer
+    return None if any(first_wrong(text) for text in talk.texts) else answer
 
 
 def _sub_problems(text: str) -> list[tuple[str, str]] | None:
@@ -161,7 +161,7 @@ def _complete_until_handover(model: Model, talks: Sequence[Conversation]) -> Non
             talk.ids += new if ended else [*new, model.end]
             talk.completions += 1
             talk.text = model.tokenizer.decode(new, skip_special_tokens=True)
-            talk.said.append(talk.text)
+            talk.texts.append(talk.text)
             result = _calculator_result(talk) if ended else None
             if result is not None and talk.completions < MAX_COMPLETIONS:
                 _append_tool(model, talk, result)

@@ -85,7 +85,7 @@ def train(
 
     `trackers` get the curves of loss, learning rates and tokens (`loopline.trainers.core.curves`).
     A folder whose training is finished is left as it is. Ctrl-C ends the step, saves a checkpoint
-    and raises KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is no
+    and raises KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is not a
     number raises one before it changes weights.
     """
     finished = None if restart else read_facts(output)

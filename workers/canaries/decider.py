@@ -36,7 +36,7 @@ from loopline.workers.store.recent import RecentRuns
 log = structlog.get_logger("loopline.workers.canaries")
 
 MOST_SHADOWS = 100
-"""That are let in at one look: what is asked by nobody waits behind what is asked by somebody."""
+"""Shadow runs that one look admits, so that runs which somebody waits for come first."""
 
 
 class CanaryDecider:

@@ -131,8 +131,8 @@ def _shadow_score(
     shadow: RunRecord, serving: RunRecord, old: Scored, new: Scored | None
 ) -> Scored | None:
     """Of a shadow nobody has seen the answer: it is worth what its run is if both are the same,
-    nothing if its run is right and says something else. Beside a wrong answer another may be right:
-    then nobody can say."""
+    nothing if its run is right and says something else. If one answer is wrong, another may be
+    right: then nobody can say."""
     if new is not None and (new.source != "ladder" or old.source == "ladder"):
         return new
     at = max(old.at, shadow.ended)

@@ -66,7 +66,7 @@ def _tools_with_effects(run: Run) -> list[str]:
 
 
 async def admit_shadow(bus: Bus, shadow: Run) -> None:
-    """Let it in, unless it was before. Raises NoShadow, and as `Bus.admit` does."""
+    """Admit it, unless it was admitted before. Raises NoShadow, and as `Bus.admit` does."""
     try:
         handoffs = workflows.get(shadow.workflow).first(shadow)
     except AgentError as error:

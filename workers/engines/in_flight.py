@@ -1,4 +1,4 @@
-"""Requests in work: how each of them is cancelled, and how it meets its deadline."""
+"""Requests in flight: how each of them is cancelled, and how it meets its deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Ticket:
-    """One request in work. Everything it waits for goes through `guard` or `telling`."""
+    """One request in flight. Everything it waits for goes through `guard` or `telling`."""
 
     def __init__(self, request: GenerateRequest) -> None:
         self.request_id = request.id
@@ -99,7 +99,7 @@ class Ticket:
 
 
 class InFlight:
-    """All requests of one engine that are in work."""
+    """All requests of one engine that are in flight."""
 
     def __init__(self) -> None:
         self._tickets: dict[str, set[Ticket]] = {}
@@ -109,7 +109,7 @@ class InFlight:
 
     @contextmanager
     def enter(self, request: GenerateRequest) -> Generator[Ticket]:
-        """Keep a ticket for as long as the request is in work. An id may be in work twice: a
+        """Keep a ticket for as long as the request is in flight. An id may be in flight twice: a
         worker that lost its lease and its successor ask for the same thing."""
         ticket = Ticket(request)
         same = self._tickets.setdefault(request.id, set())

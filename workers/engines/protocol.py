@@ -64,7 +64,7 @@ class GenerateRequest(Record):
     token_texts: bool = False
     """The text of each output token is wanted, too."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """So many of the likeliest tokens at each place are wanted, too."""
+    """Also return this many of the likeliest tokens at each place."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -122,7 +122,7 @@ class Completion(Record):
 
     index: int = 0
     text: str
-    """Whole: thoughts that stand in it are parted from what is said by anyone who reads it
+    """Whole: its thoughts are separated from the rest by anyone who reads it
     (`loopline.agents.thinking`)."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
@@ -135,8 +135,8 @@ class Completion(Record):
     raw_logprobs: tuple[float, ...] = ()
     tokens: tuple[str, ...] = ()
     """Text of each output token, where the request asked for it: joined, the text, up to the token
-    in which a stop string ended it. A token whose bytes are no characters by themselves is U+FFFD;
-    one that ends the turn is no text. Empty where an endpoint gives none."""
+    in which a stop string ended it. A token whose bytes are not characters by themselves is U+FFFD;
+    one that ends the turn is not text. Empty where an endpoint gives none."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
     """For each output token, where the request asked for them, the likeliest tokens in its place
     under the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and
@@ -208,7 +208,7 @@ class Engine(Protocol):
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
         """Yields deltas (if `stream`) and then `sampling.n` completions; between them what is about
-        to be sent to an endpoint that may bill it, and what was paid for in vain.
+        to be sent to an endpoint that may bill it, and answers that were paid for but not used.
 
         Raises a subclass of `EngineError`. Closing the iterator cancels the request.
         """
@@ -222,7 +222,8 @@ class Engine(Protocol):
 
     async def load_adapter(self, name: str, path: str, version: int) -> None:
         """Answer new requests of this adapter with what is at `path`: a LoRA, or a whole model in
-        the place of the engine's own, if the engine can. Those in work end with what they began.
+        the place of the engine's own, if the engine can. Running ones end with the weights that
+        they began with.
 
         Raises `EngineError` for weights that cannot be used here; then the version before goes on
         serving.
@@ -258,7 +259,7 @@ class Occupancy:
     rows: int
     """Completions that the next pass works on: the size of the batch."""
     waiting: int
-    """Requests that are not let in yet, and rows that were set back."""
+    """Requests that are not admitted yet, and rows that were set back."""
     kv_tokens: int
     """Tokens of those rows whose keys and values are in memory."""
     kv_capacity: int | None

@@ -129,14 +129,14 @@ class ModelSettings(SettingsModel):
     """Default limit of generated tokens per completion."""
 
     max_concurrency: int = Field(default=64, ge=1, le=4096)
-    """Requests in work at once; more wait in the engine. For a model in this process: rows decoded
+    """Concurrent requests; more wait in the engine. For a model in this process: rows decoded
     together."""
     max_tokens_in_flight: int | None = Field(default=None, ge=8, le=2**31 - 1)
     """Bounds the memory of a model in this process; requests wait while there is no room.
     llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
     once. None is 16 contexts. torch: rows times the longest that one of them may become (prompt
     and max_tokens), and what is kept of finished requests, a quarter at most. One request alone
-    always runs. None is no bound but max_concurrency."""
+    always runs. None: only max_concurrency bounds it."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
@@ -186,7 +186,7 @@ class ModelSettings(SettingsModel):
     that many a request is not sent again."""
     max_useless_dollars: Decimal = Field(default=Decimal(1), ge=0)
     """The same by money: a request is not sent again where one more such answer could bring what
-    was paid in vain above this. US dollars."""
+    was paid for unused answers above this. US dollars."""
 
     base_url: str | None = None
     """Endpoint of an OpenAI-compatible server, ending in `/v1`, perhaps with a query that each
@@ -198,10 +198,10 @@ class ModelSettings(SettingsModel):
     base_url."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
-    itself, and no key for an own `base_url`."""
+    itself, and no key for your own `base_url`."""
     max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
     """How the endpoint calls its token limit. `auto`: `max_completion_tokens` for OpenAI itself,
-    `max_tokens` for an own `base_url`."""
+    `max_tokens` for your own `base_url`."""
     leave_out: tuple[LeftOut, ...] = ()
     """Fields of the request that an endpoint refuses: it then samples by its own default. One that
     it refuses at run time is left out too, after the first refusal."""
@@ -243,7 +243,7 @@ class ModelSettings(SettingsModel):
 
     template_options: TemplateOptions = Field(default_factory=dict)
     """Switches of the model's chat template, as in `{ enable_thinking = false }` of Qwen3. A local
-    model whose template does not read one is not loaded. openai: sent to an own `base_url` as
+    model whose template does not read one is not loaded. openai: sent to your own `base_url` as
     `chat_template_kwargs` (vLLM, SGLang, llama-server)."""
 
     plain_logprobs: bool = False
@@ -333,7 +333,7 @@ class ModelSettings(SettingsModel):
         if self.engine != "openai" and (self.requests_per_minute or self.tokens_per_minute):
             raise ValueError(
                 f"requests_per_minute and tokens_per_minute are for engine = 'openai', not "
-                f"{self.engine!r}: a model of one's own has max_concurrency"
+                f"{self.engine!r}: a local model has max_concurrency"
             )
         return self
 

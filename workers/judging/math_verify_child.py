@@ -95,7 +95,7 @@ def _same(answer: str, gold: str) -> bool:
 
 
 def _disable_evaluation() -> None:
-    r"""Have two things that Math-Verify works out as it reads them kept as sums, which are no
+    r"""Have two things that Math-Verify works out as it reads them kept as sums, which are not
     numbers as they are written. It takes an integer before another number for a mixed number,
     however large that is (`21 49` for 70), and puts numbers into a formula (`(x^3+x)|_{x=4}`)."""
     from latex2sympy2_extended import latex2sympy2

@@ -99,11 +99,11 @@ class _Outcomes:
     """What is known of the tests of a program, by their places."""
 
     patience: int
-    found: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    by_place: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
     _hung: list[int] = field(default_factory=list[int])
 
     def add(self, outcomes: dict[int, Outcome]) -> None:
-        self.found |= outcomes
+        self.by_place |= outcomes
         for at, outcome in outcomes.items():
             if outcome.timed_out:
                 insort(self._hung, at)
@@ -117,7 +117,7 @@ class _Outcomes:
         return {
             at: test
             for at, test in tests.items()
-            if at not in self.found and not self.too_many_timeouts(at)
+            if at not in self.by_place and not self.too_many_timeouts(at)
         }
 
 
@@ -166,7 +166,7 @@ class Judge:
         # By their order and not by when they ended, so that a verdict does not depend on that.
         return Verdict(
             tuple(
-                _UNTRIED if outcomes.too_many_timeouts(at) else outcomes.found[at]
+                _UNTRIED if outcomes.too_many_timeouts(at) else outcomes.by_place[at]
                 for at in range(len(tests))
             )
         )

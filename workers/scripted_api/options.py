@@ -32,7 +32,7 @@ class ServerOptions(BaseModel):
     """A request with the `Idempotency-Key` of an earlier one gets that one's answer, which is
     counted once; else the key is ignored, as most providers do."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """429 for every request beyond so many in any 60 seconds; answers tell of it in the headers
+    """429 for every request beyond this many in any 60 seconds; answers report it in the headers
     `x-ratelimit-*`."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""

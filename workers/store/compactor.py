@@ -37,7 +37,8 @@ class Compactor:
         self._draining.set()
 
     async def run(self) -> None:
-        """Until drained. What is in work then is given up at its next step, which loses nothing."""
+        """Until drained. The compaction in progress is then given up at its next step, which loses
+        nothing."""
         while not self._draining.is_set():
             for table in TABLES:
                 await self._look(self._store / table)
@@ -73,7 +74,7 @@ class Compactor:
         return compact(table, small=self._small_files, stop=lambda: self._stopped)
 
     def _is_due(self, table: Path) -> bool:
-        """Whether so many files have come to a shard since a compaction came to its end."""
+        """Whether a shard has this many new files since the last complete compaction."""
         present = self._seen.get(table, set[str]())
         names = (
             FileName.parse(path.name) for path in parquet_files(table) if path.name not in present

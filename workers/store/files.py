@@ -112,7 +112,7 @@ def read_group(path: Path, file: Any, group: int, columns: Sequence[str] | None 
 
 def _as_damage(path: Path, error: Exception) -> Exception:
     """Arrow raises OSError both for bytes that it can't read and for a system that refuses them,
-    and says a number in the second case alone. What it has not learned yet is no damage."""
+    and says a number in the second case alone. What it has not learned yet is not damage."""
     if isinstance(error, pa.ArrowNotImplementedError):
         return error
     if isinstance(error, OSError) and error.errno is not None:

@@ -62,7 +62,7 @@ class PromptShelf:
 
 
 def _shared_prompts(fields: Mapping[bytes, bytes]) -> list[str]:
-    """Hashes of the prompts that a run does not bring itself; none of what is no run, which the
+    """Hashes of the prompts that a run does not bring itself; none of what is not a run, which the
     table sets aside."""
     try:
         run = orjson.loads(fields[b"run"])

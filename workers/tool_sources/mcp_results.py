@@ -81,7 +81,7 @@ def _json(value: Any) -> str:
 
 
 def _contains_value(parts: list[str], value: Any) -> bool:
-    """Whether texts are this value already: as JSON, or wrapped as servers wrap what is no
+    """Whether texts are this value already: as JSON, or wrapped as servers wrap what is not an
     object, or each item of a list by itself."""
     values = [*map(_value, parts)]
     candidates: list[Any] = [*values, values, *parts, "\n".join(parts)]

@@ -77,7 +77,7 @@ class McpSource:
         self.catalogue = Catalogue()
         self.trouble = "it was not joined yet"
         """Why there is no connection now; empty while there is one."""
-        self.tried = asyncio.Event()
+        self.first_try = asyncio.Event()
         """Set once it was joined, or could not be."""
         self._settings = settings
         self._mcp = mcp
@@ -108,7 +108,7 @@ class McpSource:
                 # It was not joined: some servers end at a question before the greeting, as the
                 # newest protocol begins with one.
                 self._mode = "legacy" if self._mode == "auto" else "auto"
-            self.tried.set()
+            self.first_try.set()
             if time.monotonic() - began > STEADY_SECONDS:
                 pause = self._settings.restart_seconds
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
@@ -150,7 +150,7 @@ class McpSource:
         log.info("mcp server joined", source=self.name, tools=len(self.catalogue.specs))
         self._client, self.trouble = client, ""
         self._connected.set()
-        self.tried.set()
+        self.first_try.set()
 
     @asynccontextmanager
     async def _open_client(self) -> AsyncGenerator[tuple[Client, PlainTransport]]:

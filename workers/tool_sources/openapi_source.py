@@ -41,7 +41,7 @@ class OpenApiSource:
         self.name = name
         self.catalogue = Catalogue()
         self.trouble = "its document was not read yet"
-        self.tried = asyncio.Event()
+        self.first_try = asyncio.Event()
         self._settings = settings
         self._document = document
         self._credentials = credentials
@@ -66,7 +66,7 @@ class OpenApiSource:
                     what = f"{type(error).__name__}: {error}"[:300]
                     self.trouble = self._credentials.hidden(f"its document can't be used: {what}")
                 log.warning("openapi document not read", source=self.name, why=self.trouble)
-                self.tried.set()
+                self.first_try.set()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             await asyncio.Event().wait()
@@ -80,7 +80,7 @@ class OpenApiSource:
             log.warning("tool not offered", source=self.name, why=why)
         log.info("openapi document read", source=self.name, tools=len(document.specs))
         self.trouble = ""
-        self.tried.set()
+        self.first_try.set()
 
     def declared_effect(self, name: str) -> Effect | None:
         """HTTP's own rule: https://www.rfc-editor.org/rfc/rfc9110#name-safe-methods."""

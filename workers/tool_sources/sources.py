@@ -37,7 +37,7 @@ class ToolSource(Protocol):
     name: str
     catalogue: Catalogue
     trouble: str
-    tried: asyncio.Event
+    first_try: asyncio.Event
 
     async def run(self) -> None: ...
 
@@ -109,7 +109,7 @@ class ToolSources:
 
     async def tried(self) -> None:
         """Until each source was joined or could not be."""
-        await asyncio.gather(*(source.tried.wait() for source in self._sources.values()))
+        await asyncio.gather(*(source.first_try.wait() for source in self._sources.values()))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -201,7 +201,7 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         raise SourceUnavailable(f"{', '.join(missing)} missing; {install_hint('tools')}")
     _check_rules(settings)
-    # Imported here, for they take half a second and most workers have no sources.
+    # Imported here, since they take half a second and most workers have no sources.
     if settings.mcp is not None:
         from loopline.workers.tool_sources.mcp_source import McpSource
 
@@ -213,8 +213,8 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
 
 
 def _check_rules(settings: ToolSourceSettings) -> None:
-    """Raises `SourceUnavailable` for a rule of approval that is no schema: what it was to hold back
-    must not go through."""
+    """Raises `SourceUnavailable` for a rule of approval that is not a schema: what it was to hold
+    back must not go through."""
     from jsonschema import Draft202012Validator, SchemaError
 
     for pattern, rule in settings.requires_approval.items():

@@ -88,8 +88,8 @@ def is_sampled(run: Run, ratio: float) -> bool:
 async def spans_of(
     trajectory: Trajectory, conventions: Conventions, ledger: Sequence[UsageEntry] = ()
 ) -> list[Span]:
-    """The run's span first, then its steps', each before its requests'. `ledger`: what was paid for
-    in vain is told from it."""
+    """The run's span first, then its steps', each before its requests'. `ledger`: marks
+    the calls that were paid for but not used."""
     run = trajectory.run
     brought = run.tags.get(TRACEPARENT_TAG, "")
     client = TraceContext.parse(brought)

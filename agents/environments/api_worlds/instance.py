@@ -190,7 +190,7 @@ class UnfitRecipe(ValueError):
 
 def rebuild(instance: JsonObject) -> Instance:
     """The instance of `records.Task.instance`. Raises `pydantic.ValidationError` for an object that
-    is no recipe and `UnfitRecipe` for one that makes no instance."""
+    is not a recipe and `UnfitRecipe` for one that makes no instance."""
     return build(Recipe.model_validate_json(json.dumps(instance)))
 
 

@@ -109,7 +109,7 @@ class Intent:
 
 _FOLDER = "loopline.agents.environments.api_worlds.intents"
 HELD_OUT_SHARE = 5
-"""One in so many wordings of an intent is kept away from training."""
+"""One in this many wordings of an intent is kept away from training."""
 
 
 Kind = Literal["day", "city", "money", "person"]

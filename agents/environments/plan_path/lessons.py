@@ -55,7 +55,7 @@ class WeakTeam(Record):
 
 def failure(episode: Walking, refused: int) -> str:
     """`refused` where more than half of the actions on the real state were, by walls above all;
-    `in circles` where a cell of the walk was left twice in the mean; else `out of turns`."""
+    `in circles` where a cell of the walk was left twice on average; else `out of turns`."""
     if 2 * refused > episode.turn:
         return "refused"
     walk = episode.state

@@ -42,7 +42,7 @@ class Difficulty(Record):
     least_pushes: int = Field(default=2, ge=1, le=100)
     """Pushes of the shortest solution, at least."""
     most_states: int = Field(default=5_000, ge=1)
-    """A level that the solver does not solve within so many states is left out."""
+    """A level that the solver does not solve within this many states is left out."""
     setting: SokobanSetting = SokobanSetting()
 
 

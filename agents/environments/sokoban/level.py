@@ -101,7 +101,7 @@ def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
     for r, row in enumerate(rows):
         for c, sign in enumerate(row):
             if sign not in cells_by_sign:
-                raise ValueError(f"{sign!r} in row {r + 1} is no sign of a level ({SIGNS!r})")
+                raise ValueError(f"{sign!r} in row {r + 1} is not a sign of a level ({SIGNS!r})")
             cells_by_sign[sign].add((r, c))
     players = cells_by_sign[PLAYER] | cells_by_sign[PLAYER_ON_TARGET]
     boxes = cells_by_sign[BOX] | cells_by_sign[BOX_ON_TARGET]

@@ -25,7 +25,7 @@ def completions(
 ) -> Iterator[Grid]:
     """Every completion of a grid of 4 x 4 or 9 x 9, none twice; with `rng` in a random order.
 
-    Raises `SearchLimit` once more than `most` digits were tried; `None` is not a limit.
+    Raises `SearchLimit` once more than `most` digits were tried; `None` sets no limit.
     """
     size = len(grid)
     box = isqrt(size)
@@ -33,7 +33,7 @@ def completions(
     rows, columns, boxes = [every] * size, [every] * size, [every] * size
     cells = [list(row) for row in grid]
     blanks: list[tuple[int, int, int]] = []
-    tried = 0
+    steps = 0
     for r, row in enumerate(grid):
         for c, digit in enumerate(row):
             b = r // box * box + c // box
@@ -48,7 +48,7 @@ def completions(
             boxes[b] ^= bit
 
     def descend() -> Iterator[Grid]:
-        nonlocal tried
+        nonlocal steps
         if not blanks:
             yield tuple(map(tuple, cells))
             return
@@ -68,8 +68,8 @@ def completions(
         if rng is not None:
             rng.shuffle(digits)
         for digit in digits:
-            tried += 1
-            if most is not None and tried > most:
+            steps += 1
+            if most is not None and steps > most:
                 raise SearchLimit(f"not known after {most} steps how many completions it has")
             bit = 1 << (digit - 1)
             rows[r] ^= bit

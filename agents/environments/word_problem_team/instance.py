@@ -76,8 +76,8 @@ class WordProblemInstance(Record):
             )
             if strange is not None:
                 raise ValueError(
-                    f"equation {place} has {strange}, which is no number of the text, no earlier "
-                    f"result and none of {', '.join(map(str, sorted(constants())))}"
+                    f"equation {place} has {strange}, which is not a number of the text, not an "
+                    f"earlier result and none of {', '.join(map(str, sorted(constants())))}"
                 )
             if apply(step.operator, Fraction(step.left), Fraction(step.right)) != step.result:
                 raise ValueError(f"equation {place} is wrong")

@@ -82,7 +82,7 @@ class WeakTeam(Record):
     """Who is imitated: players that often err, and were heard on few ways of telling a problem."""
 
     wordings: int = Field(default=8, ge=1)
-    """One in so many of the training wordings is heard, chosen by the hash of its id: every
+    """One in this many training wordings is used, chosen by the hash of its id: every
     sentence of a demonstrated problem is said in one of these."""
     wrong_operator: float = Field(default=0.15, ge=0, le=1)
     """Probability that the tool agent takes the right numbers and another operator."""
@@ -107,7 +107,8 @@ def failure(episode: Working, refused: int) -> str:
     work, instance = episode.state, cast("WordProblemPuzzle", episode.puzzle).instance
     solution_keys = {equation_key(step) for step in instance.solution}
     wrong = next(
-        (calculation for calculation in work.kept if calculation.key not in solution_keys), None
+        (calculation for calculation in work.calculations if calculation.key not in solution_keys),
+        None,
     )
     if wrong is not None:
         pairs = [{step.left, step.right} for step in instance.solution]
@@ -138,7 +139,7 @@ def weak_answer(
     proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
     if not proposed:
         return f"{MARK} [skip()]"
-    last = len(episode.state.kept) + len(proposed) >= len(instance.solution)
+    last = len(episode.state.calculations) + len(proposed) >= len(instance.solution)
     if rng.random() >= team.judges:
         last = rng.random() < 0.5
     name = proposed[-1].of
@@ -160,14 +161,14 @@ def _next_call(
         call = rng.choice([name for name in OPERATORS if name != call])
     elif erring < team.wrong_operator + team.wrong_operands:
         operands = [_spell_number(instance, number) for number in numbers_of(instance.text)]
-        operands += [calculation.name for calculation in work.kept]
+        operands += [calculation.name for calculation in work.calculations]
         left, right = rng.choice(operands), rng.choice(operands)
     return f"{call}({left}, {right})"
 
 
 def _next_equation(instance: WordProblemInstance, work: Work) -> Equation:
     """The first calculation that is not kept; the last one if all are."""
-    keys = {calculation.key for calculation in work.kept}
+    keys = {calculation.key for calculation in work.calculations}
     remaining = [step for step in instance.solution if equation_key(step) not in keys]
     return remaining[0] if remaining else instance.solution[-1]
 
@@ -175,7 +176,7 @@ def _next_equation(instance: WordProblemInstance, work: Work) -> Equation:
 def _number_spellings(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
     """How a number can be written: the names that it has, results first; the digits of one that
     does not stand in the text."""
-    names = [calculation.name for calculation in work.kept if calculation.result == value]
+    names = [calculation.name for calculation in work.calculations if calculation.result == value]
     for number in numbers_of(instance.text):
         if number.value == value:
             names.append(_spell_number(instance, number))

@@ -27,11 +27,11 @@ def random_calculations(instance: WordProblemInstance, rng: random.Random) -> in
     work = Work()
     for _ in range(rng.randint(1, 2)):
         operands = [str(number.value) for number in numbers_of(instance.text)]
-        operands += [calculation.name for calculation in work.kept]
+        operands += [calculation.name for calculation in work.calculations]
         call = rng.choice(tuple(OPERATORS))
         outcome = calculate_step(instance, work, call, rng.choice(operands), rng.choice(operands))
         work = work if isinstance(outcome, str) else keep_calculations(work, (outcome,))
-    return work.kept[-1].result if work.kept else None
+    return work.calculations[-1].result if work.calculations else None
 
 
 def add_all(instance: WordProblemInstance, rng: random.Random) -> int | None:

@@ -98,7 +98,7 @@ class WordProblemPuzzle:
         last result counts."""
         if PLAN in self.setting.team or state.answer is not None:
             return state.answer == self.instance.answer
-        return bool(state.kept) and state.kept[-1].result == self.instance.answer
+        return bool(state.calculations) and state.calculations[-1].result == self.instance.answer
 
     def over(self, state: Work) -> bool:
         return state.answer is not None
@@ -155,7 +155,7 @@ class WordProblemPuzzle:
     def drawing(self, state: Work) -> str:
         text = self.instance.text
         lines = [f"Problem: {name_numbers(text) if self.setting.named else text}"]
-        lines += map(str, state.kept)
+        lines += map(str, state.calculations)
         if state.answer is not None:
             lines.append(f"Answered: {state.answer}")
         return "\n".join(lines)
@@ -194,9 +194,9 @@ class WordProblemPuzzle:
 
     def _solution_share(self, step: Step[Work, Items]) -> float:
         """Of the equations that are new, the share that the solution has."""
-        new = step.after.kept[len(step.before.kept) :]
+        new = step.after.calculations[len(step.before.calculations) :]
         solution_keys = {equation_key(equation) for equation in self.instance.solution}
-        solution_keys -= {equation.key for equation in step.before.kept}
+        solution_keys -= {equation.key for equation in step.before.calculations}
         return sum(equation.key in solution_keys for equation in new) / len(new) if new else 0.0
 
     def _answer_score(self, step: Step[Work, Items]) -> float:
@@ -204,13 +204,13 @@ class WordProblemPuzzle:
         nothing."""
         if step.after.answer is not None:
             return float(self.solved(step.after))
-        new_works = step.after.kept[len(step.before.kept) :]
+        new_works = step.after.calculations[len(step.before.calculations) :]
         return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
     def _stray_share(self, step: Step[Work, Items]) -> float:
         """Of an action of several calculations, those that are none of the solution's; in the
         measure of `_completion`. Who has answered rightly has not guessed."""
-        new = step.after.kept[len(step.before.kept) :]
+        new = step.after.calculations[len(step.before.calculations) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0
         solution_keys = {equation_key(equation) for equation in self.instance.solution}

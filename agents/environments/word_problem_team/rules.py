@@ -67,17 +67,17 @@ Items = tuple[Item, ...]
 class Work:
     """How far the problem is worked out."""
 
-    kept: tuple[Calculation, ...] = ()
+    calculations: tuple[Calculation, ...] = ()
     answer: int | None = None
 
     def result(self, name: str) -> int | None:
         """Of a kept calculation."""
-        return next((step.result for step in self.kept if step.name == name), None)
+        return next((step.result for step in self.calculations if step.name == name), None)
 
     @property
     def next_name(self) -> str:
         """Of the next result."""
-        return f"r{max((int(step.name[1:]) for step in self.kept), default=0) + 1}"
+        return f"r{max((int(step.name[1:]) for step in self.calculations), default=0) + 1}"
 
 
 def key_of(operator: Operator, left: int, right: int) -> Key:
@@ -99,7 +99,7 @@ def available_numbers(instance: WordProblemInstance, work: Work) -> dict[str, in
         values[str(number.value)] = number.value
         if instance.setting.named:
             values[number.name] = number.value
-    for step in work.kept:
+    for step in work.calculations:
         values[str(step.result)] = values[step.name] = step.result
     return values
 
@@ -127,8 +127,8 @@ def calculate_step(
 
 def keep_calculations(work: Work, works: Iterable[Calculation]) -> Work:
     """Those kept as well that are not yet."""
-    new = tuple(step for step in works if step not in work.kept)
-    return replace(work, kept=(*work.kept, *new))
+    new = tuple(step for step in works if step not in work.calculations)
+    return replace(work, calculations=(*work.calculations, *new))
 
 
 def apply_item(work: Work, item: Item) -> Work | Refusal:
@@ -165,5 +165,5 @@ def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculat
 def solution_equation_count(instance: WordProblemInstance, work: Work) -> int:
     """How many equations of the solution were kept, those aside whose result was answered: by its
     name, as a number, or as the result of the same once more."""
-    keys = {entry.key for entry in work.kept if entry.result != work.answer}
+    keys = {entry.key for entry in work.calculations if entry.result != work.answer}
     return sum(equation_key(step) in keys for step in instance.solution)

@@ -1,4 +1,4 @@
-"""K completions of one observation, and what a step keeps of them: each scored, one executed."""
+"""K completions of one observation and their scores; one of them is executed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate(Generic[T]):
-    """One candidate: what it did, and what that earned."""
+    """One candidate: its action and rewards."""
 
     call: Call
     action: JsonObject
     rewards: Rewards
-    found: T
-    """What its scorer knows of it besides."""
+    facts: T
+    """Further facts from its scorer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Choice(Generic[T]):
     selected: int
     reward: float
     """Of that one."""
-    found: T
+    facts: T
     """Of that one."""
 
     @property
     def text(self) -> str:
-        """What that one said."""
+        """Text of the selected candidate."""
         return self.candidates[self.selected].calls[-1].said
 
 
@@ -82,7 +82,7 @@ async def choose_candidate(
         )
     totals = [candidate.reward_parts["total"] for candidate in candidates]
     selected = totals.index(max(totals))
-    return Choice(tuple(candidates), selected, totals[selected], scored[selected].found)
+    return Choice(tuple(candidates), selected, totals[selected], scored[selected].facts)
 
 
 def _parts(scored: ScoredCandidate[T], options: PairOptions) -> dict[str, float]:

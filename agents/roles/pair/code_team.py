@@ -73,7 +73,7 @@ class Coder:
 
         choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
         program = extract_program(choice.text, instance.question.function)
-        after = (*turns, _turn(program, choice.found, None, None))
+        after = (*turns, _turn(program, choice.facts, None, None))
         alone = len(instance.setting.team) == 1
         standing = EpisodeState(
             turn=len(turns),
@@ -81,7 +81,7 @@ class Coder:
             verdict=verdict(after),
             answer=program,
         )
-        return action_result(choice, text, choice.found.model_dump(mode="json"), entries, standing)
+        return action_result(choice, text, choice.facts.model_dump(mode="json"), entries, standing)
 
 
 class UnitTester:
@@ -127,14 +127,14 @@ class UnitTester:
 
         choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
         test = read_test(instance.question, choice.text)
-        after = (*turns, _turn(program, of_program, test, choice.found))
+        after = (*turns, _turn(program, of_program, test, choice.facts))
         standing = EpisodeState(
             turn=len(turns),
             following=None if done(after, instance.setting) else "coder",
             verdict=verdict(after),
             answer=program,
         )
-        return action_result(choice, text, choice.found.model_dump(mode="json"), entries, standing)
+        return action_result(choice, text, choice.facts.model_dump(mode="json"), entries, standing)
 
 
 def code_instance(run: Run) -> CodeInstance:

@@ -15,7 +15,8 @@ from loopline.agents.records import Run, Step
 
 
 def environment_of(run: Run) -> AnyEnvironment:
-    """What a run plays. Raises `InvalidTask`, with the names that there are, and `PluginError`."""
+    """The environment of a run. Raises `InvalidTask`, which lists the known names, and
+    `PluginError`."""
     try:
         return find(run.task.environment)
     except UnknownName as error:

@@ -71,7 +71,7 @@ class Reasoner:
             ]
 
         choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
-        right: JsonObject = {"right": choice.found}
+        right: JsonObject = {"right": choice.facts}
         after = (*turns, _turn(ExecutedCandidate(choice.text, right), None))
         alone = len(instance.setting.team) == 1
         standing = EpisodeState(
@@ -126,7 +126,7 @@ class ToolUser:
             ]
 
         choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
-        ran = choice.found.model_dump(mode="json")
+        ran = choice.facts.model_dump(mode="json")
         after = (*turns, _turn(reasoner, ExecutedCandidate(choice.text, ran)))
         standing = EpisodeState(
             turn=len(turns),

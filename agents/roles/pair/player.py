@@ -83,7 +83,7 @@ class PlayerRole:
             ]
 
         choice = await choose_candidate(context, host, prompt, text, options, tried)
-        after, applied = choice.found
+        after, applied = choice.facts
         with environment_code(environment.key, f"as what {agent} did was verified"):
             verdict = await _beside(environment, after.verify)
             done = after.done
@@ -99,7 +99,7 @@ class PlayerRole:
         }
         if not spec.proposes and any(other.proposes for other in environment.agents):
             data["agrees"] = _agrees(context, environment, _action(applied))
-        ran = after.taken[-1].ran
+        ran = after.actions[-1].ran
         if ran is not None:
             data["judged"] = json_object(ran)
         observation: JsonObject = {"text": applied.observation.text}

@@ -23,9 +23,9 @@ class PairOptions(BaseModel):
     temperature: float = Field(default=1.0, gt=0, le=5)
     """With full support: no top-p, no top-k, so that log-probabilities are those of the policy."""
     greedy: bool = False
-    """Evaluation: one completion at temperature 0, whatever the others say."""
+    """Evaluation: one completion at temperature 0, regardless of the other options."""
     adaptive: AdaptiveSampling | None = None
-    """Draw K candidates again and again, until they have shown enough to learn from; None: once."""
+    """Draw K candidates repeatedly, until there is enough to learn from; None: once."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
     """Of one completion."""
     instructions: bool = True

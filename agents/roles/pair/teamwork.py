@@ -1,4 +1,4 @@
-"""What a step of the code team and of the math team is made of, anyone who takes it.
+"""Common parts of the steps of the code team and the math team.
 
 Both play turns of two steps. In the journal a step holds the texts of its candidates and what the
 judge said of the chosen one; the turns are rebuilt from these.

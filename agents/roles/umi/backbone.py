@@ -2,7 +2,7 @@
 global fine-tuning begins, and the single-model baseline.
 
 `step_text` is its turn: the thought with the call, or with the answer, behind it; there is no
-`Next:`, for there is nobody to choose.
+`Next:`, since there is nobody to choose.
 
     I look it up.
     Action: weather

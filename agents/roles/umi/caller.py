@@ -1,4 +1,4 @@
-"""Writes the call that the planner asks for, and has it carried out."""
+"""Writes the call that the planner asks for, and runs it."""
 
 from __future__ import annotations
 

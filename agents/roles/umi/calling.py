@@ -1,4 +1,4 @@
-"""What a step does with a call that a model wrote: have it carried out, or say why not."""
+"""Runs a call that a model wrote, or says why it can't be run."""
 
 from __future__ import annotations
 

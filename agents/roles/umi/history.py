@@ -1,4 +1,4 @@
-"""The history that a role reads: what the task gives, and what the run's journal adds.
+"""The history that a role reads: the task's part and the journal's.
 
 A run begins with its question alone. A task of the environment `tool_step` brings steps that were
 taken before it; they are shown as if they were the run's own.

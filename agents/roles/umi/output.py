@@ -1,4 +1,4 @@
-"""What the planner and the caller may write, and how it is read.
+"""Output forms of the planner and the caller, and how they are read.
 
 Reading is tolerant of what models do to a form (other cases, marks of emphasis, code fences, a
 text that goes on with the next role's turn), but what comes out is exact, or says what is wrong.
@@ -60,7 +60,7 @@ class PlannerTurn:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call that the caller wrote. Whether there is such a tool is not known here."""
+    """A call that the caller wrote. The tool may not exist."""
 
     name: str
     arguments: JsonObject
@@ -68,7 +68,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a text is not a turn of its role, in words that its writer can be told."""
+    """Why a text is not a turn of its role, in words for its writer."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Thinks about the next step, and says whose turn it is."""
+"""Thinks about the next step, and decides which role is next."""
 
 from __future__ import annotations
 

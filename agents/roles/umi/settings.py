@@ -27,14 +27,15 @@ class UmiOptions(BaseModel):
     max_calls: int = Field(default=6, ge=1, le=MOST_CALLS)
     """Calls in one run, refused ones too; a planner that wants another gives up."""
     max_repeats: int = Field(default=3, ge=2, le=MOST_CALLS)
-    """As often as the same call had the same observation, the run gives up."""
+    """After this many repetitions of a call with the same observation the run gives up."""
     observation_chars: int = Field(default=1024, ge=16, le=20_000)
-    """Longest observation that is read; what is longer is cut and says so. α-UMi's is 1024."""
+    """Longest observation that is read; a longer one is cut, with a marker. α-UMi's is 1024."""
     constrained: bool = True
     """Hold the caller to the offered tools and their arguments: it writes one JSON value. Off: it
     writes the published form, and a wrong call comes back as an observation."""
     tool_style: ToolStyle = "documents"
-    """How tools are told: α-UMi's documents, or `signatures` for models with a short context."""
+    """How tools are described: α-UMi's documents, or `signatures` for models with a short
+    context."""
 
 
 def options_of(run: Run) -> UmiOptions:

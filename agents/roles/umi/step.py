@@ -1,4 +1,4 @@
-"""What the steps of the three roles have in common: one completion each."""
+"""Common parts of the steps of the three roles, which take one completion each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers the user from what was found out."""
+"""Answers the user from the observations."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def caller_input(tools: Sequence[ToolSpec], turns: Sequence[Turn], style: ToolSt
 
 
 def summarizer_input(turns: Iterable[Turn]) -> str:
-    """What the summarizer reads: no tools, for it has nothing to choose."""
+    """What the summarizer reads: no tools, since it has nothing to choose."""
     return f"History:\n{history_text(turns)}\nconclusion:"
 
 

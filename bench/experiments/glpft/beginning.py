@@ -17,7 +17,7 @@ from loopline.workers.atomic_files import atomic_folder
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
     """Copy it into a claimed folder from the first of these trainings that is done with it. What
-    the folder has already, in work too, stays. Raises `UnreadableModel`, OSError."""
+    the folder has already, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
     if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
         return
     for sibling in others:

@@ -39,14 +39,14 @@ class Done:
     phase: Phase
     done: int
     total: int
-    said: str = ""
+    message: str = ""
 
 
 def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     """One cell for `loopline.bench.experiments.worker`."""
 
     def at(done: Done) -> None:
-        tell(JobLine(event=done.phase, done=done.done, total=done.total, said=done.said))
+        tell(JobLine(event=done.phase, done=done.done, total=done.total, message=done.message))
 
     items = items_of(Common.model_validate_json((output / SETTINGS).read_bytes()))
     cell = Cell.model_validate_json(job)
@@ -78,7 +78,7 @@ def work(
 ) -> None:
     """Do what is not done; what all methods begin with is taken from the folders `siblings`, where
     one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
-    in work, and raises KeyboardInterrupt."""
+    in progress, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.budget.tokens
     before, begins = 0.0, dict[str, float]()

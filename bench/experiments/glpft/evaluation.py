@@ -24,7 +24,7 @@ from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 
 TOGETHER = 64
-"""Runs in work at once."""
+"""Concurrent runs."""
 SECONDS = 86_400.0
 """A run's deadline: what cuts a run short here is its limit of calls, never the machine's pace."""
 OVERFLOW = "context_overflow"

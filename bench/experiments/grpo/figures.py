@@ -87,7 +87,7 @@ class ArmFigures(Record):
     """Share of proposals that the plan agent carried out as they were; None without proposals."""
     failures: dict[str, int]
     """Of all seeds."""
-    said: dict[str, dict[str, int]]
+    answers: dict[str, dict[str, int]]
     """By agent, the most frequent answers of the first seed."""
     curve: tuple[CurvePoint, ...]
 
@@ -202,7 +202,7 @@ def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult])
         train_cpu_minutes=mean(lambda result: result.train_cpu_seconds) / 60,
         agreement=fmean(agreement) if agreement else None,
         failures=dict(failures.most_common()),
-        said=results[0].said,
+        answers=results[0].answers,
         curve=_curve([result.curve for result in results]),
     )
 

@@ -290,7 +290,7 @@ def answer_variety(report: GrpoReport) -> Table:
             ", ".join(f"{text!r} {count:,}" for text, count in answers.items()),
         ]
         for arm in report.arms
-        for agent, answers in arm.said.items()
+        for agent, answers in arm.answers.items()
     ]
     return ["agent", "answers"], rows
 

@@ -63,7 +63,7 @@ def run_loops(output: Path, settings: CurveSettings) -> CurveReport:
         def finished(job: Job, solved: int) -> None:
             if job in remaining:
                 message = f"{solved:,} of {settings.held_out:,} held-out puzzles solved"
-                progress.tell(job, JobLine(event="finished", said=message))
+                progress.tell(job, JobLine(event="finished", message=message))
 
         start = run_warm_start(settings, output, partial(progress.tell, warm))
         finished(warm, start.solved)

@@ -39,7 +39,7 @@ ALPHA = 0.05
 Place = Literal["within", "below", "above"]
 
 
-class Held(Record):
+class LookComparison(Record):
     """A look of one loop against the same look of others."""
 
     round: int
@@ -61,8 +61,8 @@ class CurveFigures(Record):
     """By round, the share solved, with Wilson's interval; round 0 is the warm start."""
     gain: Bounds
     """Of the last look over the warm start, paired over puzzles."""
-    held: tuple[Held, ...]
-    """Against the undisturbed loops; an undisturbed one against the others. Empty where there is
+    against_undisturbed: tuple[LookComparison, ...]
+    """Per look; an undisturbed loop is compared with the others. Empty where there is
     none."""
     over_twin: Bounds | None
     """The last look less that of the undisturbed loop of the same seed, paired; None of an
@@ -71,7 +71,7 @@ class CurveFigures(Record):
 
     @property
     def within(self) -> bool:
-        return all(look.place == "within" for look in self.held)
+        return all(look.place == "within" for look in self.against_undisturbed)
 
     @property
     def rises(self) -> bool:
@@ -118,7 +118,7 @@ def report_of(
     alpha = ALPHA / len(settings.measured_rounds)
     loops = tuple(_figures(entry, undisturbed, alpha) for entry in results)
     attacked = [entry for entry in loops if entry.loop.kind == "attacked"]
-    discordant = fmean(look.discordant for entry in attacked for look in entry.held)
+    discordant = fmean(look.discordant for entry in attacked for look in entry.against_undisturbed)
     return CurveReport(
         settings=settings,
         loops=loops,
@@ -133,7 +133,7 @@ def report_of(
 
 def compare_with_loops(
     result: LoopResult, others: Sequence[LoopResult], alpha: float
-) -> tuple[Held, ...]:
+) -> tuple[LookComparison, ...]:
     """Every look of a loop but the warm start's against those of others, by the rule above."""
     if not others:
         return ()
@@ -144,7 +144,9 @@ def compare_with_loops(
     )
 
 
-def _compare_look(number: int, outcomes: str, others: Sequence[str], alpha: float) -> Held:
+def _compare_look(
+    number: int, outcomes: str, others: Sequence[str], alpha: float
+) -> LookComparison:
     shares = [_share(candidate) for candidate in others]
     share, least, greatest = _share(outcomes), min(shares), max(shares)
     nearest = min(others, key=lambda candidate: abs(_share(candidate) - share))
@@ -155,26 +157,26 @@ def _compare_look(number: int, outcomes: str, others: Sequence[str], alpha: floa
     if p < alpha:
         place = "below" if share < least else "above"
     discordant = (pairs.only_a + pairs.only_b) / len(outcomes)
-    return Held(
+    return LookComparison(
         round=number, least=least, greatest=greatest, p=p, discordant=discordant, place=place
     )
 
 
-def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -> CurveFigures:
-    last = own.looks[-1].outcomes
-    others = [other_result for other_result in undisturbed if other_result.loop != own.loop]
-    outcomes = {look.round: look.outcomes for look in own.looks}
-    twins = [other_result for other_result in others if other_result.loop.seed == own.loop.seed]
+def _figures(result: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -> CurveFigures:
+    last = result.looks[-1].outcomes
+    others = [other for other in undisturbed if other.loop != result.loop]
+    outcomes = {look.round: look.outcomes for look in result.looks}
+    twins = [other for other in others if other.loop.seed == result.loop.seed]
     return CurveFigures(
-        loop=own.loop,
+        loop=result.loop,
         looks={
             number: Bounds.of(wilson(marks.count("1"), len(marks)))
             for number, marks in outcomes.items()
         },
-        gain=_gap(last, own.looks[0].outcomes),
-        held=compare_with_loops(own, others, alpha),
+        gain=_gap(last, result.looks[0].outcomes),
+        against_undisturbed=compare_with_loops(result, others, alpha),
         over_twin=_gap(last, twins[0].looks[-1].outcomes) if twins else None,
-        history=own.history,
+        history=result.history,
     )
 
 

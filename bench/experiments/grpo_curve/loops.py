@@ -156,7 +156,7 @@ def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell)
         look = Look(round=number, outcomes=measurement.outcomes(adapters.of(number) / SHARED))
         looks.append(look)
         message = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
-        tell(JobLine(event="playing", said=message))
+        tell(JobLine(event="playing", message=message))
     result = LoopResult(loop=loop, history=history, looks=tuple(looks))
     write_record(folder / RESULT, result)
     return result
@@ -182,9 +182,9 @@ def _play_loop(
         seed=loop.seed,
         faults=faults,
         progress=lambda count, message: tell(
-            JobLine(event="training", done=count, total=settings.rounds, said=message)
+            JobLine(event="training", done=count, total=settings.rounds, message=message)
         ),
-        kept=adapters,
+        adapters=adapters,
     )
     attack = driver.attack()
     scratch = folder / "trained-again"

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from loopline.bench.experiments.document import Table
-from loopline.bench.experiments.grpo_curve.figures import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.experiments.grpo_curve.figures import (
+    ALPHA,
+    CurveFigures,
+    CurveReport,
+    LookComparison,
+)
 from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import format_count
@@ -55,10 +60,10 @@ def verdicts(report: CurveReport) -> list[str]:
     for curve in report.attacked:
         out = [
             f"{look.place} it at round {look.round}"
-            for look in curve.held
+            for look in curve.against_undisturbed
             if look.place != "within"
         ]
-        looks = format_count(len(curve.held), "look")
+        looks = format_count(len(curve.against_undisturbed), "look")
         lines.append(
             f"{curve.loop.name}: out of the undisturbed loops' spread, {', '.join(out)}, of {looks}"
             if out
@@ -88,7 +93,7 @@ def verdicts(report: CurveReport) -> list[str]:
 def tables(report: CurveReport) -> dict[str, Table]:
     """By caption."""
     return {
-        "Held-out puzzles solved, by round": curves(report),
+        "LookComparison-out puzzles solved, by round": curves(report),
         "Attacked loops against the undisturbed ones": comparisons(report.attacked),
         "Each undisturbed loop against the others": comparisons(report.undisturbed),
         "Loops": loops(report),
@@ -115,7 +120,7 @@ def comparisons(loops: list[CurveFigures]) -> Table:
         [curve.loop.name, str(look.round), say.share(curve.looks[look.round].estimate),
          say.span(look.least, look.greatest), _p(look), look.place]
         for curve in loops
-        for look in curve.held
+        for look in curve.against_undisturbed
     ]  # fmt: skip
     return head, rows
 
@@ -145,5 +150,5 @@ def ending(report: CurveReport) -> str:
     return f"{report.minutes:,.1f} minutes"
 
 
-def _p(look: Held) -> str:
+def _p(look: LookComparison) -> str:
     return "–" if look.p == 1.0 else say.probability(look.p)

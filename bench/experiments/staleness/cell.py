@@ -51,7 +51,7 @@ def work(
     """Train and measure, and write the result; None for a warm start, which has its own.
 
     A training is minutes long and follows from its settings: one that was stopped begins again.
-    Ctrl-C ends the update in work and raises KeyboardInterrupt.
+    Ctrl-C finishes the current update and raises KeyboardInterrupt.
     """
     if cell.age is None:
         arm.train_arm(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
@@ -93,12 +93,15 @@ def _train(
                 curves.append(facts.curves)
             tell(
                 JobLine(
-                    event="training", done=update_count, total=settings.updates, said=facts.said
+                    event="training",
+                    done=update_count,
+                    total=settings.updates,
+                    message=facts.message,
                 )
             )
             if interruption.asked:
                 raise KeyboardInterrupt
-        tell(JobLine(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
+        tell(JobLine(event="playing", message=f"{demo.held_out:,} held-out puzzles"))
         policies.activate(SHARED)
         puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)

@@ -76,7 +76,7 @@ class CellResult(Record):
     ages: tuple[float, ...]
     """Of the same updates: versions that their samples were behind."""
     clipped: float
-    """Share of these updates' tokens without a gradient, in the mean."""
+    """Share of these updates' tokens without a gradient, on average."""
     updates: int
     """That were made."""
     stopped: str

@@ -77,22 +77,22 @@ def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) 
 
 
 def _figures(
-    age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
+    age: int, correction: Correction, results: Sequence[CellResult], warm: dict[int, ArmResult]
 ) -> CellFigures:
-    outcomes = [result.outcomes for result in own]
-    before = [warm[result.cell.seed].outcomes for result in own]
+    outcomes = [result.outcomes for result in results]
+    before = [warm[result.cell.seed].outcomes for result in results]
     gain = bootstrap_difference(shares_of_seeds(outcomes), shares_of_seeds(before))
-    sizes = [size for result in own for size in result.effective_samples]
+    sizes = [size for result in results for size in result.effective_samples]
     return CellFigures(
         age=age,
         correction=correction,
-        solved=sum(result.solved for result in own),
+        solved=sum(result.solved for result in results),
         questions=sum(map(len, outcomes)),
         success=_success(outcomes),
         effective_samples=_mean(sizes) if sizes else None,
-        clipped=sum(result.clipped for result in own) / len(own),
+        clipped=sum(result.clipped for result in results) / len(results),
         gain=(gain.estimate, gain.low, gain.high),
-        stopped=tuple(result.stopped for result in own if result.stopped),
+        stopped=tuple(result.stopped for result in results if result.stopped),
     )
 
 

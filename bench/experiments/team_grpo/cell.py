@@ -134,7 +134,7 @@ class _Training:
             best = self.best[1] if self.curve else 0
             await team.serve(self._served(best), len(self.curve) + 2)
             questions = held_out_questions(self.settings)
-            self.tell(JobLine(event="playing", said=f"{len(questions):,} held-out tasks"))
+            self.tell(JobLine(event="playing", message=f"{len(questions):,} held-out tasks"))
             played = await team.play(questions, temperature=0.0, seed=0)
         result = CellResult(
             cell=self.cell,
@@ -210,7 +210,7 @@ class _Training:
         self.tell(
             JobLine(
                 event="training", done=int(spent), total=int(60 * self.settings.cpu_minutes),
-                said=f"round {number}: solved {solved:.1%}, {len(trained)} of "
+                message=f"round {number}: solved {solved:.1%}, {len(trained)} of "
                 f"{len(reading.records)} groups, best look {self.best[0]:.3f}",
             )
         )  # fmt: skip

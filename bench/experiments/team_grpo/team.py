@@ -20,7 +20,7 @@ from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings, Price
 
 TOGETHER = 256
-"""Runs in work at once."""
+"""Concurrent runs."""
 RUN_SECONDS = 3_600.0
 MAX_TOKENS = 192
 
@@ -71,7 +71,7 @@ class Team:
     async def play(
         self, questions: Sequence[Question], *, times: int = 1, temperature: float, seed: int
     ) -> list[tuple[Trajectory, bool]]:
-        """Each question so many times: the runs in their order, and whether each is solved."""
+        """Each question this many times: the runs in their order, and whether each is solved."""
         questions_by_run: dict[str, Question] = {}
         runs = list(self._runs(questions, times, temperature, seed, questions_by_run))
         runner, played = EngineRunner(self._pools), dict[str, tuple[Trajectory, bool]]()

@@ -172,7 +172,7 @@ async def _ask_all(
         Inbox(bus) as inbox,
         asyncio.TaskGroup() as group,
     ):
-        # Counted beside each run's own: a limit that is never reached.
+        # Counted in addition to each run's own: a limit that is never reached.
         await set_limits(bus, DAY, Limits(micro_dollars=LARGEST))
 
         async def one_run(run: Run) -> None:

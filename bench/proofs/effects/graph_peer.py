@@ -61,7 +61,7 @@ def serve(folder: Path, calls: int, watch: LineWatch) -> None:
 
 
 async def play(folder: Path, calls: int, rng: random.Random) -> tuple[Effects, Interruptions]:
-    """So many calls, by processes that are interrupted meanwhile."""
+    """This many calls, by processes that are interrupted meanwhile."""
     from langgraph.pregel import _retry, _runner
 
     files = files_of([counter, _retry, _runner])  # where the step of a node runs

@@ -99,7 +99,7 @@ async def _serve(settings: BusSettings) -> None:
 async def play(
     settings: BusSettings, folder: Path, calls: int, rng: random.Random, say: Callable[[str], None]
 ) -> tuple[dict[Effect, Played], Interruptions]:
-    """So many calls of each kind, by workers that are interrupted meanwhile; more, up to
+    """This many calls of each kind, by workers that are interrupted meanwhile; more, up to
     `MOST_TIMES` as many, until one was killed and one paused."""
     crew = Crew(
         partial(serve, settings, folder), FILES, folder, rng,

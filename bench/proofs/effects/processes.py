@@ -94,7 +94,7 @@ class Crew:
         return self.done.kills > 0 and self.done.stops > 0
 
     async def keep_pace(self, calls: int) -> None:
-        """Return when so many processes were interrupted that `calls` are not too many for them."""
+        """Return when enough processes were interrupted for this many `calls`."""
         while calls > CALLS_OF_A_LIFE * (self.lives + self._size):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 

@@ -1,5 +1,5 @@
 """`bench effects`: tool workers die and pause at every line between a call and its reply, and a
-file counts what the calls did to the world; beside it a plain queue and LangGraph's durable
+file counts what the calls did to the world; a plain queue and LangGraph's durable
 execution."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.workers.installation import install_hint
 
 LEASE_SECONDS = 0.6
 PATIENT = 100
-"""Deliveries of a call before it is given up: here dying workers are no fault of a call's."""
+"""Deliveries of a call before it is given up: here dying workers are not a failure of the call."""
 
 
 class EffectsOptions(Options):

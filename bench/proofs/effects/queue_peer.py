@@ -49,7 +49,7 @@ async def _serve(url: str, act: Any) -> None:
 async def play(
     url: str, folder: Path, calls: int, rng: random.Random
 ) -> tuple[Effects, Interruptions]:
-    """So many calls, by workers that are interrupted meanwhile."""
+    """This many calls, by workers that are interrupted meanwhile."""
     file = folder / "queue"
     crew = Crew(
         partial(serve, url, file), FILES, folder, rng, size=WORKERS, pause_seconds=TIMEOUT_SECONDS

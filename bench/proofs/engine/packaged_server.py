@@ -41,7 +41,7 @@ class PackagedServer:
                 sys.executable, "-m", "llama_cpp.server", "--model", str(self._gguf),
                 "--port", str(port), "--n_ctx", str(self._context),
                 "--n_threads", str(self._threads), "--n_threads_batch", str(self._threads),
-                # Else each request that comes ends the one in work.
+                # Else each new request ends the current one.
                 "--interrupt_requests", "false",
                 stdout=out, stderr=out,
             )  # fmt: skip

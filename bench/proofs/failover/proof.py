@@ -56,7 +56,7 @@ def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measureme
     for engine, played in rounds.items():
         for name, values in (
             ("continued by another", [kill.continued for kill in played]),
-            ("answered", [kill.answered for kill in played]),
+            ("answered", [kill.answer_seconds for kill in played]),
             ("without a kill", [kill.undisturbed for kill in played]),
         ):
             figures.append(
@@ -69,7 +69,7 @@ def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measureme
             figures.append(measured(name, quantile(counts, 0.5), subject=engine, group="kills"))
         figures.append(
             measured(
-                f"{engine}_answered_s", max(kill.answered for kill in played), "s",
+                f"{engine}_answered_s", max(kill.answer_seconds for kill in played), "s",
                 better="lower", bar=lease + MOST_OVER_LEASE,
             )
         )  # fmt: skip

@@ -39,7 +39,7 @@ class Round:
 
     continued: float
     """Until the last of the requests had a new token."""
-    answered: float
+    answer_seconds: float
     """Until the last of them was answered."""
     written: int
     """Tokens that they had together when the worker was killed."""
@@ -58,7 +58,7 @@ class _Request:
     text: str = ""
     tokens: list[float] = field(default_factory=list[float])
     """When each token was read."""
-    answered: float = 0.0
+    answered_at: float = 0.0
 
 
 async def play(settings: BusSettings, model: ModelSettings, number: int, folder: Path) -> Round:
@@ -83,7 +83,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)
         killed = time.perf_counter()
-        if any(request.answered for request in requests):
+        if any(request.answered_at for request in requests):
             raise BenchError(
                 "requests were answered before the worker was killed: the model is too fast for "
                 "this measurement; take a larger one by --model"
@@ -97,7 +97,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         return Round(
             continued=max(next(at for at in request.tokens if at > killed) for request in requests)
             - killed,
-            answered=max(request.answered for request in requests) - killed,
+            answer_seconds=max(request.answered_at for request in requests) - killed,
             written=written,
             left=sum(len(request.tokens) for request in requests) - written,
             undisturbed=time.perf_counter() - began,
@@ -135,7 +135,7 @@ async def _ask(bus: Bus, inbox: Inbox, request: _Request) -> Call:
     )
     reading = asyncio.create_task(_read(bus, request))
     (call,) = calls.validate_json(await inbox.request(STREAM, envelope))
-    request.answered = time.perf_counter()
+    request.answered_at = time.perf_counter()
     await bus.end_run(run_id, "answered", "")
     await reading
     return call

@@ -215,7 +215,7 @@ def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
         if used.keys() != calls.keys():
             missing, extra = calls.keys() - used.keys(), used.keys() - calls.keys()
             yield Violation(
-                rule, f"not entered: {sorted(missing)}; entered in vain: {sorted(extra)}", run_id
+                rule, f"not entered: {sorted(missing)}; not expected: {sorted(extra)}", run_id
             )
             continue
         for entry in entries:

@@ -21,7 +21,7 @@ FOLLOWED = 0.2
 
 
 class RunLoad:
-    """So many runs, at a steady rate."""
+    """This many runs, at a steady rate."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def _text(rng: random.Random, words: int) -> str:
 
 
 async def answers(
-    engine: Engine, asked: Sequence[GenerateRequest], *, together: int
+    engine: Engine, requests: Sequence[GenerateRequest], *, together: int
 ) -> list[Completion]:
     """Ask all of them, `together` at a time."""
     places = asyncio.Semaphore(together)
@@ -65,4 +65,4 @@ async def answers(
                     return event
         raise AssertionError("an engine ends with a completion or an error")
 
-    return list(await asyncio.gather(*map(one, asked)))
+    return list(await asyncio.gather(*map(one, requests)))

@@ -27,7 +27,7 @@ class FlowOptions(Options):
     runs: int = Field(default=10_000, ge=100, le=100_000)
     """Runs of the large tenant."""
     samples: int = Field(default=200, ge=20, le=10_000)
-    """Runs of the small tenant, alone and beside them."""
+    """Runs of the small tenant, alone and next to them."""
 
 
 def run(options: FlowOptions, progress: Progress) -> Outcome:
@@ -55,7 +55,7 @@ def run(options: FlowOptions, progress: Progress) -> Outcome:
         about=(
             f"{rate.WORKERS} workers on {options.per_minute} calls a minute for "
             f"{options.seconds:.0f} s; a tenant with {options.runs:,} runs, {tenants.WORKING} at "
-            f"work at once, beside one with {tenants.FEW_AT_ONCE}"
+            f"work at once, next to one with {tenants.FEW_AT_ONCE}"
         ),
         measurements=[
             measured("refused", limited.refused, better="lower", bar=0),

@@ -41,7 +41,7 @@ async def play(
     seconds: float,
     say: Callable[[str], None],
 ) -> RateResult:
-    """More calls than the limit allows, for so many seconds."""
+    """More calls than the limit allows, for this many seconds."""
     async with ScriptedServer(ServerOptions(requests_per_minute=per_minute)) as server:
         model = ModelSettings.model_validate(
             {

@@ -1,4 +1,4 @@
-"""A tenant with a few runs, alone and beside one with thousands that wait."""
+"""A tenant with a few runs, alone and next to one with thousands that wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def percentile(values: list[float], share: float) -> float:
 async def play(
     settings: BusSettings, folder: Path, *, runs: int, samples: int, say: Callable[[str], None]
 ) -> TenantResult:
-    """Measure the small tenant alone, then beside `runs` of the large one."""
+    """Measure the small tenant alone, then next to `runs` of the large one."""
     model = ModelSettings.model_validate(
         {"engine": "scripted", "model": "m", "scripted": {"latency_seconds": LATENCY}}
     )
@@ -62,9 +62,9 @@ async def play(
         await _measure(client, samples // 4)  # everything has been used once
         say("the small tenant is measured alone…")
         alone = await _measure(client, samples)
-        say(f"{runs:,} runs of the large one are let in…")
+        say(f"{runs:,} runs of the large one are admitted…")
         large = await _admit_many(client, runs)
-        say("the small tenant is measured beside them…")
+        say("the small tenant is measured next to them…")
         beside = await _measure(client, samples)
         waiting = 0
         for run_id in large[-100:]:

@@ -1,2 +1,2 @@
-"""`bench gateway`: what a call through the gateway costs beside a call of the endpoint itself, and
-beside LiteLLM's proxy."""
+"""`bench gateway`: what a call through the gateway costs compared with a call of the endpoint
+itself, and with LiteLLM's proxy."""

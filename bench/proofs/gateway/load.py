@@ -105,7 +105,7 @@ async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) 
 
 
 async def saturated(target: Target, callers: int, seconds: float) -> float:
-    """Calls per second of so many callers, each of whom asks again at once."""
+    """Calls per second of this many callers, each of whom asks again immediately."""
     until, answer_count = time.perf_counter() + seconds, 0
 
     async def caller(number: int) -> None:

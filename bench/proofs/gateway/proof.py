@@ -172,7 +172,7 @@ def _table(results: dict[str, Repeats]) -> list[Measurement]:
 
 
 def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
-    """Ours beside the endpoint and beside LiteLLM."""
+    """Our gateway, the endpoint alone, and LiteLLM."""
     direct, mine = results[DIRECT], results[OURS]
 
     def more(first: Sequence[list[float]], peer: Sequence[list[float]], share: float) -> Spread:
@@ -212,7 +212,7 @@ def _minutes(options: GatewayOptions) -> float:
 
 PROOF = Proof(
     name="gateway",
-    title="the gateway beside its endpoint and LiteLLM's proxy",
+    title="the gateway, its endpoint and LiteLLM's proxy",
     options=GatewayOptions,
     minutes=_minutes,
     run=run,

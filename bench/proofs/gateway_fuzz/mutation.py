@@ -1,4 +1,4 @@
-"""Bodies gone wrong: a valid JSON value with some of it changed, and bytes that are no JSON."""
+"""Bodies gone wrong: a valid JSON value with some of it changed, and bytes that are not JSON."""
 
 from __future__ import annotations
 

@@ -82,12 +82,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class Swapped:
-    """New versions of adapters, loaded while requests were in work."""
+    """New versions of adapters, loaded while requests were in progress."""
 
     seconds: float
     """For all of them, the requests going on."""
     in_flight: frozenset[int]
-    """Versions that requests which were in work ended with."""
+    """Versions with which requests in progress ended."""
     answers: Answers
     """Of requests that came afterwards."""
 
@@ -114,7 +114,7 @@ async def warm_up(engine: Engine, work: Workload) -> None:
 
 async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapped:
     """Serve each role by the adapter in `first`, put those of `last` in their place while requests
-    are in work, and ask again."""
+    are in progress, and ask again."""
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
     going = [

@@ -129,7 +129,7 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
     """A training that nobody disturbed, from the store and the records of what was learned from,
-    comes to the same weights, bit for bit."""
+    gives the same weights, bit for bit."""
     import torch
     from safetensors.torch import load_file
 
@@ -145,7 +145,7 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
     loaded = load_base(settings.base)
     policies = initial_policies(settings, (SHARED,), loaded)
     learner, sealing = Learner(policies), sealing_of(settings, loaded)
-    first = min(evidence.served[0].versions[0].values())
+    first = min(evidence.published_versions[0].versions[0].values())
     stored = {
         entry.run_id: Trajectory.model_validate_json(entry.trajectory)
         for entry in evidence.bus.stored

@@ -89,7 +89,7 @@ class LoopEvidence:
     bus: Evidence
     waves: tuple[RolloutBatch, ...]
     sealed: tuple[SealedRound, ...]
-    served: tuple[PublishedVersions, ...]
+    published_versions: tuple[PublishedVersions, ...]
     """By round; the first one is the beginning."""
     published: dict[str, Policy]
     """As the bus has them."""
@@ -148,13 +148,13 @@ class LoopDriver:
         seed: int,
         faults: Mapping[str, int] | None,
         progress: Callable[[int, str], None],
-        kept: KeptAdapters | None = None,
+        adapters: KeptAdapters | None = None,
     ) -> None:
         """`seed` of the plan of faults; `faults` by kind with their weights, None: no fault is
-        injected, not into the trainer either. What every round publishes is `kept`. `progress` is
-        told how many rounds are sealed, and the same in words."""
+        injected, not into the trainer either. What every round publishes goes to `adapters`.
+        `progress` is told how many rounds are sealed, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
-        self._faults, self._progress, self._kept = faults, progress, kept
+        self._faults, self._progress, self._adapters = faults, progress, adapters
         self._output = folder / "loop"
         self._server = RedisProcess(folder / "redis", persistence="always", listen="tcp")
         model = ModelSettings(
@@ -232,15 +232,15 @@ class LoopDriver:
             await injecting
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-        if self._kept is not None:
-            self._kept.take(self._output)
+        if self._adapters is not None:
+            self._adapters.take(self._output)
         return lifetime.killed
 
     async def _copy_adapters(self) -> None:
         """In a task of its own: a look at the bus may take as long as an outage, and by then what
         was published may be superseded and gone."""
-        while self._kept is not None:
-            self._kept.take(self._output)
+        while self._adapters is not None:
+            self._adapters.take(self._output)
             await asyncio.sleep(KEEP_SECONDS)
 
     async def _evidence(
@@ -260,7 +260,7 @@ class LoopDriver:
             ),
             waves=waves,
             sealed=tuple(book.sealed(number) for number in rounds),
-            served=tuple(book.served(number) for number in (0, *rounds)),
+            published_versions=tuple(book.served(number) for number in (0, *rounds)),
             published={policy.name: policy for policy in await policies(client.bus)},
             folders=tuple(book.published(number) for number in (0, *rounds)),
             book=book,

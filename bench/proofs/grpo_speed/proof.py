@@ -144,7 +144,7 @@ def _about(options: GrpoSpeedOptions) -> str:
 
 
 class _Counter:
-    """Says which measurement is in work, and what each one figures."""
+    """Names the current measurement, and the results of the finished ones."""
 
     def __init__(self, progress: Progress, repeats: int, total: int) -> None:
         self._progress, self._repeats, self._total = progress, repeats, total

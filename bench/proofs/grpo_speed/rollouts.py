@@ -35,7 +35,7 @@ SIZE = 10
 SECONDS = 600.0
 """A run's deadline."""
 CONCURRENCY = 64
-"""Runs in work at once, both ways."""
+"""Concurrent runs, both ways."""
 WARM_RUNS = 4
 """Played before the measured ones, at most: memory is taken and kernels are chosen in them."""
 

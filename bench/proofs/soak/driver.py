@@ -230,11 +230,11 @@ class Soak:
                         return
             record.ending = "done"
         except EngineError as error:
-            record.ending, record.said = error.kind, str(error)
+            record.ending, record.message = error.kind, str(error)
         except asyncio.CancelledError:
             record.ending = record.ending or "dropped"
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is an ending
-            record.ending, record.said = type(error).__name__, str(error)
+            record.ending, record.message = type(error).__name__, str(error)
 
     def _note(self, record: Seen) -> None:
         findings = self.result
@@ -361,8 +361,8 @@ class Soak:
             self.result.repeated += 1
             self.result.tied += comparison.tied
             self.result.difference = max(self.result.difference, comparison.difference)
-            if comparison.said:
-                self.result.add([Violation("as in quiet", comparison.said, baseline.planned.id)])
+            if comparison.problem:
+                self.result.add([Violation("as in quiet", comparison.problem, baseline.planned.id)])
 
 
 async def measure_room(engine: LocalEngine[Any]) -> Room:

@@ -39,7 +39,7 @@ class Seen:
     events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
     """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
-    said: str = ""
+    message: str = ""
     """The error's message."""
     late: float = 0.0
     """Seconds from the moment at which it had to end early to its end."""
@@ -104,7 +104,7 @@ def ended_as_planned(record: Seen) -> Iterator[str]:
     allowed = allowed_endings(record)
     if record.ending not in allowed:
         endings = ", ".join(sorted(allowed))
-        yield f"ended as {record.ending} {record.said}; its plan allows {endings}"
+        yield f"ended as {record.ending} {record.message}; its plan allows {endings}"
 
 
 def ended_in_time(record: Seen) -> Iterator[str]:
@@ -222,7 +222,7 @@ class Sums:
     """What was seen of all requests together."""
 
     endings: Counter[str] = field(default_factory=Counter[str])
-    answered: int = 0
+    answers: int = 0
     """To the end, listened to or not."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -232,7 +232,7 @@ class Sums:
     def add(self, record: Seen) -> None:
         self.endings[record.ending] += 1
         if record.whole:
-            self.answered += 1
+            self.answers += 1
             self.prompt_tokens += sum(completion.usage.prompt for completion in record.completions)
             self.completion_tokens += sum(
                 completion.usage.completion for completion in record.completions
@@ -250,7 +250,7 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
     """The engine's own count is the sum of the usages that it reported. What it threw away is at
     least what was seen of it."""
     for name, request_total, engines in (
-        ("requests answered", sums.answered, totals.calls),
+        ("requests answered", sums.answers, totals.calls),
         ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
         ("completion tokens", sums.completion_tokens, totals.completion_tokens),
     ):
@@ -269,8 +269,8 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 def nothing_left(
     in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """At rest: nothing in work in the engine, no task in the event loop, no objects of requests or
-    of adapters that were replaced. `objects`: how many there are beyond those in use."""
+    """At rest: nothing in progress in the engine, no task in the event loop, no objects of requests
+    or of adapters that were replaced. `objects`: how many there are beyond those in use."""
     for name, count in in_work.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")
@@ -306,7 +306,7 @@ class Comparison:
     """They part where two tokens were as good as tied."""
     difference: float = 0.0
     """Greatest difference of the log-probabilities of the ids that both have."""
-    said: str = ""
+    problem: str = ""
     """What is wrong with it."""
 
 
@@ -314,7 +314,7 @@ async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Co
     """Greedy answers to the same request must be the same ids with the same log-probabilities up
     to where two tokens were nearly tied. `logprob` is asked of the quiet engine."""
     if answer.prompt_ids != quiet.prompt_ids:
-        return Comparison(said="other prompt ids than in quiet")
+        return Comparison(problem="other prompt ids than in quiet")
     pairs = list(zip(answer.output_ids, quiet.output_ids, strict=False))
     common = next((at for at, (first, second) in enumerate(pairs) if first != second), len(pairs))
     difference = max(
@@ -327,12 +327,12 @@ async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Co
     if difference > SAME:
         return Comparison(
             difference=difference,
-            said=f"log-probabilities of the same ids differ by {difference:.2g} from quiet ones",
+            problem=f"log-probabilities of the same ids differ by {difference:.2g} from quiet ones",
         )
     if answer.output_ids == quiet.output_ids:
         return Comparison(difference=difference)
     if common == len(pairs):
-        return Comparison(said=f"{len(answer.output_ids)} ids, {len(quiet.output_ids)} in quiet")
+        return Comparison(problem=f"{len(answer.output_ids)} ids, {len(quiet.output_ids)} in quiet")
     before = [*answer.prompt_ids, *answer.output_ids[:common]]
     answer_logprob = await logprob([*before, answer.output_ids[common]])
     quiet_logprob = await logprob([*before, quiet.output_ids[common]])
@@ -340,6 +340,6 @@ async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Co
         return Comparison(tied=True, difference=difference)
     return Comparison(
         difference=difference,
-        said=f"id {common} is {answer.output_ids[common]}, in quiet {quiet.output_ids[common]}, "
+        problem=f"id {common} is {answer.output_ids[common]}, in quiet {quiet.output_ids[common]}, "
         f"{quiet_logprob - answer_logprob:+.2g} in log-probability",
     )

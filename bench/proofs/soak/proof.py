@@ -71,7 +71,7 @@ def outcome_of(options: SoakOptions, result: SoakResult) -> Outcome:
         facts={
             "ended": result.sums.endings.total(),
             "endings": dict(sorted(result.sums.endings.items())),
-            "answered": result.sums.answered,
+            "answered": result.sums.answers,
             "prompt_tokens": result.sums.prompt_tokens,
             "completion_tokens": result.sums.completion_tokens,
             "abandoned_tokens": result.totals.abandoned_tokens,

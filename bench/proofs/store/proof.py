@@ -36,7 +36,7 @@ from loopline.workers.store.records import iterate_records, parse_whole
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
 PAGE_MS, PAGE_RUNS = 300.0, 10_000
-"""Of the list of so many runs at most; of more it is measured without a bar."""
+"""Of the list of at most this many runs; a longer list is measured without a bar."""
 PAGE_LINES, PAGES = 50, 7
 BYTES_OF_RUN = 6_000
 """On the disk; a compaction needs room for one more file."""
@@ -185,7 +185,7 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
 def _read(
     store: Path, parse: Callable[[bytes, str], AnyRun], runs: int, outcome: Outcome
 ) -> tuple[int, float, float]:
-    """Steps of so many runs, whose rows are checked against their hashes; seconds, and seconds of
+    """Steps of this many runs, whose rows are checked against their hashes; seconds, and seconds of
     all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()

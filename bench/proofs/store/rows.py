@@ -55,7 +55,7 @@ class _Template:
 
 
 def write_runs(table: Path, runs: int, seed: int, batch: int) -> int:
-    """Write so many runs as a recorder does, a file for each batch; returns their steps."""
+    """Write this many runs as a recorder does, a file for each batch; returns their steps."""
     table.mkdir(parents=True)
     rng = random.Random(seed)
     templates = [_template(rng) for _ in range(TEMPLATES)]

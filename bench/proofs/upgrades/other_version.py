@@ -48,7 +48,7 @@ def _replace(path: Path, old: str, new: str) -> None:
     """Raises `BenchError` where the code is no longer as the change expects it."""
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
-        raise BenchError(f"{path.name} has {text.count(old)} times {old!r}: mend this change of it")
+        raise BenchError(f"{path.name} has {text.count(old)} times {old!r}: fix this change of it")
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 

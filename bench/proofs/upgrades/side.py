@@ -43,7 +43,7 @@ class Job(BaseModel):
     store: Path | None = None
     """Where they are recorded."""
     fork: int = 0
-    """Of so many of them the commands of a terminal are typed, one of which forks."""
+    """For this many of them the commands of a terminal are typed, one of which forks."""
 
 
 def question(number: int) -> str:

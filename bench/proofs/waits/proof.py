@@ -39,7 +39,7 @@ WORKERS = 2
 DAYS = 7
 KINDS = ("signal", "early signal", "expiry", "approval")
 TOLD_BY = 2
-"""So many senders tell each run the same."""
+"""This many senders send each run the same signal."""
 LONGEST_SECONDS = 300.0
 LEAST_BYTES_BAR = 4_000
 _SAMPLE = 50

@@ -1,4 +1,4 @@
-"""Names beside the marks of a drawing, none over another one."""
+"""Names next to the marks of a drawing, without overlaps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Labels:
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
     ) -> str:
-        """The name of the mark at (x, y): beside it, or as near as there is room."""
+        """The name of the mark at (x, y): next to it, or as near as there is room."""
         options = _options(x, y, words, size, radius)
         free = [
             option

@@ -18,7 +18,7 @@ TIMEOUT = 120 + INSTANCES // 2
 
 
 def by_split(count: int) -> dict[Split, int]:
-    """So many of all splits together: half of them of training."""
+    """This many of all splits together: half of them of training."""
     elsewhere = count // 4
     return {
         Split.TRAIN: count - 2 * elsewhere,

@@ -67,7 +67,7 @@ def test_an_episode_ends_when_the_puzzle_is_solved_or_its_turns_are_over() -> No
     begun.apply(begun.agent, "6")
     assert begun.done
     assert begun.verify().reason == "the last word is 6"
-    assert replay_episode(find(GAME), instance(turns=2), begun.taken) == begun
+    assert replay_episode(find(GAME), instance(turns=2), begun.actions) == begun
 
 
 def test_a_team_of_one_plays_alone() -> None:

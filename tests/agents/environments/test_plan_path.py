@@ -132,7 +132,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     episode.apply(PLAN, answer("".join(moves)))
     remaining = fewest_moves(instance.model_copy(update={"start": episode.state.at}))
     assert episode.verify().solved == (remaining == 0)
-    again = replay_episode(PLAN_PATH, instance.task.instance, episode.taken)
+    again = replay_episode(PLAN_PATH, instance.task.instance, episode.actions)
     assert again == episode
     assert again.observe(TOOL) == episode.observe(TOOL)
 
@@ -358,7 +358,7 @@ def test_the_policies_by_hand_come_out_in_their_order() -> None:
 def test_an_action_is_kept_as_it_was_written() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "no calls")
-    assert episode.taken == (ActionRecord(TOOL, "no calls"),)
+    assert episode.actions == (ActionRecord(TOOL, "no calls"),)
     assert "refused: no_answer" in episode.observe(PLAN)
 
 

@@ -145,7 +145,7 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
     level = instance.parsed[0]
     assert episode.verify().solved == level.solved(episode.state)
     assert episode.verify().solved == (solve(level, episode.state) == ())
-    assert replay_episode(SOKOBAN, instance.task.instance, episode.taken) == episode
+    assert replay_episode(SOKOBAN, instance.task.instance, episode.actions) == episode
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:
@@ -273,7 +273,7 @@ def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
         (["######", "#@@$.#", *LEVEL[3:], "######"], "one player, not 2"),
         ([*LEVEL[:3], "#    #", *LEVEL[4:]], "1 boxes and 0 targets"),
         ([*LEVEL[:5], "#####"], "all of one length"),
-        (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is no sign"),
+        (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is not a sign"),
         (["######", "#@   #", "#    #", "#  * #", "#    #", "######"], "on a target already"),
         (["######", "#$   #", "#@   #", "#  . #", "#    #", "######"], "stuck in a corner"),
         (["######"], "level: Tuple should have at least 5 items"),

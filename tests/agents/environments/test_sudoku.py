@@ -156,7 +156,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
         episode.apply(PLAN, whole(instance.solution))
     right = next(solutions(instance.givens))
     assert episode.verify().solved == ([list(row) for row in episode.state] == right)
-    assert replay_episode(SUDOKU, instance.task.instance, episode.taken) == episode
+    assert replay_episode(SUDOKU, instance.task.instance, episode.actions) == episode
 
 
 def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:

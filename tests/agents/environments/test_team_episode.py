@@ -103,7 +103,7 @@ def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
         assert bool(applied.observation.action) or applied.observation.refusals
         assert json.loads(json.dumps(applied.observation.action)) == applied.observation.action
     stored = json.loads(json.dumps(tasks(name)[index].instance))
-    again = replay_episode(find(name), stored, episode.taken)
+    again = replay_episode(find(name), stored, episode.actions)
     assert again == episode
     assert again.verify() == episode.verify()
     assert episode.verify().solved == episode.puzzle.solved(episode.state)

@@ -152,7 +152,7 @@ def test_calls_are_no_language_here_and_programs_none_where_calls_are() -> None:
     calls = begun(python=False)
     assert calls.to_run(TOOL, PROGRAM) is None
     assert calls.apply(TOOL, PROGRAM, RIGHT).observation.refusals
-    assert calls.taken[0].ran is None
+    assert calls.actions[0].ran is None
 
 
 def test_a_tool_agent_alone_has_its_program_s_proposal_carried_out() -> None:
@@ -167,10 +167,10 @@ def test_a_tool_agent_alone_has_its_program_s_proposal_carried_out() -> None:
 @given(st.lists(st.tuples(st.sampled_from([PROGRAM, "none"]), runs), min_size=1, max_size=4))
 @settings(max_examples=100, deadline=None)
 def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
-    said: list[tuple[str, ProgramRun]],
+    turns: list[tuple[str, ProgramRun]],
 ) -> None:
     episode = begun()
-    for text, ran in said:
+    for text, ran in turns:
         if episode.done:
             break
         state, observation = episode.state, episode.observe(TOOL)
@@ -179,7 +179,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
         episode.apply(TOOL, text, ran)
         assert episode.state == state
         episode.apply(PLAN, "#### [R]")
-    again = replay_episode(PLAN_PATH, instance(), episode.taken)
+    again = replay_episode(PLAN_PATH, instance(), episode.actions)
     assert again == episode
     assert again.observe(again.agent) == episode.observe(episode.agent)
 

@@ -28,7 +28,7 @@ class CountingUp:
     """Both agents say the next number, in turn, up to a goal."""
 
     goal: int
-    taken: tuple[ActionRecord, ...] = ()
+    actions: tuple[ActionRecord, ...] = ()
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -36,29 +36,29 @@ class CountingUp:
 
     @property
     def agent(self) -> Agent:
-        return AGENTS[len(self.taken) % 2]
+        return AGENTS[len(self.actions) % 2]
 
     @property
     def turn(self) -> int:
-        return len(self.taken) // 2
+        return len(self.actions) // 2
 
     @property
     def done(self) -> bool:
-        return len(self.taken) >= self.goal and self.agent == AGENTS[0]
+        return len(self.actions) >= self.goal and self.agent == AGENTS[0]
 
     def observe(self, agent: Agent) -> str:
-        return f"Count up to {self.goal}. Said: {[step.text for step in self.taken]}"
+        return f"Count up to {self.goal}. Said: {[step.text for step in self.actions]}"
 
     def apply(self, agent: Agent, text: str) -> Transition:
         if self.done or agent != self.agent:
             raise OutOfTurn(agent)
-        right = float(text == str(len(self.taken) + 1))
-        self.taken = (*self.taken, ActionRecord(agent, text))
+        right = float(text == str(len(self.actions) + 1))
+        self.actions = (*self.actions, ActionRecord(agent, text))
         rewards = Rewards(weighted_parts("local", {"right": (1.0, right)}))
         return Transition(rewards, Observation({"said": text}, (), text), self.done)
 
     def verify(self) -> Verdict:
-        texts = [step.text for step in self.taken]
+        texts = [step.text for step in self.actions]
         wanted = [str(number + 1) for number in range(len(texts))]
         return Verdict("" if texts == wanted and len(texts) >= self.goal else f"said {texts}")
 

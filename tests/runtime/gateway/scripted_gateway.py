@@ -43,7 +43,7 @@ class ScriptedGateway(Deployment):
         return httpx.Client(base_url=self.root, headers=self._authorized(key), timeout=LIMIT)
 
     def http(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
-        """Of OpenAI's API, whose every request has these headers, beside the key."""
+        """Of OpenAI's API, whose every request has these headers and the key."""
         every = self._authorized(key) | headers
         return httpx.AsyncClient(base_url=self.url, headers=every, timeout=LIMIT)
 

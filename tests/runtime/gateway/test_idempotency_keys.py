@@ -36,7 +36,7 @@ async def test_another_body_under_the_same_key_is_a_conflict(http: httpx.AsyncCl
 
 async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
-    clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than runs are let in
+    clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than admission allows
     try:
         answers = await asyncio.gather(*(answered(client, body, **key) for client in clients))
     finally:

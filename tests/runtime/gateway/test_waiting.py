@@ -126,7 +126,7 @@ def test_a_call_is_denied_in_the_terminal(shop: ScriptedGateway, http: httpx.Cli
     assert ended(http, run_id)["answer"] == "I may not."
     assert re.search("refund: denied by .*: too much", shop.ok("runs", "show", run_id))
     gone = shop.run("approvals", "approve", approval["id"])
-    assert "nothing waits for approval" in gone.stderr
+    assert "no request waits for approval" in gone.stderr
 
 
 def test_a_call_is_approved_on_the_live_page_by_who_may_change_things(
@@ -173,10 +173,10 @@ def test_a_run_begins_later_and_takes_signals_meanwhile(
     soon = shop.ok("ask", "--after", "1s", "--workflow", "support", "Refund 20 euros.").strip()
     # It is the terminal's own run, of no key.
     show = until(
-        lambda: "still going on" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
+        lambda: "still running" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
     )
     assert "You get 20 euros." in show
-    assert "no time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
+    assert "not a time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
 
 
 def test_a_schedule_runs_by_the_clock(shop: ScriptedGateway) -> None:

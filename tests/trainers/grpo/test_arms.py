@@ -206,9 +206,9 @@ def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_
 
 
 def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
-    assert set(result(PROPOSER, whole).said) == {TOOL}
-    assert set(result(SINGLE_GRPO, whole).said) == {PLAN}
-    assert set(result(PER_ROLE, whole).said) == set(AGENTS)
+    assert set(result(PROPOSER, whole).answers) == {TOOL}
+    assert set(result(SINGLE_GRPO, whole).answers) == {PLAN}
+    assert set(result(PER_ROLE, whole).answers) == set(AGENTS)
 
 
 def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
@@ -218,13 +218,13 @@ def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
         playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True
     )
     assert arm_result.outcomes == result(SWAPPED, whole).outcomes
-    assert arm_result.said == result(SWAPPED, whole).said
+    assert arm_result.answers == result(SWAPPED, whole).answers
     playing.activate(PLAN)
     table = LEARNING.game.tables(Split.TEST, 2026, 1)[0]
     (completion,) = playing.sampler.greedy(
         [playing.prompter.ids(table.episode.observe(TOOL))], limit=LEARNING.reinforced.limit
     )
-    assert playing.prompter.text(completion) in arm_result.said[TOOL]
+    assert playing.prompter.text(completion) in arm_result.answers[TOOL]
 
 
 def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
     name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
-    second step a gradient is not a number, it comes to the same."""
+    second step a gradient is not a number, the result is the same."""
     ended = {bad: tmp_path / str(bad) for bad in (1, 3)}
     for bad, output in ended.items():
         for needed in arm(name).needs:
@@ -469,13 +469,13 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
 ) -> None:
     with JobProgress("arms") as progress:
         tell = progress.watch(4, 3)
-        tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, said="half way"))
-        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, said="begun before"))
-        tell(arm(AT_GRPO), JobLine(event="finished", said="7 of 8 held-out puzzles solved"))
+        tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, message="half way"))
+        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, message="resumed"))
+        tell(arm(AT_GRPO), JobLine(event="finished", message="7 of 8 held-out puzzles solved"))
     first, second, third = capsys.readouterr().err.splitlines()
     # Nothing was done in this time as yet.
     assert first == "seed 1, AT-GRPO, training: 10%, half way"
-    assert second == "seed 1, AT-GRPO per role, training: 50%, begun before"
+    assert second == "seed 1, AT-GRPO per role, training: 50%, resumed"
     assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
     assert third.endswith(" min left)")
 
@@ -484,8 +484,8 @@ def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JobProgress("arms") as progress:
-        progress.watch(4, 3)(arm(AT_GRPO), JobLine(event="finished", said="7 of 8"))
-        progress.watch(6, 4)(arm(PER_ROLE), JobLine(event="finished", said="8 of 8"))
+        progress.watch(4, 3)(arm(AT_GRPO), JobLine(event="finished", message="7 of 8"))
+        progress.watch(6, 4)(arm(PER_ROLE), JobLine(event="finished", message="8 of 8"))
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("seed 1, AT-GRPO: 7 of 8 (2 of 4 arms; about ")
     assert second.startswith("seed 1, AT-GRPO per role: 8 of 8 (3 of 6 arms; about ")

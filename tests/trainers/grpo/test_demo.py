@@ -104,7 +104,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
     messages: list[str] = []
 
     def tell(event: JobLine) -> None:
-        messages.append(event.said)
+        messages.append(event.message)
         if len(messages) == steps:
             end.send(steps)
             end.recv()
@@ -136,7 +136,7 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
 
 @pytest.fixture
 def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
-    """A demonstration with one arm in work that takes minutes."""
+    """A demonstration with one running arm that takes minutes."""
     output = tmp_path / "out"
     output.mkdir()
     long = TINY.supervised.model_copy(update={"steps": 100_000})
@@ -150,7 +150,7 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
         "settings = DemoSettings.model_validate_json((output / 'settings.json').read_bytes())\n"
         "try:\n"
         "    run(settings, output, jobs=1, watcher=lambda arms, left: lambda arm, told:\n"
-        "        print(told.said, flush=True))\n"
+        "        print(told.message, flush=True))\n"
         "except KeyboardInterrupt:\n"
         "    raise SystemExit(130)\n"
     )
@@ -190,7 +190,7 @@ def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
     return ArmResult(
         arm=arm, seed=seed, steps=10, tokens=1_000, samples=100, train_cpu_seconds=30.0,
         cpu_seconds=60.0, outcomes="1" * solved + "0" * (of - solved),
-        failures={"out of turns": of - solved}, agreement=None, said={}, curve=(),
+        failures={"out of turns": of - solved}, agreement=None, answers={}, curve=(),
     )  # fmt: skip
 
 

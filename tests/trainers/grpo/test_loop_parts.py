@@ -88,12 +88,12 @@ def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
 
 @given(st.integers(1, 200), st.integers(0, 400), st.integers(1, 50))
 def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
-    played: int, found: int, batch: int
+    played: int, groups: int, batch: int
 ) -> None:
     loop_settings = settings(batch=batch, puzzles=1, most_puzzles=200)
-    more = further_puzzles(loop_settings, played=played, group_count=found)
+    more = further_puzzles(loop_settings, played=played, group_count=groups)
     assert 0 <= more <= 200 - played
-    assert (more == 0) == (found >= batch or played == 200)
+    assert (more == 0) == (groups >= batch or played == 200)
 
 
 # ---- how runs are begun ----

@@ -29,10 +29,10 @@ def a_round(number: int = 1, **changes: object) -> RoundFacts:
     return RoundFacts.model_validate({**fields, **changes})
 
 
-def printed(shown: Table) -> list[list[str]]:
+def printed(table: Table) -> list[list[str]]:
     """The words of each line, on a terminal of 80 columns."""
     out = io.StringIO()
-    Console(file=out, width=80, highlight=False).print(shown)
+    Console(file=out, width=80, highlight=False).print(table)
     return [line.split() for line in out.getvalue().splitlines()]
 
 

@@ -157,4 +157,4 @@ def test_an_episode_is_left_as_it_was(model: LoadedModel) -> None:
         tables, Prompter(model), sampler_of(model), Rules(candidates=2, limit=LIMIT),
         lambda agent: POLICY, lambda agent: None, torch.Generator().manual_seed(1), "run",
     )  # fmt: skip
-    assert tables[0].episode.taken == ()
+    assert tables[0].episode.actions == ()

@@ -36,7 +36,7 @@ def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> Lo
 class Watched:
     """A watch that remembers."""
 
-    said: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
     runs: int = 0
     expected: int = 0
 
@@ -47,7 +47,7 @@ class Watched:
         self.runs += 1
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
 
 def variant(label: str, text: str, *, name: str = "solo") -> Candidate:

@@ -37,7 +37,7 @@ LAZY = {"phrase": "Be lazy", "answer": NO_IDEA}
 
 def standing(report: Report) -> dict[str, tuple[int, int]]:
     return {
-        candidate.label: (candidate.solved, candidate.asked)
+        candidate.label: (candidate.solved, candidate.questions)
         for candidate in report.prompts[0].candidates
     }
 
@@ -212,10 +212,10 @@ async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
 
     watch = Watched()
     await searched(tmp_path / "deaf", Deaf(client().pools), [GOOD], watch=watch)
-    assert any("no candidate changed a single token" in message for message in watch.said)
+    assert any("no candidate changed a single token" in message for message in watch.messages)
     heard = Watched()
     await searched(tmp_path / "heard", client(), [GOOD], watch=heard)
-    assert not any("single token" in message for message in heard.said)
+    assert not any("single token" in message for message in heard.messages)
 
 
 async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -
     deployment.refuse = [BusUnavailable("the bus is away")]
     result = await searched(tmp_path, deployment, [GOOD], watch=watch)
     assert result.adopted
-    assert watch.said.count("the bus is away") == 1
+    assert watch.messages.count("the bus is away") == 1
     assert watch.runs == watch.expected == result.report.runs
 
 

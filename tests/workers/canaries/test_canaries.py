@@ -74,7 +74,7 @@ class Trial:
                 await asyncio.sleep(0.05)
 
     async def recorded(self, count: int) -> list[Trajectory]:
-        """What the store has, once it has so many runs."""
+        """The store, once it has this many runs."""
         async with asyncio.timeout(60):
             while True:
                 with suppress(NoRecords):

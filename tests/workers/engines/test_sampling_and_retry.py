@@ -43,7 +43,7 @@ def logits_of(seed: int, count: int) -> torch.Tensor:
 
 
 def drawn_before(seed: int, length: int) -> list[int]:
-    """An output of so many tokens."""
+    """An output of this many tokens."""
     return random.Random(seed).choices(range(50), k=length)
 
 
@@ -208,18 +208,18 @@ def test_no_token_can_have_come_from_logits_that_are_no_numbers(
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())
 def test_a_wait_lies_in_its_window_and_never_before_retry_after(
-    failures: int, asked: float | None, seed: int
+    failures: int, retry_after: float | None, seed: int
 ) -> None:
     policy = RetryPolicy(attempts=10, base_seconds=0.5, cap_seconds=8.0)
-    wait = policy.wait_seconds(failures, asked, random.Random(seed))
+    wait = policy.wait_seconds(failures, retry_after, random.Random(seed))
     if failures >= 10:
         assert wait is None
         return
     assert wait is not None
-    if asked is None:
+    if retry_after is None:
         assert 0 <= wait <= min(8.0, 0.5 * 2 ** (failures - 1))
     else:
-        assert asked <= wait <= asked + 0.5
+        assert retry_after <= wait <= retry_after + 0.5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who is in work, whatever memory allows: the scheduler on a backend that only counts.
+"""Which rows run, whatever memory allows: the scheduler on a backend that only counts.
 
 Its next token is a sum over all that the row has in memory, so a row that was read wrongly, twice
 or behind another one's keys and values ends with other tokens.

@@ -39,7 +39,7 @@ Start = Callable[..., Awaitable[Engine]]
 
 @pytest.fixture(params=["torch", "llama_cpp"])
 async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
-    """Starts engines of one kind on the tiny model, by settings of one's own."""
+    """Starts engines of one kind on the tiny model, with given settings."""
     kind = str(request.param)
     model = request.getfixturevalue("tiny_model" if kind == "torch" else "tiny_gguf")
     running: list[Engine] = []

@@ -30,7 +30,7 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
 
 
 def damage(engine: TorchEngine, row: int, rows: int, passes: int) -> None:
-    """Let a layer compute NaN for one row, in pass `passes` over so many of them."""
+    """Let a layer compute NaN for one row, in pass `passes` over this many of them."""
     model: Any = engine._loaded.model  # pyright: ignore
     remaining = [passes]
 

@@ -188,7 +188,7 @@ class Choices:
         self.rows: list[int] = []
         """That each choice was for."""
         self.beside = 0
-        """Rows in work, while another one is read in again."""
+        """Running rows, while another one is read in again."""
         choose, step = scheduler.choose_tokens, TorchBackend.step
 
         def choose_or_fail(logits: torch.Tensor, *others: Any) -> Any:

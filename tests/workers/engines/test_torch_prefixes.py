@@ -67,8 +67,8 @@ def passes(engine: TorchEngine) -> list[tuple[int, int]]:
 
 @asynccontextmanager
 async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
-    """An engine in the middle of a pass, until the end of the block; what it gives waits until so
-    many requests stand in line."""
+    """An engine in the middle of a pass, until the end of the block; what it gives waits until this
+    many requests wait in line."""
     entered, released = threading.Event(), threading.Event()
 
     def hold(_: object, __: object) -> None:

@@ -1,4 +1,4 @@
-"""The grammar of tool calls that a vLLM server gets, beside the one of local engines."""
+"""The grammar of tool calls that a vLLM server gets, compared with the one of local engines."""
 
 from __future__ import annotations
 

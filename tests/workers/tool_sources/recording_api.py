@@ -17,7 +17,7 @@ METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "QUERY", "COPY"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordedRequest:
     """One request."""
 
     method: str
@@ -45,14 +45,14 @@ class RecordingApi:
     """Answers by path: `{"status", "headers", "body" or "gzip_of"}`."""
 
     answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    seen: list[Seen] = field(default_factory=list[Seen])
+    requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
 
     def app(self) -> Starlette:
         return Starlette(routes=[Route("/{rest:path}", self._answer, methods=METHODS)])
 
     async def _answer(self, request: Request) -> Response:
-        self.seen.append(
-            Seen(
+        self.requests.append(
+            RecordedRequest(
                 request.method,
                 request.scope["raw_path"].decode(),
                 request.scope["query_string"].decode(),

@@ -62,7 +62,7 @@ async def test_a_call_that_changes_something_carries_its_key(api_file: str) -> N
             await sources.tool("s__get").carry_out({}, CONTEXT)
             await sources.tool("s__put").carry_out({}, CONTEXT)
             await sources.tool("s__post").carry_out({"Idempotency-Key": "the model's"}, CONTEXT)
-    keys = [request.header("idempotency-key") for request in api.seen]
+    keys = [request.header("idempotency-key") for request in api.requests]
     assert keys == [[], [CONTEXT.key], ["the model's"]]
 
 

@@ -166,7 +166,7 @@ async def test_a_secret_is_sent_once_whatever_the_model_says(tmp_path: Path) -> 
         async with joined(environ, s=settings) as sources:
             assert "error" not in await sources.call("s__a", {"q": "&key=mine"})
             assert "unexpected" in await error_of(sources, "s__a", key="mine")
-    [request] = api.seen
+    [request] = api.requests
     assert request.header("x-key") == ["k-4711-header"]
     assert request.path == "/v1/a"
     assert request.pairs == [["api-version", "2"], ["q", "&key=mine"], ["key", "k-0815-query"]]

@@ -14,7 +14,7 @@ from loopline.workers.tool_sources import openapi_document
 from loopline.workers.tool_sources.openapi_child import Question, answer_question
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
-from tests.workers.tool_sources.recording_api import RecordingApi, Seen
+from tests.workers.tool_sources.recording_api import RecordedRequest, RecordingApi
 
 FOLDER = Path(__file__).with_name("cases") / "openapi"
 CASES: list[dict[str, Any]] = [
@@ -44,9 +44,9 @@ async def test_a_document_of_this_kind_is_read_and_called_as_it_means(
             names = {spec.name for spec in sources.specs}
             _check_state(case, state, names)
             for call in case["calls"]:
-                before = len(api.seen)
+                before = len(api.requests)
                 answer = await sources.call(PREFIX + call["tool"], call["arguments"])
-                request = api.seen[-1] if len(api.seen) > before else None
+                request = api.requests[-1] if len(api.requests) > before else None
                 problems = _problems(call["right"], answer, request, state)
                 assert not problems, (call, problems)
 
@@ -70,7 +70,10 @@ def _check_state(case: dict[str, Any], state: dict[str, Any], names: set[str]) -
 
 
 def _problems(
-    right: dict[str, Any], answer: dict[str, Any], request: Seen | None, state: dict[str, Any]
+    right: dict[str, Any],
+    answer: dict[str, Any],
+    request: RecordedRequest | None,
+    state: dict[str, Any],
 ) -> str:
     """What is not right; empty if all is."""
     if "any_of" in right:
@@ -97,7 +100,9 @@ def _problems(
     return "; ".join(wrong)
 
 
-def _differences(wanted: dict[str, Any], answer: dict[str, Any], request: Seen | None) -> list[str]:
+def _differences(
+    wanted: dict[str, Any], answer: dict[str, Any], request: RecordedRequest | None
+) -> list[str]:
     if request is None:
         return [f"no request was sent: {answer}"]
     got: dict[str, Any] = {

@@ -15,7 +15,7 @@ from loopline.workers.tool_sources import openapi_document
 from loopline.workers.tool_sources.openapi_child import Question, answer_question
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
-from tests.workers.tool_sources.recording_api import RecordingApi, Seen
+from tests.workers.tool_sources.recording_api import RecordedRequest, RecordingApi
 
 TEXT: dict[str, Any] = {"type": "string"}
 TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
@@ -34,7 +34,7 @@ async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes
 
 async def sent(
     folder: Path, path: str, node: dict[str, Any], arguments: dict[str, Any], **more: Any
-) -> Seen:
+) -> RecordedRequest:
     """The request of a call of the one operation, a POST, of a document."""
     method = more.pop("method", "post")
     paths = {path: {method: {"operationId": "act", **node}}}
@@ -48,7 +48,7 @@ async def sent(
     ):
         answer = await sources.call("s__act", arguments)
         assert "error" not in answer, (answer, sources.state())
-    return api.seen[-1]
+    return api.requests[-1]
 
 
 def body(media: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ async def test_an_endpoint_gets_the_context_of_its_call_as_a_header() -> None:
                 await events(engine, request(traceparent=context))
         finally:
             await engine.close()
-    assert [request_seen.header("traceparent") for request_seen in api.seen] == [[CONTEXT], []]
+    assert [request_seen.header("traceparent") for request_seen in api.requests] == [[CONTEXT], []]
 
 
 async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_metadata(
@@ -69,7 +69,7 @@ async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_
         await sources.tool("api__now").carry_out({}, context)
         answer = await sources.tool("town__trace").carry_out({}, context)
         assert answer.value == {"result": CONTEXT}
-    assert [request_seen.header("traceparent") for request_seen in api.seen] == [[CONTEXT]]
+    assert [request_seen.header("traceparent") for request_seen in api.requests] == [[CONTEXT]]
 
 
 async def test_a_tool_reads_the_context_of_its_own_call(

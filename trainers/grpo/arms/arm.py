@@ -1,6 +1,6 @@
 """One arm of one seed, from its first step to what it solves of the held-out puzzles.
 
-    OUTPUT/seed-1/at-grpo/checkpoints/     while it is in work
+    OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
     OUTPUT/seed-1/at-grpo/curves/          for TensorBoard
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
@@ -72,7 +72,7 @@ def train_arm(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmR
 
 
 def _playing(settings: ArmSettings) -> JobLine:
-    return JobLine(event="playing", said=f"{settings.held_out:,} held-out puzzles")
+    return JobLine(event="playing", message=f"{settings.held_out:,} held-out puzzles")
 
 
 class _ArmTraining:
@@ -134,7 +134,12 @@ class _ArmTraining:
         greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
         progress = int(PARTS * self._share())
         self.tell(
-            JobLine(event="training", done=progress, total=PARTS, said=f"{greedy}{step_facts.said}")
+            JobLine(
+                event="training",
+                done=progress,
+                total=PARTS,
+                message=f"{greedy}{step_facts.message}",
+            )
         )
 
     def _evaluate_now(self) -> None:

@@ -17,8 +17,8 @@ def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, f
     """Updates by the best candidate of each group, of as many groups as one of GRPO; the tokens
     that went through the model, and curves.
 
-    Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is no
-    number.
+    Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is not
+    a number.
     """
     settings, before = policies.settings, policies.copied()
     answers = [best_answer(group) for group in batch.groups]

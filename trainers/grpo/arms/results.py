@@ -95,7 +95,7 @@ class ArmResult(Record):
     """How the episodes that were not solved went."""
     agreement: float | None
     """How often the plan agent did exactly what was proposed, of the times that something was."""
-    said: dict[str, dict[str, int]]
+    answers: dict[str, dict[str, int]]
     """By agent, its most frequent answers and how often it gave them."""
     curve: tuple[Point, ...]
     stopped: str = ""
@@ -106,7 +106,7 @@ class ArmResult(Record):
     def of(
         cls,
         arm: Arm,
-        found: EvaluationResult,
+        evaluation: EvaluationResult,
         *,
         steps: int,
         tokens: int,
@@ -126,10 +126,10 @@ class ArmResult(Record):
             samples=samples,
             train_cpu_seconds=train_cpu_seconds,
             cpu_seconds=cpu_seconds,
-            outcomes=found.outcomes,
-            failures=found.failures,
-            agreement=found.agreed / found.proposals if found.proposals else None,
-            said=found.said,
+            outcomes=evaluation.outcomes,
+            failures=evaluation.failures,
+            agreement=(evaluation.agreed / evaluation.proposals if evaluation.proposals else None),
+            answers=evaluation.answers,
             curve=curve,
             stopped=stopped,
         )

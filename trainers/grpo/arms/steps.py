@@ -17,7 +17,7 @@ class StepFacts:
     """Completions that were drawn, or answers that were imitated."""
     curves: dict[str, float]
     """Values by the name of their curve."""
-    said: str
+    message: str
     """For the line of progress."""
 
 

@@ -176,7 +176,7 @@ def behaviour(report: DemoReport) -> list[str]:
     for result in report.results:
         if result.seed != report.settings.seeds[0]:
             continue
-        for agent, counts in result.said.items():
+        for agent, counts in result.answers.items():
             listed = ", ".join(f"{text!r} {count:,}" for text, count in counts.items())
             lines.append(f"seed {result.seed}, {result.arm}, {agent} says: {listed}")
     return lines

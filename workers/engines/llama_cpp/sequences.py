@@ -61,11 +61,11 @@ class Sequences:
 
     @property
     def spare_cells(self) -> int:
-        """Cells that no sequence in work holds: what there is after giving up all kept ones."""
+        """Cells that no running sequence holds: what there is after giving up all kept ones."""
         return self._capacity - len({cell for sequence in self._in_work for cell in sequence.cells})
 
     def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
-        """Sequences in work, and what does not add up: places that nobody has, cells that are
+        """Running sequences, and what does not add up: places that nobody has, cells that are
         counted and not held, tokens that the context holds (`length` of a sequence, the one for
         scores included) beyond or short of what is noted here."""
         sequences = [*self._in_work, *self._kept]
@@ -111,7 +111,7 @@ class Sequences:
         self._uses.update(cells)
 
     def finish(self, sequence: Held) -> None:
-        """Keep a sequence that is no longer in work, for those that begin like it."""
+        """Keep a sequence that no longer runs, for those that begin like it."""
         self._in_work.remove(sequence)
         self._kept.append(sequence)
         while len(self._kept) > self._kept_places:

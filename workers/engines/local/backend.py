@@ -1,7 +1,7 @@
 """What a kind of model does for the scheduler: the keys and values of rows, passes, adapters.
 
-A backend says how a pass is made and what there is memory for; the scheduler decides who is let in,
-set back and ended, and sends the answers (see `Scheduler`).
+A backend says how a pass is made and what there is memory for; the scheduler decides which rows
+run, set back and ended, and sends the answers (see `Scheduler`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Shortage:
 
 
 class Backend(Protocol[L_co]):
-    """A model in memory, and the keys and values of the rows in work. Apart from `read_adapter`,
+    """A model in memory, and the keys and values of the running rows. Apart from `read_adapter`,
     everything runs in the scheduler's thread, within `context()`, and begins with `load`."""
 
     kind: str
@@ -99,7 +99,7 @@ class Backend(Protocol[L_co]):
 
     @property
     def max_rows(self) -> int:
-        """Rows that can be in work at once."""
+        """Rows that can run at once."""
         ...
 
     @property
@@ -117,7 +117,7 @@ class Backend(Protocol[L_co]):
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
         """Whether `row` may join `rows`, at most `places` of them at once; those that `passed` wait
         for the reading of one of `rows` and come next. Where a `Shortage` halves the places,
-        siblings take one each: otherwise as many would be let in again."""
+        siblings take one each: otherwise as many would be admitted again."""
         ...
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
@@ -152,7 +152,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those of the rows in work whose keys and values went with a pass that failed."""
+        """Those of the running rows whose keys and values went with a pass that failed."""
         ...
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:

@@ -87,7 +87,7 @@ class LocalEngine(Generic[L]):
         self._grammars = GrammarCompiler(loaded.grammar_tokenizer, loaded.end_ids)
 
     async def close(self) -> None:
-        """Cancel what is in work, end the thread, give the memory back."""
+        """Cancel all requests, end the thread, give the memory back."""
         self._in_flight.cancel_all()
         if self._thread is not None:
             await self._thread.stop()
@@ -172,7 +172,7 @@ class LocalEngine(Generic[L]):
             self._thread.unload_adapter(version)
 
     async def in_work(self) -> dict[str, int]:
-        """What requests have in work, by name, and what does not add up: all zero at rest. What
+        """What requests hold, by name, and what does not add up: all zero at rest. What
         the engine keeps on purpose (the prefixes of finished requests, adapters that serve) does
         not count. Read between two decoding steps, after everything that was asked before."""
         return {

@@ -144,7 +144,7 @@ def read_text_files(folder: Path, settings: ModelSettings) -> ModelText:
 def _read_object(file: Path) -> JsonObject:
     value: object = json.loads(file.read_text())
     if not isinstance(value, dict):
-        raise TypeError(f"{file.name} is no JSON object")
+        raise TypeError(f"{file.name} is not a JSON object")
     return cast(JsonObject, value)
 
 

@@ -156,14 +156,14 @@ class Row:
     rescored: bool = False
     """Its raw log-probabilities are of a pass of their own over prompt and output."""
 
-    # On its way through memory. Invariant while in work: ids[:fed] have keys and values, and
+    # On its way through memory. Invariant while it runs: ids[:fed] have keys and values, and
     # ids == [*prompt.ids, *output_ids, *the `unchecked` last of the ids to continue from].
     ids: list[int] = field(default_factory=list[int])
     fed: int = 0
     unchecked: int = 0
     """Ids to continue from that are not held against their logits yet: the last of `ids`."""
     reading: bool = False
-    """No token was drawn since it was let in."""
+    """No token was drawn since it was admitted."""
     siblings: list[Row] = field(default_factory=list["Row"])
     """Rows of the same request that begin behind this one's prompt, when it has been read."""
     slot: Any = None
@@ -191,7 +191,7 @@ class Row:
         return min(count, max(0, self.unchecked + 1 - (self.left - count)))
 
     def place(self) -> None:
-        """Before it is let in: everything is to be fed. A row without a token brings its siblings
+        """Before it is admitted: everything is to be fed. A row without a token brings its siblings
         and the ids to continue from; one that was set back brings what it has."""
         resumed = () if self.output_ids else self.request.resume_ids
         self.ids = [*self.prompt.ids, *self.output_ids, *resumed]

@@ -1,4 +1,4 @@
-"""Which rows are in work: lets requests in, plans passes, draws tokens, sets rows back.
+"""Decides which rows run: admits requests, plans passes, draws tokens, sets rows back.
 
 Continuous batching: a row leaves with its last token, and a waiting request joins before the next
 pass. First come, first served, but for a prompt that begins like one which is about to be read: it
@@ -41,13 +41,13 @@ class Scheduler:
     def __init__(self, backend: Backend[Loaded], model: Loaded) -> None:
         self._backend = backend
         self._model = model
-        # A request's rows are in exactly one of the three: not let in yet, in work, set back.
+        # A request's rows are in exactly one of the three: not admitted yet, running, set back.
         self._waiting: deque[Job] = deque()
         self._rows: list[Row] = []
         self._parked: deque[Row] = deque()
         """The oldest first; they come before all that wait."""
         self._places = backend.max_rows
-        """Rows that are let in now: fewer than the backend's for a while after memory ran out."""
+        """Rows that may run now: fewer than the backend's for a while after memory ran out."""
         self._ended = 0
         """Rows that ended since the number of places was changed."""
         self.outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
@@ -97,10 +97,10 @@ class Scheduler:
         if self._rows:
             self._pass()
 
-    # Who is let in.
+    # Admission.
 
     def _admit(self) -> bool:
-        """Let rows in; those that were set back come before all others. Returns whether there are
+        """Admit rows; those that were set back come before all others. Returns whether there are
         prompts to be read."""
         unread = [row for row in self._rows if row.reading]
         passed: list[Row] = []
@@ -371,11 +371,11 @@ class Scheduler:
             )  # fmt: skip
 
     def _oldest_first(self) -> list[Row]:
-        """Rows in work, the oldest first."""
+        """Running rows, the oldest first."""
         return sorted(self._rows, key=lambda row: row.started)
 
     def _preempt(self, rows: Sequence[Row]) -> None:
-        """Take rows out of work, the oldest first, to be let in again before all others."""
+        """Set running rows back, the oldest first, to be admitted again before all others."""
         self._backend.drop(rows)
         self._rows = [row for row in self._rows if row not in rows]
         for row in reversed(rows):

@@ -66,7 +66,7 @@ class ModelThread(Generic[L]):
         return await asyncio.wrap_future(self._started)
 
     async def stop(self) -> None:
-        """Let the thread end after its current pass; everything in work is dropped."""
+        """Let the thread end after its current pass; all running rows are dropped."""
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
 

@@ -215,7 +215,7 @@ def _logprobs(value: object, place: str) -> list[float]:
 
 
 def _tokens(value: object, place: str) -> list[str]:
-    """The text of each token. One whose bytes are no characters by themselves is U+FFFD, whatever
+    """The text of each token. One whose bytes are not characters by themselves is U+FFFD, whatever
     way of writing it the server has."""
     body = _dict(value or {}, place)
     content = body.get("content")

@@ -112,7 +112,7 @@ class OpenAIEngine:
         )
 
     async def close(self) -> None:
-        """Cancels what is in work and closes every connection."""
+        """Cancels all requests and closes every connection."""
         self._in_flight.cancel_all()
         if self._connection is not None:
             await self._connection.close()
@@ -242,7 +242,7 @@ class OpenAIEngine:
                     self._attempt(request, content, assembly, ticket, number, key)
                 ) as events:
                     async for event in events:
-                        # Nobody has seen anything of what was paid for in vain.
+                        # Nobody has seen anything of these paid answers.
                         yielded = yielded or isinstance(event, Delta | Completion)
                         if isinstance(event, Completion):
                             completions.append(event)

@@ -87,7 +87,7 @@ class UselessAnswers:
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
     def unreadable(self, request_id: str) -> int:
-        """How many answers to it were no completion, whether paid for or not."""
+        """How many answers to it were not completions, paid for or not."""
         spent = self._spent.get(request_id)
         return 0 if spent is None else spent.unreadable
 
@@ -128,7 +128,7 @@ class UselessAnswers:
         else:
             return None
         return (
-            f"{spent.answers} answers to the request were paid for in vain "
+            f"{spent.answers} answers to the request were paid for but could not be used "
             f"({spent.micro_dollars / 1e6:.6g} USD), so it is not sent again ({limit}); the last: "
             f"{spent.why}"
         )

@@ -92,7 +92,7 @@ class ScriptedEngine:
             raise EngineError(f"scripted.worlds: {error}", kind="bad_request") from error
 
     async def close(self) -> None:
-        """Cancels whatever is still in work."""
+        """Cancels all requests."""
         self._in_flight.cancel_all()
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent]:

@@ -123,7 +123,7 @@ def token_texts(
     codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
 ) -> tuple[str, ...]:
     """The text of each of these tokens, of which the first stands behind `after`; one of `ends` is
-    no text. A token whose bytes are no characters by themselves is U+FFFD."""
+    not text. A token whose bytes are not characters by themselves is U+FFFD."""
     texts: list[str] = []
     for token in ids:
         text = "" if token in ends else codec.decode([token], after)

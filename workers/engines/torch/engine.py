@@ -45,7 +45,7 @@ PLAIN_TOKENS = 2048
 
 PREFILL_TOKENS = 4096
 """Most tokens, padding included, in one prefill: enough to fill the cores, and short enough that
-rows in work do not wait long for their next token."""
+running rows do not wait long for their next token."""
 
 PADDING = 1.25
 """Prefilling together pays (2.5 times on short prompts) until padding is a fifth of the work."""

@@ -26,7 +26,7 @@ ANY_TEXT = r"/(.|\n)*/"
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Of a vocabulary: tokens that are no text for a grammar, whatever they look like."""
+    """Of a vocabulary: tokens that are not text for a grammar, whatever they look like."""
 
     opens: tuple[int, ...]
     """Those that stand for the opening tag."""
@@ -72,7 +72,7 @@ def tool_lark(key: ToolKey, special: SpecialTokens) -> str:
     """The text of a completion that may call these tools, or must, in llguidance's Lark.
 
     `head` is lazy: text ends with the first opening tag in it, and what follows is a call. Special
-    tokens are no text, so they have branches of their own: the tag, if it is one, and all others,
+    tokens are not text, so they have branches of their own: the tag, if it is one, and all others,
     which a model may write as it likes (α-UMi's write `</s>`).
     """
     free = "pre* TEXT?" if special.others else "TEXT?"

@@ -183,7 +183,7 @@ class VllmEngine:
         return key
 
     async def close(self) -> None:
-        """Cancel what is in work, end a server that was started here."""
+        """Cancel all requests, end a server that was started here."""
         self._in_flight.cancel_all()
         await self._weights.close()
         fleet, self._fleet = self._fleet, None

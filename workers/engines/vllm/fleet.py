@@ -37,7 +37,7 @@ class Fleet:
     async def wait_until_up(
         self, seconds: float, process_died: asyncio.Event | None = None
     ) -> None:
-        """Until one server answers. Raises EngineError `unavailable` (retryable) after so many
+        """Until one server answers. Raises EngineError `unavailable` (retryable) after this many
         seconds."""
         until = time.monotonic() + seconds
         while not any(await asyncio.gather(*(server.greet() for server in self.servers))):

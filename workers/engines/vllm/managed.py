@@ -1,4 +1,4 @@
-"""A server of one's own: started, watched, started again when it dies, ended with its worker.
+"""A model server that the worker starts, watches, restarts when it dies, and ends with itself.
 
 It runs in an environment of its own, behind `loopline.workers.guardian`: all its processes end when
 this one does, killed with -9 or not. What it writes goes into this process's log.

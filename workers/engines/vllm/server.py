@@ -179,7 +179,7 @@ class Server:
 
     @contextmanager
     def working(self, rows: int, prompt: Sequence[int], adapter: str) -> Generator[None]:
-        """While it is at so many completions of this prompt."""
+        """While it generates this many completions of this prompt."""
         self.load += rows
         for block in prompt_blocks(prompt, adapter):
             self._blocks[block] = None
@@ -387,8 +387,8 @@ class Server:
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:
-    """One number for each beginning of the prompt of so many whole blocks; the same beginning under
-    another adapter is another one."""
+    """One number for each beginning of the prompt of this many whole blocks; the same beginning
+    under another adapter is another one."""
     blocks: list[int] = []
     value = hash(adapter)
     for start in range(0, len(prompt) - BLOCK + 1, BLOCK):

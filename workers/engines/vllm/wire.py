@@ -143,7 +143,7 @@ def score_body(model: str, ids: Sequence[int]) -> JsonObject:
 
 
 def read_part(raw: bytes | str, server: str) -> Part:
-    """Raises EngineError: `garbage` (retryable) for what is no answer of a vLLM server,
+    """Raises EngineError: `garbage` (retryable) for what is not an answer of a vLLM server,
     `unavailable` (retryable) for a completion that the server gave up."""
     answer = _read(raw, server)
     prompt_ids = next((c.prompt_token_ids for c in answer.choices if c.prompt_token_ids), None)
@@ -185,7 +185,7 @@ def _read(raw: bytes | str, server: str) -> _Answer:
         answer = _Answer.model_validate(orjson.loads(raw))
     except (orjson.JSONDecodeError, ValidationError) as error:
         first = " ".join(str(error).split())[:200]
-        raise garbage_error(server, f"something that is no completion ({first})") from error
+        raise garbage_error(server, f"something that is not a completion ({first})") from error
     if answer.error is not None:
         raise EngineError(
             f"{server} sent an error: {str(answer.error)[:400]}", kind="unavailable", retryable=True
@@ -204,7 +204,7 @@ def _piece(choice: _Choice, server: str) -> Piece:
             server, f"{len(ids)} token ids (return_token_ids) and {len(logprobs)} log-probabilities"
         )
     if not all(math.isfinite(value) for value in logprobs):
-        raise garbage_error(server, "a log-probability that is no number")
+        raise garbage_error(server, "a log-probability that is not a number")
     match choice.finish_reason:
         case None | "stop" | "length":
             finish: Literal["stop", "length"] | None = choice.finish_reason

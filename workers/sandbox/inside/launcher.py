@@ -170,7 +170,7 @@ def _limit(which: int, most: int) -> None:
 
 
 def _read_exactly(size: int) -> bytes:
-    """So many bytes and not one more; nothing when the input ends."""
+    """Exactly this many bytes; nothing when the input ends."""
     parts: list[bytes] = []
     while size > 0:
         part = os.read(0, size)

@@ -39,7 +39,7 @@ class Found:
     """What a finding found, and a sentence that says so."""
 
     value: str | int
-    told: str
+    sentence: str
 
 
 Search = Generator[Step | Thought, Any, Found]
@@ -136,7 +136,7 @@ def combine(first: Finding, then: Errand) -> Intent:
 
     def program(slots: Slots) -> Program:
         result = yield from first.search(slots)
-        return (yield from then.program({**slots, "x": result.value, "told": result.told}))
+        return (yield from then.program({**slots, "x": result.value, "told": result.sentence}))
 
     name = f"{first.name}+{then.name}"
     texts = (

@@ -39,7 +39,7 @@ class Scene:
         return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
 
     def after(self, seconds: float, undo: Callable[[], Awaitable[None]]) -> None:
-        """Undo what was done in so many seconds, or when the attack is over."""
+        """Undo the attack after this many seconds, or when the attack is over."""
 
         async def wait() -> None:
             await wait_with_timeout(self._over, seconds)

@@ -1,6 +1,6 @@
 """The Open Responses specification: the cases of its compliance suite that go over HTTP.
 
-The suite itself runs too where there is a checkout of openresponses/openresponses, beside which
+The suite itself runs too where there is a checkout of openresponses/openresponses, next to which
 `npm install --no-save tsx zod@3` was run: `OPEN_RESPONSES=PATH pytest tests/runtime/gateway`.
 """
 

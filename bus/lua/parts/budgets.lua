@@ -1,0 +1,143 @@
+-- include: base.lua
+-- Budgets: the run's own, and those of its scopes (bus/budgets.py). The run's hash lists its scopes
+-- as JSON: {name, tokens, micro, ms, 1 if counted per day}…, with the limits that they bring along, 0
+-- for none. Limits for every run are in the hash `budgets`, by name. A hash per scope counts what it
+-- has spent (tokens, micro, ms) and what calls under way hold (held:tokens …). The run's own counts
+-- are in its hash, with the prefix `spent:`.
+local SPENT_LIFE = 3 * 86400000
+local KINDS = {'tokens', 'micro', 'ms'}
+
+local function today() return math.floor(now_ms() / 86400000) end
+
+-- The scope `key:<account>` of a caller's key is stored under the account alone.
+local function spent_key(scope, day)
+  return of_shard('spent') .. ':' .. (string.match(scope, '^key:(.*)$') or scope) .. ':' .. day
+end
+
+local function counts_life(key)
+  return string.sub(key, -4) == ':all' and STREAM_LIFE or SPENT_LIFE
+end
+
+-- The budgets that apply: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
+-- `info`: the run's `limited`, `scopes`, `tokens_limit` and `micro_limit`.
+local function budgets_of(run, day, info)
+  local is_set = redis.call('EXISTS', of_shard('budgets')) == 1
+  if info[1] ~= '1' and not is_set then return {} end
+  local budgets = {}
+  local tokens, micro = tonumber(info[3] or 0), tonumber(info[4] or 0)
+  if tokens > 0 or micro > 0 then budgets[1] = {'run', run, 'spent:', {tokens, micro, 0}} end
+  if not info[2] or info[2] == '' then return budgets end
+  for _, scope in ipairs(cjson.decode(info[2])) do
+    local limits = {scope[2], scope[3], scope[4]}
+    local set = is_set and redis.call('HGET', of_shard('budgets'), scope[1])
+    if set then
+      for n, limit in ipairs(cjson.decode(set)) do
+        if limit > 0 and (limits[n] == 0 or limit < limits[n]) then limits[n] = limit end
+      end
+    end
+    if limits[1] > 0 or limits[2] > 0 or limits[3] > 0 then
+      local period = scope[5] == 1 and day or 'all'
+      budgets[#budgets + 1] = {scope[1], spent_key(scope[1], period), '', limits}
+    end
+  end
+  return budgets
+end
+
+local function run_budgets(run, day)
+  return budgets_of(run, day, redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit'))
+end
+
+-- How much of a kind a budget has spent, and how much it holds.
+local function counted(budget, n)
+  local counts = redis.call('HMGET', budget[2], budget[3] .. KINDS[n], 'held:' .. KINDS[n])
+  return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+end
+
+local function whole(number) return string.format('%.0f', number) end
+
+local function refusal(budget, n, spent, held, need)
+  return {'budget', budget[1], KINDS[n], whole(budget[4][n]), whole(spent), whole(held), whole(need)}
+end
+
+-- Hold the most that a call can cost, in every budget of its run or in none. `micro` is negative if
+-- the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that is
+-- due to other calls under way.
+local function reserve(run, request, call, tokens, micro)
+  local day = today()
+  local budgets = run_budgets(run, day)
+  if #budgets == 0 then return nil end
+  local need, waits = {tokens, micro}, nil
+  for _, budget in ipairs(budgets) do
+    for n = 1, 2 do
+      local limit = budget[4][n]
+      if limit > 0 then
+        local spent, held = counted(budget, n)
+        if need[n] < 0 then return refusal(budget, n, spent, held, need[n]) end
+        if spent + need[n] > limit then return refusal(budget, n, spent, held, need[n]) end
+        if spent + held + need[n] > limit then
+          waits = waits or refusal(budget, n, spent, held, need[n])
+        end
+      end
+    end
+  end
+  if waits then return waits end
+  local keys = {}
+  for i, budget in ipairs(budgets) do
+    redis.call('HINCRBY', budget[2], 'held:tokens', tokens)
+    redis.call('HINCRBY', budget[2], 'held:micro', math.max(0, micro))
+    if budget[3] == '' then redis.call('PEXPIRE', budget[2], counts_life(budget[2])) end
+    keys[i] = budget[2]
+  end
+  redis.call('HSET', request, 'hold:' .. call,
+    tokens .. ' ' .. math.max(0, micro) .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
+  return nil
+end
+
+-- Redis does not accept '-0' as a number.
+local function take_back(key, field, number)
+  if number ~= '0' then redis.call('HINCRBY', key, field, '-' .. number) end
+end
+
+-- Release what a call holds; returns the day that it is held for, if any.
+local function release(request, call)
+  local hold = redis.call('HGET', request, 'hold:' .. call)
+  if not hold then return nil end
+  redis.call('HDEL', request, 'hold:' .. call)
+  local tokens, micro, day, keys = string.match(hold, '^(%d+) (%d+) (%d+)\n(.*)$')
+  for key in string.gmatch(keys, '[^\n]+') do
+    if redis.call('EXISTS', key) == 1 then
+      take_back(key, 'held:tokens', tokens)
+      take_back(key, 'held:micro', micro)
+    end
+  end
+  return day
+end
+
+-- Admission holds the run's seconds; the end of the run settles them.
+local function hold_seconds(run, budgets, day, ms)
+  local keys = {}
+  for _, budget in ipairs(budgets) do
+    if budget[4][3] > 0 then
+      redis.call('HINCRBY', budget[2], 'held:ms', whole(ms))
+      redis.call('PEXPIRE', budget[2], counts_life(budget[2]))
+      keys[#keys + 1] = budget[2]
+    end
+  end
+  if #keys > 0 then redis.call('HSET', run, 'held:ms', whole(ms) .. '\n' .. table.concat(keys, '\n')) end
+end
+
+local function settle_seconds(run, now)
+  local held = redis.call('HMGET', run, 'held:ms', 'admitted', 'began', 'left')
+  if not held[1] then return end
+  redis.call('HDEL', run, 'held:ms')
+  local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
+  -- Its time may stand still, or have begun later than it was let in.
+  local took = held[4] and ms - held[4] or now - (held[3] or held[2])
+  took = math.max(0, math.min(tonumber(ms), took))
+  for key in string.gmatch(keys, '[^\n]+') do
+    if redis.call('EXISTS', key) == 1 then
+      take_back(key, 'held:ms', ms)
+      redis.call('HINCRBY', key, 'ms', whole(took))
+    end
+  end
+end

@@ -1,0 +1,63 @@
+-- include: base.lua
+-- include: budgets.lua
+-- Ledger: calls that were paid for, and those that may have been.
+
+-- Count a ledger line in the run's account and budgets. A line of unknown usage counts with the most
+-- that it can have cost, for good: a late answer to that call is not counted again, so `request`, if
+-- given, must still have the call's mark. A call that nobody bills does not count if its answer came
+-- too `late` to be used.
+local function spend(run, line, day, request, late)
+  local info = redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit', 'account')
+  local account = info[5] and info[5] ~= '' and info[5]
+  day = day or today()
+  local budgets = budgets_of(run, day, info)
+  if not account and #budgets == 0 then return end
+  local entry = cjson.decode(line)
+  local call = request and entry.sent_as
+  if call and call ~= '' and redis.call('HEXISTS', request, 'mark:' .. call) == 0 then return end
+  if late and call == '' then return end
+  local known = entry.usage ~= cjson.null
+  local usage = known and entry.usage or entry.unknown
+  local micro = known and entry.cost_micro_dollars or entry.unknown.micro_dollars
+  local accounts = account and spent_key('key:' .. account, day)
+  local function count(key, prefix)
+    redis.call('HINCRBY', key, prefix .. 'tokens', usage.prompt + usage.completion)
+    redis.call('HINCRBY', key, prefix .. 'micro', micro)
+    if prefix == '' then redis.call('PEXPIRE', key, counts_life(key)) end
+  end
+  if accounts then count(accounts, '') end
+  for _, budget in ipairs(budgets) do
+    if budget[2] ~= accounts then count(budget[2], budget[3]) end
+  end
+end
+
+-- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
+-- ledger line for a call of unknown outcome, and is entered when nobody is left who knows more.
+local function enter(k, line, day, request, late)
+  spend(k.run, line, day, request, late)
+  redis.call('RPUSH', k.usage, line)
+  redis.call('XADD', k.ledger, '*', 'usage', line)
+  redis.call('PEXPIRE', k.ledger, STREAM_LIFE)
+  local life = redis.call('PTTL', k.run)
+  redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
+end
+
+-- Enter the marks of a request in the ledger, except those of the delivery `token`. A call to a model
+-- of the deployment itself died with its worker: what it held is released.
+local function enter_marks(k, request, token)
+  for _, field in ipairs(redis.call('HKEYS', request)) do
+    local kind, call = string.match(field, '^(%l+):(.*)$')
+    local own = token and call and string.sub(call, 1, #token + 1) == token .. '/'
+    if kind == 'mark' and not own then
+      enter(k, redis.call('HGET', request, field), release(request, call))
+      redis.call('HDEL', request, field)
+    elseif kind == 'hold' and not own then
+      if redis.call('HEXISTS', request, 'mark:' .. call) == 0 then release(request, call) end
+    end
+  end
+end
+
+local function enter_all_marks(k, noted)
+  if not noted or not redis.call('HGET', k.run, 'paid') then return end
+  for request in string.gmatch(noted, '[^\n]+') do enter_marks(k, request) end
+end

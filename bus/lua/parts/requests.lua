@@ -1,0 +1,35 @@
+-- include: ledger.lua
+-- Requests of a step: how long they can be asked for, and what happens to them when it ends.
+
+-- Life of a request that no step waits for any more: for a worker that still holds an old lease, and
+-- for an answer that is sent again after a lost connection.
+local SETTLED_LIFE = 60000
+
+-- The run lists the requests of each step, so that they are removed when nobody can ask again.
+local function note_request(run, guard, request)
+  local field = 'asked:' .. guard
+  local noted = redis.call('HGET', run, field) or '\n'
+  if not string.find(noted, '\n' .. request .. '\n', 1, true) then
+    redis.call('HSET', run, field, noted .. request .. '\n')
+  end
+end
+
+local function keep_requests(noted, life)
+  for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
+end
+
+local function settle_requests(k, field)
+  local noted = redis.call('HGET', k.run, field)
+  enter_all_marks(k, noted)
+  keep_requests(noted, SETTLED_LIFE)
+  redis.call('HDEL', k.run, field)
+end
+
+-- How long a request may be asked for again. A committed step never asks; an ended run does only if a
+-- replay can wake it: its replies were paid for, and last as long as its journal.
+local function request_life(run, guard, life)
+  local found = redis.call('HMGET', run, 'state', 'outcome', 'step:' .. guard)
+  if found[3] then return SETTLED_LIFE end
+  if found[1] ~= 'ended' then return life end
+  return found[2] == 'error' and redis.call('PTTL', run) or SETTLED_LIFE
+end

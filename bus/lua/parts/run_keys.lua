@@ -1,0 +1,34 @@
+-- include: base.lua
+-- The keys of a run, all of the same hash tag, and their lives.
+
+-- Another key of a run: its journal, its signals …
+local function run_key(run, kind)
+  return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
+end
+
+-- All keys of a live run last until its deadline plus the retention.
+local function keep_run(run, life)
+  for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
+    redis.call('PEXPIRE', run_key(run, kind), life)
+  end
+  for _, field in ipairs(redis.call('HKEYS', run)) do
+    if string.sub(field, 1, 6) == 'asked:' then
+      for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do
+        if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
+      end
+    end
+  end
+end
+
+-- The lists of runs go back as far as any run may last that began when it was let in. What is listed
+-- stays where it is.
+local function list_run(run, run_id, now, retention)
+  local function list(runs)
+    redis.call('ZADD', runs, 'NX', now, run_id)
+    redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - retention)
+    redis.call('PEXPIRE', runs, STREAM_LIFE)
+  end
+  list(of_shard('runs'))
+  local account = redis.call('HGET', run, 'account')
+  if account and account ~= '' then list(of_shard('runs-of') .. ':' .. account) end
+end

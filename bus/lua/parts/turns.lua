@@ -1,0 +1,146 @@
+-- include: base.lua
+-- include: run_keys.lua
+-- Turns of tenants (bus/tenants.py). If its tenant, or the deployment, has reached its limit of runs at
+-- work, an admitted run is parked: its messages stay in its hash until another run ends. Then the
+-- tenant that has received the least for its weight is next, among those with the highest priority. A
+-- parked run is not in flight, and its time stands still: `left` is what it has of it (ms).
+-- `fair`: the common limit, virtual time `v`, and per tenant its weight `w:`, limit `c:`, priority `p:`
+-- and virtual time `t:`; `turn-waits`: runs that wait; `queue:<tenant>`: the same in order; `turns`:
+-- tenants that wait, the next one first; `working:<tenant>`: its runs at work, by deadline; `tenants`:
+-- by the time when each last asked. `parked` has runs that an earlier version admitted: they wait among
+-- the active ones.
+local PRIORITY = 1e9
+-- Where several tenants ask for places, each may have this many times as many as are free, times its
+-- weight: the free ones stay a tenth beside one tenant that takes all it can. See bus/tenants.py.
+local OF_FREE = 9
+-- How long a tenant that asks for nothing any more is counted among them.
+local TENANT_LIFE = 86400000
+
+local function working_runs(tenant, now)
+  local key = of_shard('working') .. ':' .. tenant
+  -- Ended by nobody, as by no sweeper for a long time: they hold no place for ever.
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - LONGEST_RUN)
+  return redis.call('ZCARD', key)
+end
+
+-- What keeps a tenant's next run out, if anything: {what, how many there are, how many may be}. `most`:
+-- places of all, of which `total` are taken, `count` by this tenant.
+local function no_place(tenant, what, total, most, count)
+  if total >= most then return {what, total, most} end
+  if redis.call('ZCARD', of_shard('tenants')) < 2 then return nil end
+  local weight = tonumber(redis.call('HGET', of_shard('fair'), 'w:' .. tenant) or 1)
+  local share = math.floor(OF_FREE * math.max(0.001, weight) * (most - total))
+  if count > 0 and count >= share then
+    return {what .. ' of the tenant ' .. tenant .. ', beside those of others', count, share}
+  end
+  return nil
+end
+
+local function note_tenant(tenant, now)
+  local key = of_shard('tenants')
+  redis.call('ZADD', key, now, tenant)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - TENANT_LIFE)
+  redis.call('PEXPIRE', key, STREAM_LIFE)
+end
+
+local function may_work(active, tenant, now)
+  local fair = redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
+  local limit, own = tonumber(fair[1] or 0), tonumber(fair[2] or 0)
+  if own > 0 and working_runs(tenant, now) >= own then return false end
+  return limit == 0 or redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) < limit
+end
+
+local function note_working(tenant, run_id, deadline)
+  local key = of_shard('working') .. ':' .. tenant
+  redis.call('ZADD', key, deadline, run_id)
+  redis.call('PEXPIRE', key, STREAM_LIFE)
+end
+
+local function queue_tenant(tenant)
+  local fair = redis.call('HMGET', of_shard('fair'), 'v', 't:' .. tenant, 'p:' .. tenant)
+  local virtual = math.max(tonumber(fair[1] or 0), tonumber(fair[2] or 0))
+  redis.call('HSET', of_shard('fair'), 't:' .. tenant, string.format('%.9f', virtual))
+  redis.call('ZADD', of_shard('turns'), 'NX',
+    string.format('%.9f', virtual - PRIORITY * tonumber(fair[3] or 0)), tenant)
+  -- As long as a run may wait for its turn.
+  redis.call('PEXPIRE', of_shard('turns'), AWAY_LIFE)
+  redis.call('PEXPIRE', of_shard('fair'), AWAY_LIFE)
+end
+
+local function queue_run(run, run_id, tenant, now)
+  local queue = of_shard('queue') .. ':' .. tenant
+  redis.call('RPUSH', queue, run_id)
+  redis.call('PEXPIRE', queue, AWAY_LIFE)
+  redis.call('ZADD', of_shard('turn-waits'), now, run_id)
+  redis.call('PEXPIRE', of_shard('turn-waits'), AWAY_LIFE)
+  queue_tenant(tenant)
+end
+
+-- Let a parked run work: its messages go to their streams.
+local function start_run(active, run, run_id, tenant)
+  local fields = redis.call('HGETALL', run)
+  local messages, deadline, left, retention = {}, 0, nil, nil
+  for i = 1, #fields, 2 do
+    local n = string.match(fields[i], '^parked:(%d+)$')
+    if n then messages[tonumber(n)] = {fields[i], fields[i + 1]} end
+    if fields[i] == 'deadline' then deadline = fields[i + 1] end
+    if fields[i] == 'left' then left = tonumber(fields[i + 1]) end
+    if fields[i] == 'retention' then retention = tonumber(fields[i + 1]) end
+  end
+  redis.call('ZREM', of_shard('parked'), run_id)
+  redis.call('ZREM', of_shard('turn-waits'), run_id)
+  if retention then
+    local now = now_ms()
+    deadline = now + left
+    redis.call('HSET', run, 'deadline', deadline, 'began', now)
+    redis.call('HDEL', run, 'left', 'retention')
+    redis.call('ZADD', active, deadline, run_id)
+    redis.call('PEXPIRE', active, STREAM_LIFE)
+    keep_run(run, left + retention)
+    list_run(run, run_id, now, retention)
+  end
+  note_working(tenant, run_id, deadline)
+  for _, message in pairs(messages) do
+    local stream, body = string.match(message[2], '^([^\n]*)\n(.*)$')
+    redis.call('XADD', stream, '*', 'e', body)
+    redis.call('PEXPIRE', stream, STREAM_LIFE)
+    redis.call('HDEL', run, message[1])
+  end
+end
+
+local function start_next(active)
+  if redis.call('ZCARD', of_shard('turns')) == 0 then return end
+  local now = now_ms()
+  while true do
+    local next_tenant
+    for _, tenant in ipairs(redis.call('ZRANGE', of_shard('turns'), 0, 999)) do
+      if may_work(active, tenant, now) then next_tenant = tenant break end
+    end
+    if not next_tenant then return end
+    local queue = of_shard('queue') .. ':' .. next_tenant
+    local run_id = redis.call('LPOP', queue)
+    local run = run_id and of_shard('run') .. ':' .. run_id
+    if run and redis.call('HGET', run, 'state') == 'active' then
+      start_run(active, run, run_id, next_tenant)
+      local fair = redis.call('HMGET', of_shard('fair'), 't:' .. next_tenant, 'w:' .. next_tenant)
+      local before = tonumber(fair[1] or 0)
+      local after = before + 1 / math.max(0.001, tonumber(fair[2] or 1))
+      redis.call('HSET', of_shard('fair'), 'v', string.format('%.9f', before),
+        't:' .. next_tenant, string.format('%.9f', after))
+    elseif run_id then
+      redis.call('ZREM', of_shard('parked'), run_id)
+      redis.call('ZREM', of_shard('turn-waits'), run_id)
+    end
+    redis.call('ZREM', of_shard('turns'), next_tenant)
+    if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
+  end
+end
+
+-- A run that had, or waited for, a turn is over.
+local function leave_turn(active, run, run_id, tenant)
+  if not tenant or tenant == '' then return end
+  redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
+  redis.call('ZREM', of_shard('parked'), run_id)
+  redis.call('ZREM', of_shard('turn-waits'), run_id)
+  start_next(active)
+end
