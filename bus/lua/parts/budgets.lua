@@ -131,7 +131,7 @@ local function settle_seconds(run, now)
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
-  -- Its time may stand still, or have begun later than it was let in.
+  -- Its time may stand still, or have begun later than it was admitted.
   local took = held[4] and ms - held[4] or now - (held[3] or held[2])
   took = math.max(0, math.min(tonumber(ms), took))
   for key in string.gmatch(keys, '[^\n]+') do

@@ -1,4 +1,3 @@
--- include: base.lua
 -- The keys of a run, all of the same hash tag, and their lives.
 
 -- Another key of a run: its journal, its signals …
@@ -20,7 +19,7 @@ local function keep_run(run, life)
   end
 end
 
--- The lists of runs go back as far as any run may last that began when it was let in. What is listed
+-- The lists of runs go back as far as any run may last that began when it was admitted. What is listed
 -- stays where it is.
 local function list_run(run, run_id, now, retention)
   local function list(runs)

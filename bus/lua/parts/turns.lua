@@ -11,7 +11,7 @@
 -- the active ones.
 local PRIORITY = 1e9
 -- Where several tenants ask for places, each may have this many times as many as are free, times its
--- weight: the free ones stay a tenth beside one tenant that takes all it can. See bus/tenants.py.
+-- weight: the free ones stay a tenth next to one tenant that takes all it can. See bus/tenants.py.
 local OF_FREE = 9
 -- How long a tenant that asks for nothing any more is counted among them.
 local TENANT_LIFE = 86400000
