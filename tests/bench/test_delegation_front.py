@@ -82,7 +82,7 @@ def test_the_front_between_two_rules_is_their_mixture() -> None:
 
 def answered(number: int, *, easy: bool) -> Answered:
     return Answered(
-        asked=Asked(kind="short" if easy else "long", prompt=f"What is {number}?", answer="1"),
+        question=Asked(kind="short" if easy else "long", prompt=f"What is {number}?", answer="1"),
         big=ModelAnswer(right=True, dollars=PRICES["big"]),
         small=ModelAnswer(
             right=easy, dollars=PRICES["small"], text=f"{number}", logprobs=(-0.1, -0.01 * number)
@@ -142,10 +142,10 @@ def test_a_planner_that_hands_over_the_easy_questions_lies_above_the_one_that_gu
     assert verdict(report.trained, "untrained") == (
         "The trained front lies above the untrained planner's (λ = 0, 100: above it)"
     )
-    told = document(report)
-    assert len(told.verdicts) == len(BASELINES)
-    assert verdict(report.trained, "untrained") in markdown(told)
-    assert "<svg" in html(told)
+    summary = document(report)
+    assert len(summary.verdicts) == len(BASELINES)
+    assert verdict(report.trained, "untrained") in markdown(summary)
+    assert "<svg" in html(summary)
     assert plot(report).count("<circle") > len(report.trained)
 
 
@@ -185,8 +185,10 @@ def test_no_question_is_learned_from_and_measured_on() -> None:
     held_out = questions_of(0, FRONT)
     for seed in FRONT.seeds:
         train = questions_of(seed, FRONT)
-        assert not {asked.prompt for asked in held_out} & {asked.prompt for asked in train}
-        assert [sum(asked.kind == kind for asked in train) for kind in KINDS] == [20, 20, 20]
+        assert not {question.prompt for question in held_out} & {
+            question.prompt for question in train
+        }
+        assert [sum(question.kind == kind for question in train) for kind in KINDS] == [20, 20, 20]
     words = [Asked(kind="long", prompt="a " * count, answer="1") for count in (3, 9, 5, 7)]
     assert shorter_half(words) == [True, False, True, False]
 

@@ -129,9 +129,9 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> N
             q = judge(ids).logits[0].log_softmax(-1)
         for at in range(1, len(entry.ids)):
             if entry.learned[at]:
-                ours, theirs = p[at - 1, entry.ids[at]], q[at - 1, entry.ids[at]]
-                values.append(float((ours - theirs).detach()))
-                surrogates.append(values[-1] * ours)
+                student_scores, teacher_scores = p[at - 1, entry.ids[at]], q[at - 1, entry.ids[at]]
+                values.append(float((student_scores - teacher_scores).detach()))
+                surrogates.append(values[-1] * student_scores)
     (torch.stack(surrogates).sum() / len(values)).backward()
     assert float(whole.detach()) == pytest.approx(sum(values) / len(values), abs=1e-4)
     for gradient, parameter in zip(gradients, loaded.model.parameters(), strict=True):
@@ -227,8 +227,8 @@ def test_a_server_judges_as_the_same_model_in_this_process_does(tmp_path: Path) 
     with Teacher(str(teacher)) as here:
         scores = here.score(ids)
     with served(teacher) as url, Teacher(str(teacher), url) as there:
-        for ours, theirs in zip(scores, there.score(ids), strict=True):
-            assert theirs == pytest.approx(ours, abs=1e-4)
+        for student_scores, teacher_scores in zip(scores, there.score(ids), strict=True):
+            assert teacher_scores == pytest.approx(student_scores, abs=1e-4)
 
 
 def test_a_teacher_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

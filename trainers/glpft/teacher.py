@@ -83,16 +83,19 @@ class Teacher:
 def require_same_vocabulary(student: ModelText, teacher: ModelText) -> None:
     """Raises `TrainingError` unless every id that the student can write is the same token to the
     teacher, which may have more."""
-    ours: dict[str, int] = student.tokenizer.get_vocab()
-    theirs: dict[str, int] = teacher.tokenizer.get_vocab()
-    apart = sorted(token for token, number in ours.items() if theirs.get(token) != number)
+    student_ids: dict[str, int] = student.tokenizer.get_vocab()
+    teacher_ids: dict[str, int] = teacher.tokenizer.get_vocab()
+    apart = sorted(
+        token for token, number in student_ids.items() if teacher_ids.get(token) != number
+    )
     if apart:
         token = apart[0]
-        there = theirs.get(token)
+        there = teacher_ids.get(token)
         raise TrainingError(
             f"{student.base} and its teacher {teacher.base} have different vocabularies: "
-            f"{len(apart):,} of {len(ours):,} tokens, such as {token!r}, which is {ours[token]} "
-            f"here and {'not there' if there is None else there} there. A teacher judges the very "
+            f"{len(apart):,} of {len(student_ids):,} tokens, such as {token!r}, which is "
+            f"{student_ids[token]} here and {'not there' if there is None else there} there. A "
+            "teacher judges the very "
             "tokens that the student wrote: take one of the same model family, or learn its "
             "answers as text by --objective sft"
         )

@@ -56,9 +56,9 @@ async def answer_all(
     engines = {name: EnginePool(pool, build_engine(pool)) for name, pool in pools.items()}
     places: dict[str, tuple[int, Decision]] = {}
     runs = list[Run]()
-    for number, asked in enumerate(questions):
+    for number, question in enumerate(questions):
         for decision in DECISIONS:
-            run = _run(asked, decision)
+            run = _run(question, decision)
             runs.append(run)
             places[run.id] = (number, decision)
     answers: list[dict[Decision, ModelAnswer]] = [{} for _ in questions]
@@ -78,31 +78,33 @@ async def answer_all(
         for pool in engines.values():
             await pool.engine.close()
     return tuple(
-        Answered(asked=asked, big=of["big"], small=of["small"], parts=of["parts"])
-        for asked, of in zip(questions, answers, strict=True)
+        Answered(question=question, big=of["big"], small=of["small"], parts=of["parts"])
+        for question, of in zip(questions, answers, strict=True)
     )
 
 
 def model_answer(
-    asked: Asked, trajectory: Trajectory, prices: dict[str, Prices], *, whole: bool
+    question: Asked, trajectory: Trajectory, prices: dict[str, Prices], *, whole: bool
 ) -> ModelAnswer:
     """What a run came to; `whole`: with the text and the log-probabilities of its answer."""
-    question = Question(id=trajectory.run.id, task=trajectory.run.task, gold=asked.answer)
+    checked_question = Question(
+        id=trajectory.run.id, task=trajectory.run.task, gold=question.answer
+    )
     calls = [call for step in trajectory.steps for call in step.calls]
     last = calls[-1:] if whole else []
     return ModelAnswer(
-        right=not fault(question, trajectory),
+        right=not fault(checked_question, trajectory),
         dollars=sum(prices[call.policy.name].of_tokens(call.usage) for call in calls),
         text="".join(call.said for call in last),
         logprobs=tuple(round(value, 5) for value in logprobs_of(last)) if last else (),
     )
 
 
-def _run(asked: Asked, decision: Decision) -> Run:
+def _run(question: Asked, decision: Decision) -> Run:
     workflow, policies = ROUTES[decision]
     now = time.time()
     return Run(
-        id=new_run_id(), task=Task(prompt=asked.prompt), workflow=workflow, options=OPTIONS,
+        id=new_run_id(), task=Task(prompt=question.prompt), workflow=workflow, options=OPTIONS,
         policies=policies, prompts=prompt_hashes(workflow, options=OPTIONS),
         generation=GenerationOptions(temperature=0.0), seed=0, created=now,
         deadline=now + RUN_SECONDS,

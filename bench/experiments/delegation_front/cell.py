@@ -75,9 +75,10 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
         cpu_seconds=round(time.process_time() - began, 1),
     )
     write_record(folder / RESULT, result)
-    taken = [row.index(max(row)) for row in probabilities]
+    choices = [row.index(max(row)) for row in probabilities]
     return ", ".join(
-        f"{decision} {taken.count(at) / len(taken):.0%}" for at, decision in enumerate(DECISIONS)
+        f"{decision} {choices.count(at) / len(choices):.0%}"
+        for at, decision in enumerate(DECISIONS)
     )
 
 
@@ -99,8 +100,8 @@ def _start(
     with deferred_interrupt() as interruption:
         for step in range(1, settings.start_steps + 1):
             loss = planner.imitate([*islice(drawn, 32)], rng, settings.start_rate)
-            said = f"loss {loss:.3f}"
-            tell(JobLine(event="training", done=step, total=settings.start_steps, said=said))
+            message = f"loss {loss:.3f}"
+            tell(JobLine(event="training", done=step, total=settings.start_steps, said=message))
             if interruption.asked:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
@@ -124,11 +125,11 @@ def _train(
         for number in range(settings.rounds):
             curve = _round(planner, learner, [*islice(drawn, settings.questions)], weight, number)
             curves.append(curve)
-            said = f"reward {curve.reward:.3f}, " + ", ".join(
+            message = f"reward {curve.reward:.3f}, " + ", ".join(
                 f"{decision} {share:.0%}"
-                for decision, share in zip(DECISIONS, curve.chosen, strict=True)
+                for decision, share in zip(DECISIONS, curve.shares, strict=True)
             )
-            tell(JobLine(event="training", done=number + 1, total=settings.rounds, said=said))
+            tell(JobLine(event="training", done=number + 1, total=settings.rounds, said=message))
             if interruption.asked:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
@@ -145,7 +146,7 @@ def _round(
         learner.step(StepBatch(number, learned, (), 0))
     return RoundCurve(
         reward=mean([reward for group in groups for reward in group.rewards]),
-        chosen=tuple(drawn.count(decision) / len(drawn) for decision in DECISIONS),
+        shares=tuple(drawn.count(decision) / len(drawn) for decision in DECISIONS),
         trained=len(learned),
     )
 

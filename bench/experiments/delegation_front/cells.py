@@ -102,7 +102,7 @@ class ModelAnswer(Record):
 class Answered(Record):
     """A question with what comes of each decision on it."""
 
-    asked: Asked
+    question: Asked
     big: ModelAnswer
     small: ModelAnswer
     parts: ModelAnswer
@@ -124,7 +124,7 @@ class RoundCurve(Record):
 
     reward: float
     """Of the decisions that were drawn, the mean."""
-    chosen: tuple[float, ...]
+    shares: tuple[float, ...]
     """Share of each decision among them; what is left could not be read."""
     trained: int
     """Questions whose decisions had different rewards."""

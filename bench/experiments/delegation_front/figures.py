@@ -88,14 +88,14 @@ def report_of(settings: FrontSettings, output: Path) -> FrontReport:
         )
         for weight, rule in rules.trained.items()
     )
-    shown = {name: [rule for rule in rules_of_family if rule not in rules.alone]
+    own_settings = {name: [rule for rule in rules_of_family if rule not in rules.alone]
              for name, rules_of_family in families.items()}  # fmt: skip
     return FrontReport(
         settings=settings,
         trained=trained,
         baselines={
             name: tuple(map(figures_of, family))
-            for name, family in {**shown, "alone": rules.alone}.items()
+            for name, family in {**own_settings, "alone": rules.alone}.items()
         },
         above_untrained=lies_above(trained, UNTRAINED),
         above_cascades=lies_above(trained, CASCADES),
@@ -128,10 +128,10 @@ def verdict(trained: Sequence[TrainedFigures], baseline: str) -> str:
                if figures.above[baseline].verdict == verdict_word]
         for verdict_word, word in words.items()
     }  # fmt: skip
-    told = "; ".join(f"λ = {', '.join(at)}: {word}" for word, at in places.items() if at)
+    lambdas = "; ".join(f"λ = {', '.join(at)}: {word}" for word, at in places.items() if at)
     lies = "lies" if lies_above(trained, baseline) else "does not lie"
     everywhere = "" if lies == "lies" else " everywhere"
-    return f"The trained front {lies}{everywhere} above {BASELINES[baseline]} ({told})"
+    return f"The trained front {lies}{everywhere} above {BASELINES[baseline]} ({lambdas})"
 
 
 def _bounds(rule: Rule, family: Sequence[Rule]) -> Bounds:

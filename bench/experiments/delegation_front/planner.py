@@ -88,16 +88,16 @@ class Planner:
             lambda name: PolicyFacts.of(name, self.grpo, 0, ()),
         )  # fmt: skip
 
-    def decision_dollars(self, asked: Asked) -> float:
+    def decision_dollars(self, question: Asked) -> float:
         """What reading a question and writing a decision costs, US dollars; the dearest one."""
         longest = max(map(len, self._written.values()))
-        return self._dollars(len(self._prompter.ids(asked.prompt)), longest)
+        return self._dollars(len(self._prompter.ids(question.prompt)), longest)
 
     def imitate(self, questions: Sequence[Asked], rng: random.Random, rate: float) -> float:
         """One update by demonstrations of these questions; their loss in nats per token."""
         answers: list[Answer] = [
-            (self._prompter.ids(asked.prompt), self._written[demonstrated(asked, short, rng)])
-            for asked, short in zip(questions, shorter_half(questions), strict=True)
+            (self._prompter.ids(question.prompt), self._written[demonstrated(question, short, rng)])
+            for question, short in zip(questions, shorter_half(questions), strict=True)
         ]
         return imitate(self.policies, answers, rate, "a step of the planner's start").loss
 
@@ -125,13 +125,13 @@ class Planner:
         return table
 
     def draw(
-        self, answered: Sequence[Answered], dollar_weight: float, version: int, seed: int
+        self, entries: Sequence[Answered], dollar_weight: float, version: int, seed: int
     ) -> tuple[list[Group], list[Decision | None]]:
         """A group of decisions on each question, by the present weights, with what they are worth;
         and all that was drawn, None where it says no decision."""
         import torch
 
-        prompts = [self._prompter.ids(entry.asked.prompt) for entry in answered]
+        prompts = [self._prompter.ids(entry.question.prompt) for entry in entries]
         sampled = self._sampler.sample(
             prompts, count=self.settings.group_size, limit=LIMIT, temperature=TEMPERATURE,
             generator=torch.Generator().manual_seed(seed),
@@ -139,17 +139,19 @@ class Planner:
         policy = PolicyRef(name=SHARED, base=self.grpo.base, version=version)
         groups: list[Group] = []
         drawn: list[Decision | None] = []
-        for entry, prompt, completions in zip(answered, prompts, sampled, strict=True):
+        for entry, prompt, completions in zip(entries, prompts, sampled, strict=True):
             members: list[Member] = []
             for number, completion in enumerate(completions):
                 decision = self._decision(completion)
                 drawn.append(decision)
                 paid = self._dollars(len(prompt), len(completion.ids))
                 worth = reward(entry, decision, paid, dollar_weight)
-                origin = f"{version}/{hashlib.sha256(entry.asked.prompt.encode()).hexdigest()[:16]}"
+                origin = (
+                    f"{version}/{hashlib.sha256(entry.question.prompt.encode()).hexdigest()[:16]}"
+                )
                 sequence = sequence_of(prompt, completion, TEMPERATURE)
                 members.append(Member(f"{origin}#{number}", worth, (sequence,)))
-            key = GroupKey(entry.asked.prompt, AGENT, 0, str(version))
+            key = GroupKey(entry.question.prompt, AGENT, 0, str(version))
             groups.append(Group(key, policy, tuple(members)))
         return groups, drawn
 
@@ -174,12 +176,12 @@ def reward(
 
 def shorter_half(questions: Sequence[Asked]) -> list[bool]:
     """Whether each has fewer words than half of them have."""
-    counts = [len(asked.prompt.split()) for asked in questions]
+    counts = [len(question.prompt.split()) for question in questions]
     middle = sorted(counts)[len(counts) // 2]
     return [count < middle for count in counts]
 
 
-def demonstrated(asked: Asked, short: bool, rng: random.Random) -> Decision:
+def demonstrated(question: Asked, short: bool, rng: random.Random) -> Decision:
     """What a demonstration says of a question: a guess by its length, and often a wrong one."""
     if rng.random() < HANDED[short]:
         return "small"

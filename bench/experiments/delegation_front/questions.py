@@ -31,7 +31,7 @@ def held_out_questions(seed: int, count: int) -> list[Asked]:
 
 def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> list[Asked]:
     """None of them held out, though a short piece may be asked in either split."""
-    return _draw(Split.TRAIN, seed, count, {asked.prompt for asked in held_out})
+    return _draw(Split.TRAIN, seed, count, {question.prompt for question in held_out})
 
 
 def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
@@ -40,9 +40,9 @@ def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list
     drawn: dict[str, Asked] = {}
     while len(drawn) < count:
         kind = KINDS[len(drawn) % len(KINDS)]
-        asked = _of_kind(kind, next(problems), rng)
-        if asked is not None and asked.prompt not in without:
-            drawn.setdefault(asked.prompt, asked)
+        question = _of_kind(kind, next(problems), rng)
+        if question is not None and question.prompt not in without:
+            drawn.setdefault(question.prompt, question)
     return list(drawn.values())
 
 

@@ -35,7 +35,7 @@ from loopline.trainers.router.policy import Rows
 T = TypeVar("T")
 
 OFFSETS = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
-"""Added to the log-odds of handing a question over whole, before the likeliest decision is taken:
+"""Added to the log-odds of handing a question over whole, before the likeliest decision is choices:
 settings of the planner as it begins."""
 THRESHOLDS = 9
 """Of each kind of cascade: quantiles of what it thresholds."""
@@ -105,9 +105,9 @@ def planned(
 ) -> Rule:
     """What planners' likeliest decisions come to, with what deciding costs; `right` and `cost` are
     questions by decisions, `offset` goes to the log-odds of `small`."""
-    taken = np.stack([_taken(planner, offset) for planner in planners])
+    choices = np.stack([_taken(planner, offset) for planner in planners])
     paid = np.array([planner.decision_dollars for planner in planners])
-    return Rule(name, (taken * right).sum(-1), (taken * cost).sum(-1) + paid)
+    return Rule(name, (choices * right).sum(-1), (choices * cost).sum(-1) + paid)
 
 
 def _settings(begins: Sequence[PlannerResult], right: Floats, cost: Floats) -> list[Rule]:
@@ -129,8 +129,8 @@ def _cascades(what: str, scores: Sequence[Floats], right: Floats, cost: Floats) 
     big, small = DECISIONS.index("big"), DECISIONS.index("small")
     rules: list[Rule] = []
     for quantile in np.linspace(0.0, 1.0, THRESHOLDS + 2)[1:-1]:
-        taken = [values >= np.quantile(values, quantile) for values in scores]
-        accepted = np.array(taken, dtype=np.float64)
+        choices = [values >= np.quantile(values, quantile) for values in scores]
+        accepted = np.array(choices, dtype=np.float64)
         rules.append(
             Rule(
                 f"{what}, the surest {1 - quantile:.0%} accepted",
@@ -155,7 +155,7 @@ def _numbers(begin: int, end: int) -> Rows:
 
 
 def _evidence(entry: Answered) -> AnswerEvidence:
-    return AnswerEvidence(entry.asked.prompt, entry.small.text, entry.small.logprobs)
+    return AnswerEvidence(entry.question.prompt, entry.small.text, entry.small.logprobs)
 
 
 def _taken(planner: PlannerResult, offset: float = 0.0) -> Floats:
