@@ -62,18 +62,21 @@ def start_worker(
 
 
 async def wait_until_ready(
-    workers: Sequence[WorkerBase], processes: Sequence[subprocess.Popen[bytes]], folder: Path
+    workers: Sequence[WorkerBase],
+    processes: Sequence[subprocess.Popen[bytes]],
+    folder: Path,
+    seconds: float = START_SECONDS,
 ) -> None:
     """Return when all workers, which join one bus, have announced there that they take work.
 
     `processes` are theirs, started by `start_worker` in `folder`. Raises `UserError` with the last
-    line of their logs if one ends before, or one is not ready within a minute.
+    line of their logs if one ends before, or one is not ready within so many seconds.
     """
     waiting = dict(zip((process.pid for process in processes), workers, strict=True))
     if not waiting:
         return
     async with Bus(workers[0].bus) as bus:
-        for _ in range(int(START_SECONDS / _LOOK_SECONDS)):
+        for _ in range(int(seconds / _LOOK_SECONDS)):
             for worker in await live_workers(bus):
                 if worker.state == "ready":
                     waiting.pop(worker.pid, None)

@@ -64,8 +64,8 @@ class SupervisorSettings(Section):
     crash_loop_seconds: float = Field(default=60.0, gt=0)
     """The window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
-    """How long `runtime up` waits for every worker to report ready (a model may load slowly). The
-    download of a model does not count."""
+    """How long `runtime up` waits for every worker to report ready (a model may load slowly; with a
+    managed server at least its `start_seconds`). The download of a model does not count."""
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long a worker may finish what it holds before it is killed."""
     log_bytes: int = Field(default=10_000_000, ge=10_000)

@@ -202,6 +202,12 @@ class Settings(BaseSettings):
         return tuple(name for name, model in self.models.items() if model.price.is_known)
 
     @property
+    def ready_seconds(self) -> float:
+        """How long workers may take to be ready: one that starts a server has the server's time."""
+        servers = [model.serving.start_seconds for model in self.models.values() if model.managed]
+        return max([self.supervisor.ready_seconds, *servers])
+
+    @property
     def own_redis(self) -> bool:
         """Whether the runtime starts the server itself."""
         return "redis_url" not in self.bus.model_fields_set

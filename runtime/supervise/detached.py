@@ -120,7 +120,7 @@ def _launch(
             # SIGQUIT: nobody waits for what is in flight then.
             preexec_fn=dies_with_parent(signal.SIGQUIT) if temporary else None,
         )
-    limit = settings.redis.start_seconds + settings.supervisor.ready_seconds + _GRACE_SECONDS
+    limit = settings.redis.start_seconds + settings.ready_seconds + _GRACE_SECONDS
     deadline = time.monotonic() + limit
     downloads: set[str] = set()
     try:

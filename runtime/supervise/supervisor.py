@@ -335,7 +335,7 @@ class Supervisor:
             self._changed.set()
 
     async def _announce(self, on_ready: Callable[[], None] | None) -> None:
-        limit = self.settings.supervisor.ready_seconds
+        limit = self.settings.ready_seconds
         until = time.monotonic() + limit
         while late := [slot for slot in self._running if not slot.settled]:
             if any(slot.state == "downloading" for slot in late):

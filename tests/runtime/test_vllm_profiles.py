@@ -21,3 +21,5 @@ def test_a_pool_of_a_profile_is_served_by_vllm_by_one_setting(profile: str, pool
     settings = config.load(profile, environ={}, overrides=[f"models.{pool}.engine=vllm"])
     model = settings.models[pool]
     assert (model.engine, model.managed) == ("vllm", True)
+    # A server takes minutes to start, and `runtime up` waits for it.
+    assert settings.ready_seconds == model.vllm.start_seconds > settings.supervisor.ready_seconds

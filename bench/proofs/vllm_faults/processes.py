@@ -49,7 +49,8 @@ class Processes:
             await self._wait_until_up(place)
         settings = [self._worker(place) for place in range(2)]
         self.workers = [start_worker(worker, self.folder) for worker in settings]
-        await wait_until_ready(settings, self.workers, self.folder)
+        # A server on a busy CPU takes its time for the first answers, by which they check it.
+        await wait_until_ready(settings, self.workers, self.folder, START_SECONDS)
 
     async def kill_server(self, place: int) -> None:
         """With -9, all its processes; returns when another answers at its address."""
@@ -66,7 +67,7 @@ class Processes:
         await asyncio.to_thread(process.wait)
         settings = self._worker(place)
         self.workers[place] = start_worker(settings, self.folder)
-        await wait_until_ready([settings], [self.workers[place]], self.folder)
+        await wait_until_ready([settings], [self.workers[place]], self.folder, START_SECONDS)
 
     def end(self) -> None:
         end_workers(self.workers)

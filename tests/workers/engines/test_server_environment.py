@@ -41,10 +41,10 @@ def test_what_is_asked_for_by_name_is_given() -> None:
 
 
 def test_a_variable_that_a_server_keeps_reaches_its_worker() -> None:
-    override = 'models.slm.vllm={"keep_environment": ["FLEET_KEY"]}'
+    override = 'models.slm.vllm={"keep_environment": ["GITHUB_TOKEN"]}'
     settings = config.load("delegate", environ={}, overrides=["models.slm.engine=vllm", override])
-    assert worker_environment(settings, "gpu", SECRETS)["FLEET_KEY"] == "k"
-    assert "FLEET_KEY" not in worker_environment(settings, "role", SECRETS)
+    assert worker_environment(settings, "gpu", SECRETS)["GITHUB_TOKEN"] == "g"
+    assert "GITHUB_TOKEN" not in worker_environment(settings, "role", SECRETS)
 
 
 @pytest.mark.slow
