@@ -29,7 +29,7 @@ class BudgetsOptions(Options):
     usd: float = Field(default=1.0, ge=0.06, le=1_000)
     """Budget of each run in US dollars; a call costs up to $0.05."""
     hedge: bool = False
-    """Send calls that are slow a second time, as `hedge_after` of a pool does."""
+    """Send calls that are slow a second time, where the budget has room for both."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
     """Seed of the costs, and of the moments of kills, pauses and restarts."""
 
