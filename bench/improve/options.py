@@ -22,6 +22,10 @@ def _asks_word_problems(options: Any) -> bool:
     return not options.worlds
 
 
+def _asks_instructions(options: Any) -> bool:
+    return options.worlds
+
+
 def _by_stream(problems: object, worlds: object) -> Option:
     return Option(default=f"{problems}; with --worlds {worlds}")
 
@@ -94,6 +98,10 @@ class ImproveOptions(StreamPriceOptions):
         default=None, ge=1
     )
     """Tokens that go through the model in one round."""
+    rehearsal: Annotated[float, OnlyWith("--worlds", _asks_instructions)] = Field(
+        default=_WORLDS.rehearsal, ge=0, le=100
+    )
+    """Instructions of the team's first training that are learned again, for each solved run."""
     alpha: Annotated[float, OnlyWith("word problems, not with --worlds", _asks_word_problems)] = (
         Field(default=_STREAM.loop.alpha, gt=0, lt=1)
     )
@@ -127,7 +135,8 @@ class ImproveOptions(StreamPriceOptions):
     def worlds_stream(self, seed: int) -> WorldsSettings:
         """Of instructions."""
         loop = _WORLDS.loop.model_copy(update=self._said("model", "tokens", "every"))
-        return _WORLDS.model_copy(update=self._common(seed, loop))
+        changes = {**self._common(seed, loop), "rehearsal": self.rehearsal}
+        return _WORLDS.model_copy(update=changes)
 
     def _common(self, seed: int, loop: Record) -> dict[str, Any]:
         names = ("questions", "batch", "held_out", "accuracy", "attack_every", "poison")

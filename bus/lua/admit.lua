@@ -2,6 +2,7 @@
 -- include: entries.lua
 -- include: budgets.lua
 -- include: turns.lua
+-- include: run_keys.lua
 -- include: waits.lua
 -- Accept a run, or say why not.
 -- KEYS: run, active, trajectories, history, journal, then one work stream per open join (its

@@ -23,23 +23,23 @@ local function answer()
   if probes then return {'probe', failures, 0} end
   return {'open', failures, math.max(opens_until, held) - now}
 end
-local function whole(number) return string.format('%.0f', number) end
+local function digits(number) return string.format('%.0f', number) end
 local function keep() redis.call('PEXPIRE', KEYS[1], open_ms + hold_ms + 3600000) end
 local function open()
   opens_until, held, probes = now + open_ms, 0, false
-  redis.call('HSET', KEYS[1], 'until', whole(opens_until))
+  redis.call('HSET', KEYS[1], 'until', digits(opens_until))
   redis.call('HDEL', KEYS[1], 'prober', 'held')
 end
 
 if ARGV[1] == 'ask' then
   if opens_until and now >= opens_until and (held <= now or probes) then
     probes = true
-    redis.call('HSET', KEYS[1], 'prober', ARGV[4], 'held', whole(now + hold_ms))
+    redis.call('HSET', KEYS[1], 'prober', ARGV[4], 'held', digits(now + hold_ms))
     keep()
   end
 elseif ARGV[1] == 'renew' then
   if probes then
-    redis.call('HSET', KEYS[1], 'held', whole(now + hold_ms))
+    redis.call('HSET', KEYS[1], 'held', digits(now + hold_ms))
     keep()
   end
 elseif ARGV[1] == 'release' then

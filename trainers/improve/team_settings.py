@@ -27,7 +27,7 @@ class TeamLoopSettings(Record):
     """Factor of all learning rates."""
     batch: int = Field(default=16, ge=1)
     """Rows per step."""
-    tokens: int = Field(default=1_000_000, ge=1)
+    tokens: int = Field(default=2_000_000, ge=1)
     """That go through the model in one round: the bound of its compute."""
     seed: int = 1
     every: int = Field(default=100, ge=1)

@@ -27,7 +27,7 @@ class WorldsSettings(Record):
     """Of the stream: instructions of old kinds, which go on being asked."""
     kept_back: float = Field(default=0.2, gt=0, lt=1)
     """Share of the stream's new kinds that versions are compared on, and that none learns from."""
-    rehearsal: float = Field(default=0.5, ge=0)
+    rehearsal: float = Field(default=3.0, ge=0, le=100)
     """Ways through instructions of the team's first training, for each lesson of the stream."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of the instructions that the big model solves."""

@@ -1,3 +1,4 @@
+-- include: base.lua
 -- The keys of a run, all of the same hash tag, and their lives.
 
 -- Another key of a run: its journal, its signals …
