@@ -53,7 +53,7 @@ def compacted(
     run_id: str, created: int, messages: Sequence[Message], summary: str, usage: Any
 ) -> dict[str, Any]:
     """The body of the answer; its `output` is the input that a conversation goes on with."""
-    said = [message for message in messages if message.role == "user"]
+    user_messages = [message for message in messages if message.role == "user"]
     output: list[dict[str, Any]] = [
         {
             "id": f"in_{run_id}_{number}",
@@ -62,7 +62,7 @@ def compacted(
             "status": "completed",
             "content": input_parts(message),
         }
-        for number, message in enumerate(said)
+        for number, message in enumerate(user_messages)
     ]
     encoded = _MARK + base64.urlsafe_b64encode(summary.encode()).decode()
     output.append({"id": f"cmp_{run_id}", "type": "compaction", "encrypted_content": encoded})

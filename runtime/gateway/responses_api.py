@@ -103,8 +103,8 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
-        asked = await self.admit(request, caller, body, key=key)
-        admitted, view, params = asked.admitted, asked.view, asked.params
+        response = await self.admit(request, caller, body, key=key)
+        admitted, view, params = response.admitted, response.view, response.params
         if params.background:
             admitted = replace(admitted, outlives_client=True)
         if params.stream:

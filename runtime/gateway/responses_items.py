@@ -371,8 +371,8 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
             )
             continue
         if message.content or not message.tool_calls:
-            said = message.role == "assistant"
-            content = [text_part(message.content)] if said else input_parts(message)
+            is_answer = message.role == "assistant"
+            content = [text_part(message.content)] if is_answer else input_parts(message)
             add({"type": "message", "role": message.role, "content": content})
         for call in message.tool_calls:
             add({"type": "function_call", "call_id": call.id, **tool_call_body(call)["function"]})

@@ -161,18 +161,18 @@ class _Connection:
     async def _respond(self, lane: str | None, request: Event) -> None:
         # The key may have been revoked since the handshake.
         caller = await self._http.caller(self._socket)
-        asked = await self._api.admit(
+        response = await self._api.admit(
             self._socket, caller, _body_of(request), unstored=frozenset(self._unstored)
         )
-        admitted, ended = asked.admitted, False
+        admitted, ended = response.admitted, False
         # What is to become of it when the client goes depends on why that goes: see below.
-        kept = replace(admitted, outlives_client=True)
+        outliving = replace(admitted, outlives_client=True)
         try:
-            async with aclosing(self._api.events(kept, asked.view)) as events:
+            async with aclosing(self._api.events(outliving, response.view)) as events:
                 async for event in events:
                     await self._send(event, lane)
             ended = True
-            if not asked.view.record.store:
+            if not response.view.record.store:
                 self._unstored.append(response_id(admitted.run.id))
         finally:
             if not ended and not self._ends_with_gateway:

@@ -22,11 +22,11 @@ def script() -> list[dict[str, list[str]]]:
     """What halves the numbers that are left, the longer way first."""
     answers: list[dict[str, list[str]]] = []
 
-    def add(seen: list[str], guess: int) -> None:
+    def add(history: list[str], guess: int) -> None:
         for word, following in zip(("lower", "higher"), HALVES.get(guess, ()), strict=False):
             if following is not None:
-                add([*seen, f'{{"guess": {guess}}}\nReward 0.\nIt is {word}.'], following)
-        answers.append({"where": [*seen, "Guess a number"], "says": [f'{{"guess": {guess}}}']})
+                add([*history, f'{{"guess": {guess}}}\nReward 0.\nIt is {word}.'], following)
+        answers.append({"where": [*history, "Guess a number"], "says": [f'{{"guess": {guess}}}']})
 
     add([], 5)
     return answers

@@ -41,11 +41,11 @@ def written(path: Path, *rows: Any) -> Path:
 
 
 def test_every_form_of_a_row_is_read_as_a_conversation() -> None:
-    user, said = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}
+    user, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}
     for row in (
-        {"messages": [user, said]},
+        {"messages": [user, answer]},
         {"prompt": "Hi", "completion": "Ho"},
-        {"prompt": [user], "completion": [said]},
+        {"prompt": [user], "completion": [answer]},
         {"question": "Hi", "answer": "Ho", "level": 3},
     ):
         dialogue = dialogue_of(row)

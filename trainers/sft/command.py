@@ -35,7 +35,7 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def sft(options: SftOptions) -> None:
-    """Train a micro model from scratch, or a model on sessions or dialogues.
+    """Train a micro model from scratch, or a model on dialogues.
 
     From scratch it learns from generated dialogues, is measured, and its card is written; with
     --from-store a model learns from recorded sessions, with --data from a file of dialogues. Run it

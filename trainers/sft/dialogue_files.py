@@ -90,9 +90,9 @@ def _row(dialogue: Dialogue, model: LoadedModel) -> RecordedRow:
     row = conversation_row(dialogue.opening, dialogue.tools, dialogue.turns, model)
     if len(row.ids) > model.max_context:
         raise Unreadable(TOO_LONG, f"{len(row.ids):,} tokens of {model.max_context:,}")
-    asked = "\n".join(message.model_dump_json() for message in dialogue.opening)
+    opening = "\n".join(message.model_dump_json() for message in dialogue.opening)
     # Rows of one instruction are on one side of a validation split.
-    return RecordedRow(hashlib.sha256(asked.encode()).hexdigest()[:16], "", row)
+    return RecordedRow(hashlib.sha256(opening.encode()).hexdigest()[:16], "", row)
 
 
 def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
@@ -117,10 +117,10 @@ def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
 
 def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Without the fields that a column of Parquet has for other rows' sake."""
-    given = {name: value for name, value in entry.items() if value is not None}
-    if isinstance(calls := given.get("tool_calls"), str):
-        given["tool_calls"] = parse(calls)
-    return given
+    fields = {name: value for name, value in entry.items() if value is not None}
+    if isinstance(calls := fields.get("tool_calls"), str):
+        fields["tool_calls"] = parse(calls)
+    return fields
 
 
 def _tools(value: Any) -> tuple[ToolSpec, ...]:

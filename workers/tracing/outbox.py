@@ -12,7 +12,6 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -64,7 +63,7 @@ class SpanOutbox:
         if len(self._waiting) >= MAX_UNSENT:
             self._waiting.popleft()
             self.dropped += 1
-        self._waiting.append((run_id, orjson.dumps(asdict(span))))
+        self._waiting.append((run_id, orjson.dumps(span)))
 
     async def run(self) -> None:
         """Until it is cancelled."""

@@ -139,7 +139,7 @@ async def test_a_model_that_takes_none_is_not_asked(
     seeing: tuple[ScriptedGateway, Endpoint], model: str
 ) -> None:
     gateway, endpoint = seeing
-    asked = len(endpoint.bodies)
+    count = len(endpoint.bodies)
     chat = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PIXEL}}]}]
     items = [{"role": "user", "content": [{"type": "input_image", "image_url": PIXEL}]}]
     async with gateway.http() as http:
@@ -152,7 +152,7 @@ async def test_a_model_that_takes_none_is_not_asked(
             assert (answer.status_code, error["code"]) == (400, "unsupported_value"), answer.text
             assert "takes text alone" in error["message"]
             assert error["param"] in ("messages", "input")
-    assert len(endpoint.bodies) == asked
+    assert len(endpoint.bodies) == count
 
 
 async def test_an_image_counts_as_its_tokens_and_not_as_its_bytes_where_budgets_are_held(

@@ -124,8 +124,8 @@ class Game:
         return observation({"hint": hint}, 0.0, done=self.tries >= 4)
 
 
-def observation(shown: dict[str, Any], reward: float | None, *, done: bool) -> dict[str, Any]:
-    return {"type": "observation", "data": {"observation": shown, "reward": reward, "done": done}}
+def observation(hints: dict[str, Any], reward: float | None, *, done: bool) -> dict[str, Any]:
+    return {"type": "observation", "data": {"observation": hints, "reward": reward, "done": done}}
 
 
 def error(message: str, code: str, **more: Any) -> dict[str, Any]:

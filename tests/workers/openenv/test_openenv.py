@@ -50,10 +50,10 @@ def test_an_episode_is_seen_played_and_solved_by_its_rewards(numbers: NumberEnvi
     puzzle = first(numbers)
     wrong, right = guesses(secret_of(puzzle.seed))
     episode = numbers.reset(json.loads(puzzle.task.model_dump_json())["instance"])
-    seen = episode.observe(PLAYER)
-    assert seen.startswith("Guess a number from 1 to 9.")
-    assert '"guess": {"type": "integer"' in seen
-    assert "metadata" not in seen
+    text = episode.observe(PLAYER)
+    assert text.startswith("Guess a number from 1 to 9.")
+    assert '"guess": {"type": "integer"' in text
+    assert "metadata" not in text
     rewards, observation, done = episode.apply(PLAYER, f'I say {{"guess": {wrong}}}.')
     assert (rewards.total("dense"), done) == (0.0, False)
     assert observation.action == {"action": {"guess": wrong}, "reward": 0.0}
@@ -92,11 +92,11 @@ def test_candidates_are_tried_from_one_state_and_a_run_is_played_again_elsewhere
         for guess in range(1, 10)
     ]
     assert scores == [float(guess == right) for guess in range(1, 10)]
-    taken = [ActionRecord(PLAYER, json.dumps({"guess": guess})) for guess in (wrong, right)]
+    actions = [ActionRecord(PLAYER, json.dumps({"guess": guess})) for guess in (wrong, right)]
     monkeypatch.setattr(openenv, "_server_at", Server)
     elsewhere = openenv_environment("numbers", "Numbers", server.url)
     instance = json.loads(puzzle.task.model_dump_json())["instance"]
-    assert replay_episode(elsewhere, instance, taken).verify().solved
+    assert replay_episode(elsewhere, instance, actions).verify().solved
 
 
 def test_what_came_of_an_action_is_remembered_and_one_session_serves_an_episode(
@@ -140,8 +140,8 @@ def test_a_server_without_room_is_asked_again_until_there_is_some(
     server: NumberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.room = 1
-    one, another = Server(server.url), Server(server.url)
-    one.play({"seed": 1}, ())
+    first_server, another = Server(server.url), Server(server.url)
+    first_server.play({"seed": 1}, ())
     # The first gives its session back when nobody has used it for a while.
     [result] = another.play({"seed": 2}, ())
     assert result.observation == {"hint": "Guess a number from 1 to 9."}
