@@ -86,6 +86,12 @@ _LONGEST = 100_000
 """Bytes of a request: it is one message."""
 _ROOM = 1 << 16
 """For the environment of a copy, and a quarter of it for its arguments; see `zygote._show`."""
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Libraries start no threads in a server: a copy has none, and would wait for them at its end."""
 _SERVE = """\
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -213,7 +219,7 @@ def _start_server(preload: tuple[str, ...]) -> Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[its.fileno()],
-            env={**environment, "ROOM": " " * _ROOM},
+            env={**environment, **_ONE_THREAD, "ROOM": " " * _ROOM},
             cwd=ROOT,
         )  # fmt: skip
 
