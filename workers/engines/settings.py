@@ -246,8 +246,8 @@ class ModelSettings(SettingsModel):
 
     plain_logprobs: bool = False
     """torch, vllm: the log-probabilities of a completion are read off one pass over its prompt and
-    output at its end, without a cache, as a trainer computes them; completions that end together
-    share passes. Rounding in a batch differs:
+    output at its end, without a cache, as a trainer computes them; on a GPU
+    completions that end together share passes. Rounding in a batch differs:
     in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on. Those of a
     distribution that a grammar, a temperature or a nucleus has shaped stay as they were drawn from,
     but for `raw_logprobs`."""
