@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch.engine import TorchEngine, plain_tokens
 from tests.workers.engines.asking import ask, completions, failure, request
 from tests.workers.engines.tiny_model import ANSWER
 
@@ -49,12 +49,18 @@ async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -
         assert completion.raw_logprobs == completion.logprobs
 
 
-@pytest.mark.parametrize("tokens", [2_048, 64, 1])
+def test_on_a_cpu_each_row_has_a_pass_of_its_own() -> None:
+    assert plain_tokens(torch.device("cpu")) == 0
+    assert plain_tokens(torch.device("cuda")) > 0
+
+
+@pytest.mark.parametrize("tokens", [2_048, 64, 0])
 async def test_rows_that_end_together_share_passes(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
     """Of several prompts: each row has what a pass of its own gives it."""
-    monkeypatch.setattr("loopline.workers.engines.torch.engine.PLAIN_TOKENS", tokens)
+    place = "loopline.workers.engines.torch.engine.plain_tokens"
+    monkeypatch.setattr(place, lambda device: tokens)
     sizes: list[int] = []
     forward = model_of(engine).forward
 
@@ -68,7 +74,7 @@ async def test_rows_that_end_together_share_passes(
     requests = [request("to " * seed, sampling={**sampling, "seed": seed}) for seed in (1, 9)]
     answers = await asyncio.gather(*(completions(engine, entry) for entry in requests))
     assert sum(sizes) == 8
-    assert (max(sizes) > 1) == (tokens > 1)
+    assert (max(sizes) > 1) == (tokens > 0)
     for completion in (completion for several in answers for completion in several):
         whole = [*completion.prompt_ids, *completion.output_ids]
         expected = plain_pass(engine, whole, len(completion.output_ids))

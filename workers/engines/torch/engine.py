@@ -173,6 +173,7 @@ class TorchBackend:
         """In passes over prompts and outputs, without a cache, of rows of like lengths."""
         if not self._settings.plain_logprobs:
             return
+        most = plain_tokens(self._loaded.device)
         by_adapter: dict[AdapterVersion | None, list[Row]] = {}
         for row in rows:
             by_adapter.setdefault(row.job.adapter, []).append(row)
@@ -181,7 +182,7 @@ class TorchBackend:
             waiting: list[Row] = []
             # The shortest first: a row is as long as the pass in which it is the last one.
             for row in sorted(of_adapter, key=_length):
-                if waiting and _length(row) * (len(waiting) + 1) > PLAIN_TOKENS:
+                if waiting and _length(row) * (len(waiting) + 1) > most:
                     self._plain_pass(waiting)
                     waiting = []
                 waiting.append(row)
@@ -274,6 +275,12 @@ class TorchBackend:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or is_out_of_memory(error)
+
+
+def plain_tokens(device: torch.device) -> int:
+    """Most tokens in a pass of several finished rows. On a CPU each has a pass of its own: which
+    rows end together is chance, and a training that is resumed has the same bits."""
+    return 0 if device.type == "cpu" else PLAIN_TOKENS
 
 
 def _length(row: Row) -> int:
