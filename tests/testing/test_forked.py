@@ -48,9 +48,14 @@ def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
         os.close(writing)
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
-        seen = psutil.Process(process.pid)
-        assert seen.environ() == environment
-        assert [word for word in seen.cmdline() if word] == [*PROGRAM, "say", "one", "zwölf"]
+        shown_process = psutil.Process(process.pid)
+        assert shown_process.environ() == environment
+        assert [word for word in shown_process.cmdline() if word] == [
+            *PROGRAM,
+            "say",
+            "one",
+            "zwölf",
+        ]
         output, errors = process.communicate(f"{writing}\n".encode())
     assert (process.returncode, output, errors) == (7, b"end\n", b"error\n")
     with os.fdopen(reading) as pipe:
@@ -79,17 +84,17 @@ def test_it_is_no_copy_where_another_kind_of_interpreter_is_asked_for(variable: 
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "said"),
+    ("end", "code", "last_line"),
     [
         ("raise", 1, "ValueError: raise"),
         ("interrupt", -signal.SIGINT, "KeyboardInterrupt"),
         ("exit", 1, "ended by exit"),
     ],
 )
-def test_its_end_is_that_of_any_program(end: str, code: int, said: str) -> None:
+def test_its_end_is_that_of_any_program(end: str, code: int, last_line: str) -> None:
     done = subprocess.run([*PROGRAM, end], capture_output=True, text=True)
     assert done.returncode == code
-    assert done.stderr.splitlines()[-1] == said
+    assert done.stderr.splitlines()[-1] == last_line
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
