@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from loopline.testing.vllm_double import VllmDouble, write_program
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.engines.vllm.engine import VllmEngine
+from loopline.workers.engines.vllm.server import Server
 from loopline.workers.process_lifetime import dies_with_parent
 from tests.bus.serving import until
 from tests.workers.engines.asking import ask, events, request
@@ -108,3 +110,11 @@ class TestKilled:
         again = await asyncio.gather(*(ask(engine, adapter="red") for _ in range(8)))
         assert {completion.output_ids for completion in again} == {expected["red"].output_ids}
         await engine.close()
+
+
+async def test_one_that_is_away_for_days_is_still_asked_every_few_seconds(tiny_model: Path) -> None:
+    server = Server(settings(tiny_model, "http://127.0.0.1:1/v1"), "http://127.0.0.1:1/v1", "")
+    for _ in range(2000):
+        server.lost()
+    assert server.down_until - time.monotonic() <= 8.0
+    await server.close()

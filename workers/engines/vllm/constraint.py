@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from loopline.agents.records import JsonObject
 from loopline.workers.engines.grammar.compiler import FORMAT, Key
@@ -63,7 +63,11 @@ class ServerGrammar:
 def constraint(key: Key, special: SpecialTokens | None) -> JsonObject:
     """The field `structured_outputs`; tools need the special tokens of the vocabulary."""
     if isinstance(key, str):
-        return {"json": json.loads(key), "disable_any_whitespace": True}
+        schema: JsonObject | bool = json.loads(key)
+        if isinstance(schema, dict):
+            # With the blanks that a local engine's grammar writes: models have learned those.
+            schema = {**schema, "x-guidance": cast(JsonObject, FORMAT)}
+        return {"json": schema, "disable_any_whitespace": True}
     assert special is not None
     return {"grammar": tool_lark(key, special)}
 
