@@ -3,8 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, Self
 
-from loopline.agents.records import UsageEntry
+from pydantic import Field, model_validator
+
+from loopline.agents.records import Latency, PolicyRef, StoredRecord, Usage
+
+
+class UnknownUsage(StoredRecord):
+    """The most that a call can have cost whose usage nobody knows; perhaps it was not billed."""
+
+    why: str
+    prompt: int = Field(ge=0)
+    """Tokens at most: as many as the request had bytes, for no token stands for less than one."""
+    completion: int = Field(ge=0)
+    """Tokens at most: what was asked for."""
+    micro_dollars: int = Field(ge=0)
+    """Both, at the pool's prices."""
+
+
+class UsageEntry(StoredRecord):
+    """One line of the append-only usage ledger: one per model call that was paid for, or may have
+    been, whether or not its result was used. `deduplicate_usage` reads
+    them."""
+
+    run_id: str
+    call_id: str
+    agent: str
+    turn: int
+    branch: int = 0
+    policy: PolicyRef
+    usage: Usage | None
+    """None where `unknown` says what can be said."""
+    cost_micro_dollars: int | None = Field(ge=0)
+    unknown: UnknownUsage | None = None
+    sent_as: str = ""
+    """Names one sending to an endpoint that may be paid for, of all candidates that it asked for.
+    A worker that was taken for dead may answer late: then an entry with the usage follows the
+    unknown one of the same name, and counts in its place. Empty for models of one's own."""
+    hedge: Literal["", "first", "second"] = ""
+    """Of two requests for one answer, since the first was slow; the loser is `discarded`."""
+    shared_with: str = ""
+    """The call that was made and paid for in place of this one, which cost nothing."""
+    latency: Latency
+    discarded: bool = False
+    """Its result came too late to be used (its worker had lost the lease), or was of no use."""
+    at: float
+
+    @model_validator(mode="after")
+    def _says_what_is_known(self) -> Self:
+        parts = self.usage is None, self.cost_micro_dollars is None, self.unknown is not None
+        if len(set(parts)) > 1:
+            raise ValueError("an entry has usage and cost, or says that they are unknown")
+        return self
 
 
 def deduplicate_usage(entries: Iterable[UsageEntry]) -> list[UsageEntry]:

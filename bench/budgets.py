@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loopline.agents.records import UsageEntry
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest
 from loopline.bench.results import Result

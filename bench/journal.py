@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from loopline.agents.records import JsonObject, UsageEntry
+from loopline.agents.records import JsonObject
+from loopline.agents.usage import UsageEntry
 from loopline.bench.append_log import AppendLog
 from loopline.bench.ledger import Ledger
 from loopline.bench.output import OutputDirectory

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from loopline.agents.records import UsageEntry
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bench.append_log import AppendLog, corrupt_line_error, read_log
 
 

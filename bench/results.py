@@ -19,8 +19,8 @@ from loopline.agents.records import (
     Record,
     Step,
     Trajectory,
-    UsageEntry,
 )
+from loopline.agents.usage import UsageEntry
 from loopline.bench.checkers import Score
 from loopline.bench.judgement import Judgement
 from loopline.bench.ledger import total

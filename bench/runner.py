@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from loopline.agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, Outcome, Run, Trajectory
+from loopline.agents.usage import UsageEntry
 from loopline.bench.arms import Arm, override_setting, workflow_options
 from loopline.bench.budgets import budget_tags, scope_of
 from loopline.bench.journal import Journal

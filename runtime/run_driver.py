@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 
-from loopline.agents.records import Outcome, Run, Trajectory, UsageEntry
+from loopline.agents.records import Outcome, Run, Trajectory
+from loopline.agents.usage import UsageEntry
 from loopline.bus import BusUnavailable, Overloaded
 from loopline.runtime.client.admission_notice import AdmissionNotice
 from loopline.runtime.client.run_client import RunClient

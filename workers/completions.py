@@ -14,8 +14,8 @@ from loopline.agents.records import (
     PolicyRef,
     Run,
     SamplingParams,
-    UsageEntry,
 )
+from loopline.agents.usage import UsageEntry
 from loopline.bus import step_name
 from loopline.bus.policies import split_pin
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loopline.agents.records import Call, Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
+from loopline.agents.records import Call, Latency, PolicyRef, Usage
+from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.bus import Delivery, Reservation
 from loopline.workers.completions import usage_entry
 from loopline.workers.engines.protocol import Discarded, GenerateRequest, NotBilled, Sending

@@ -30,8 +30,9 @@ import pyarrow.parquet as pq
 import structlog
 from pydantic import TypeAdapter
 
-from loopline.agents.records import RECORDS_VERSION, Step, Trajectory, UsageEntry
+from loopline.agents.records import RECORDS_VERSION, Step, Trajectory
 from loopline.agents.rewards import Reward
+from loopline.agents.usage import UsageEntry
 from loopline.agents.workflows import add_rewards
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock

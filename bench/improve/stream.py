@@ -24,8 +24,9 @@ from pathlib import Path
 
 from loopline.agents.answers import last_boxed, parse_number
 from loopline.agents.environments.word_problems import WordProblem
-from loopline.agents.records import JsonObject, Outcome, Record, Trajectory, UsageEntry
+from loopline.agents.records import JsonObject, Outcome, Record, Trajectory
 from loopline.agents.router.router import Router
+from loopline.agents.usage import UsageEntry
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.improve.big_model import BigModel

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from loopline.agents.records import UsageEntry
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.interchange.latex import accuracy_table, differences_table
 from loopline.bench.ledger import read_ledger

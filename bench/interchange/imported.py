@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.records import JsonObject, Latency, Outcome, PolicyRef, Usage, UsageEntry
+from loopline.agents.records import JsonObject, Latency, Outcome, PolicyRef, Usage
+from loopline.agents.usage import UsageEntry
 from loopline.bench.append_log import AppendLog
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request

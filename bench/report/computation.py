@@ -15,9 +15,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from loopline.agents.records import UsageEntry
 from loopline.agents.roles.pair.settings import PairOptions
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.compat import compare_books

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 
 
 @dataclass(frozen=True, slots=True)

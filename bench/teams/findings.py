@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import comb
 from typing import TYPE_CHECKING, Any
 
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 from loopline.bench.output import Manifest, ManifestItem
 from loopline.bench.registry import benchmark_of
 from loopline.bench.results import Result

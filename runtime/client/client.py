@@ -32,11 +32,11 @@ from loopline.agents.records import (
     Step,
     Task,
     Trajectory,
-    UsageEntry,
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
 from loopline.agents.tools.offered import attach_specs, unregistered_names, unregistered_tools
+from loopline.agents.usage import UsageEntry
 from loopline.agents.versions import versions_of
 from loopline.agents.workflows import (
     Handoff,

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from loopline.agents.records import Budget, JsonObject, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, JsonObject, Run, Trajectory
+from loopline.agents.usage import UsageEntry
 
 
 class RunClient(Protocol):

@@ -21,9 +21,9 @@ from loopline.agents.records import (
     Task,
     ToolSpec,
     Trajectory,
-    UsageEntry,
 )
 from loopline.agents.tools import call_tool
+from loopline.agents.usage import UsageEntry
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for, policy_of, prompt_hashes, workflows
 from loopline.agents.workflows.routing import Handoff

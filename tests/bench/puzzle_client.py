@@ -22,8 +22,8 @@ from loopline.agents.records import (
     SamplingParams,
     ToolSpec,
     Trajectory,
-    UsageEntry,
 )
+from loopline.agents.usage import UsageEntry
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.datasets import Request

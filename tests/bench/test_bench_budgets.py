@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
+from loopline.agents.records import Latency, PolicyRef, Usage
+from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.bench.budgets import (
     BenchBudget,
     hold,

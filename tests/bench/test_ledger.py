@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline.agents.records import Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
+from loopline.agents.records import Latency, PolicyRef, Usage
+from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.bench.append_log import AppendLog, read_log, torn_notice
 from loopline.bench.errors import OutputError
 from loopline.bench.ledger import Ledger, Sum, read_ledger, sum_of, total

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopline.agents.records import Latency, PolicyRef, Usage, UsageEntry
+from loopline.agents.records import Latency, PolicyRef, Usage
+from loopline.agents.usage import UsageEntry
 from loopline.bench.report.pace import pace
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Outcome, Run, Trajectory, UnknownUsage
+from loopline.agents.records import Outcome, Run, Trajectory
+from loopline.agents.usage import UnknownUsage
 from loopline.bench.checkers import Scorer
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.journal import GroupFlush, Journal

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from loopline.agents.records import Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
+from loopline.agents.records import Latency, PolicyRef, Usage
+from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.runtime.errors import UserError
 from loopline.runtime.observe.costs import CostLine, Costs, Grouping, Unrecorded, read_costs
 from loopline.testing.recorded_runs import as_on_the_bus

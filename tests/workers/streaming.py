@@ -7,7 +7,8 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.agents.records import Call, SamplingParams
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Admission, Bus, Envelope, Inbox
 from loopline.workers.messages import CompletionPayload, calls, inference_stream
 from tests.bus.payloads import new_run_id

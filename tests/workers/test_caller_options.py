@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Call, GenerationOptions, SamplingParams, UsageEntry
+from loopline.agents.records import Call, GenerationOptions, SamplingParams
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.openai.engine import OpenAIEngine

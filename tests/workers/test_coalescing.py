@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from pydantic import ValidationError
 
-from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.agents.records import Call, SamplingParams
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, Delivery, Inbox, RequestError
 from loopline.bus.flights import Flights
 from loopline.workers.coalescing import Coalescer

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus
 from loopline.workers.breaker import Breaker
 from loopline.workers.engines.openai.engine import OpenAIEngine

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopline.agents.records import Usage, UsageEntry
+from loopline.agents.records import Usage
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, Delivery, Inbox, RequestError, RunEnded
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.scripted.engine import ScriptedEngine

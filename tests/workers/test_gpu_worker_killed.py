@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Call, UsageEntry
+from loopline.agents.records import Call
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, BusSettings, Inbox
 from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.scripted.engine import ScriptedEngine

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Usage, UsageEntry
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.records import Usage
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bus import Bus, Delivery, RequestError
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.agents.records import Call, SamplingParams
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, Delivery, LeaseLost
 from loopline.workers.engines.scripted.engine import ScriptedEngine
 from loopline.workers.engines.settings import ModelSettings

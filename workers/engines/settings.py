@@ -250,8 +250,8 @@ class ModelSettings(SettingsModel):
     """torch, vllm, sglang: the log-probabilities are read off one pass over prompt and completion
     at its end, without a cache, as a trainer computes them; on a GPU, completions that end together
     share passes. Rounding in a batch differs: in float32 by up to 4e-5. Costs a prefill per
-    completion; for rollouts to train on. Those of a distribution that a grammar, a temperature or a nucleus has
-    shaped stay as they were drawn from, but for `raw_logprobs`."""
+    completion; for rollouts to train on. Those of a distribution that a grammar, a temperature or a
+    nucleus has shaped stay as they were drawn from, but for `raw_logprobs`."""
 
     adapters: dict[AdapterName, str] = Field(default_factory=dict)
     """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from redis.exceptions import ResponseError
 
 from loopline.agents.errors import AgentError
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, LogConsumer, Shard, retry_during_outage
 from loopline.workers.installation import install_hint
 from loopline.workers.recorder import Entry, ended_run

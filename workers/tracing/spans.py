@@ -20,9 +20,9 @@ from loopline.agents.records import (
     Run,
     Step,
     Trajectory,
-    UsageEntry,
 )
 from loopline.agents.replay import recorded_prompts, recorded_tools
+from loopline.agents.usage import UsageEntry
 from loopline.bus import (
     TRACEPARENT_TAG,
     TraceContext,

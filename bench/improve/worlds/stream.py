@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from loopline.agents.environments.api_worlds import Instance
-from loopline.agents.records import Record, Trajectory, UsageEntry
+from loopline.agents.records import Record, Trajectory
+from loopline.agents.usage import UsageEntry
 from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.profiles import BIG, team_profile

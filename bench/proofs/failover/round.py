@@ -17,7 +17,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopline.agents.records import Call, Message, SamplingParams, UsageEntry
+from loopline.agents.records import Call, Message, SamplingParams
+from loopline.agents.usage import UsageEntry
 from loopline.bench.errors import BenchError
 from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
 from loopline.testing import running_workers

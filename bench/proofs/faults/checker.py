@@ -10,8 +10,9 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from loopline.agents.records import Call, Outcome, Step, Trajectory, UsageEntry
+from loopline.agents.records import Call, Outcome, Step, Trajectory
 from loopline.agents.replay import replay
+from loopline.agents.usage import UsageEntry
 from loopline.agents.workflows import add_rewards
 from loopline.bench.proofs.faults import outside
 from loopline.bench.proofs.faults.evidence import Event, Evidence, RunRecord, call_fate

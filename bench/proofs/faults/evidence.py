@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from loopline.agents.records import UsageEntry
+from loopline.agents.usage import UsageEntry
 
 
 class _Data(BaseModel):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from loopline.agents.records import Outcome, Step, UsageEntry
-from loopline.agents.usage import deduplicate_usage
+from loopline.agents.records import Outcome, Step
+from loopline.agents.usage import UsageEntry, deduplicate_usage
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.outcome import Violation
 

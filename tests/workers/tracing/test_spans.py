@@ -12,7 +12,8 @@ pytest.importorskip("opentelemetry.proto", reason="needs make install")
 
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from loopline.agents.records import Outcome, UnknownUsage, UsageEntry
+from loopline.agents.records import Outcome
+from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.workers.tracing.conventions import Conventions, Semconv
 from loopline.workers.tracing.otlp import encode
 from loopline.workers.tracing.spans import Span, is_sampled, spans_of
