@@ -162,7 +162,7 @@ class GenerationOptions(StoredRecord):
     token_texts: bool = False
     """Also return the text of each output token (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
+    """Give this many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
     """By agent, what holds for its completions over the rest."""
 

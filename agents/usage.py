@@ -40,7 +40,7 @@ class UsageEntry(StoredRecord):
     sent_as: str = ""
     """Names one sending to an endpoint that may be paid for, of all candidates that it asked for.
     A worker that was taken for dead may answer late: then an entry with the usage follows the
-    unknown one of the same name, and counts in its place. Empty for models of one's own."""
+    unknown one of the same name, and counts in its place. Empty for local models."""
     hedge: Literal["", "first", "second"] = ""
     """Of two requests for one answer, since the first was slow; the loser is `discarded`."""
     shared_with: str = ""

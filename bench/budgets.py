@@ -29,7 +29,7 @@ MOST_USD, MOST_TOKENS, MOST_SECONDS = 1e6, 10**12, 1e9
 
 @dataclass(frozen=True)
 class BenchBudget:
-    """As a command line has it; None is no limit."""
+    """As a command line has it; None is unlimited."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -56,7 +56,7 @@ NO_BUDGET = BenchBudget()
 
 
 def limits_of(manifest: Manifest) -> Limits:
-    """0 is no limit."""
+    """0 is unlimited."""
     return Limits(
         manifest.budget_tokens or 0,
         manifest.budget_micro_dollars or 0,

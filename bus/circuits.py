@@ -1,9 +1,8 @@
 """Circuit breakers of endpoints, shared by all workers: one state on the bus (`breaker.lua`).
 
-What one worker finds out holds for all: so many failed requests in a row, of all of them together,
-and nobody asks the endpoint for a while. Then a single worker tries it, as long as it says that it
-is at it; if it dies, another one does.
-"""
+What one worker finds out holds for all: this many failed requests in a row, of all of them
+together, and nobody asks the endpoint for a while. Then a single worker tries it, as long as it
+says that it is at it; if it dies, another one does."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class Circuit:
     after `MOST_SECONDS`."""
 
     def __init__(self, bus: Bus, endpoint: str, *, failures: int, seconds: float) -> None:
-        """`endpoint` names whatever fails or answers. After so many `failures` in a row nobody asks
-        it for so many `seconds`."""
+        """`endpoint` names whatever fails or answers. After this many `failures` in a row nobody
+        asks it for this many `seconds`."""
         self._bus = bus
         self._key = breaker_key(bus.keys, endpoint)
         self._failures = failures

@@ -70,7 +70,7 @@ class BusSettings(BaseModel):
     """Runs are spread over this many hash tags, so that a proxy in front of a cluster can place
     them. One is right for a single server."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
-    """Runs at work at once. More are let in and wait for their turn, which tenants take by weight
+    """Runs at work at once. More are admitted and wait for their turn, which tenants take by weight
     and priority; 0 lets every run begin at once. Their time begins with their turn."""
     max_queued: int = Field(default=100_000, ge=1, le=10_000_000)
     """Runs per shard that wait for their turn before admission answers `Overloaded`."""

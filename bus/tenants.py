@@ -1,14 +1,14 @@
 """Tenants: whose runs work at the same time, and whose run is next.
 
 Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
-a tenant's own, a run beyond that is let in and waits: its first messages are published, and its
+a tenant's own, a run beyond that is admitted and waits: its first messages are published, and its
 time begins, when another run ends (`start_next` in end_run.lua). The next one is of the tenant with
 the highest priority, and among those of the one that has had the least for its weight. So streams
 never hold more than the runs at work, and a tenant with thousands of runs delays nobody else by
 more than a run's turn.
 
 Places are bounded, too: of runs in flight (`bus.max_runs`) and of those that wait for their turn
-(`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is let in while it
+(`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is admitted while it
 holds less than nine times its weight times what is free: dynamic thresholds, as switches share the
 memory of their ports (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). One
 tenant that takes all it can leaves a tenth free; two of equal weight come to hold 9/19 each. Nobody

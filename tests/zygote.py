@@ -35,7 +35,7 @@ _CLONE_PARENT = 0x8000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_MM, _ARG_END, _ENV_END = 35, 9, 11
 _FIRST_FREE = 200
-"""Descriptors from here on are no process's by number."""
+"""Descriptors from here on belong to no process by number."""
 
 _libc = ctypes.PyDLL(None)  # unlike CDLL it keeps Python's lock, which a copy would wait for
 _libc.syscall.restype = ctypes.c_long

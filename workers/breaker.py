@@ -163,7 +163,8 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.renew(attempt.token))
 
     async def _settle(self, attempt: Attempt) -> None:
-        """Say what came of a request. An answer from an endpoint that never failed is no news."""
+        """Say what came of a request. An answer from an endpoint that never failed tells nothing
+        new."""
         heard = attempt.verdict
         if attempt.outcome in FAILURES:
             before = self.is_open

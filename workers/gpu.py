@@ -282,7 +282,7 @@ class Pool:
             if isinstance(error, EngineBroken):
                 return False
             if number == 1:
-                # Not to have hedged is no harm; for example, the budget has no room for both.
+                # Without a hedge no harm is done; for example, the budget has no room for both.
                 log.info("hedge failed", pool=other.name, error=str(error))
                 return isinstance(error, EngineError | BudgetExceeded | Retry)
             return isinstance(error, EngineError) and error.kind in {*FAILURES, "rate_limited"}

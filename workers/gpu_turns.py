@@ -81,8 +81,8 @@ class ServerTurn:
 def training_turn(
     name: str | None, raise_if_stopped: Callable[[], None] = lambda: None
 ) -> Generator[float]:
-    """The block has the GPU of this name alone; it is given the seconds that it waited. None is no
-    GPU that is shared. `raise_if_stopped` is called while it waits. Raises OSError."""
+    """The block has the GPU of this name alone; it is given the seconds that it waited. None: no
+    GPU is shared. `raise_if_stopped` is called while it waits. Raises OSError."""
     if name is None:
         yield 0.0
         return

@@ -22,7 +22,7 @@ T = TypeVar("T")
 MEASURED = 200
 """Times of the latest requests that a percentile is of."""
 LEAST = 20
-"""Without so many, nobody knows what is slow."""
+"""Without this many, nobody knows what is slow."""
 
 
 class SlowAfter:
@@ -86,7 +86,7 @@ async def run(
     is_passing: Callable[[int, BaseException], bool],
 ) -> T:
     """What the winner returns; each claims the race, as 0 or 1, before it returns. The second is
-    begun so many seconds `after` the first was `sent`, if the race is open then. An error that
+    begun this many seconds `after` the first was `sent`, if the race is open then. An error that
     `is_passing`, of the request of that number, leaves it to the other; where none is left, the
     first one's error is raised. Nothing is at work any more at the end."""
     tasks = [asyncio.create_task(first)]

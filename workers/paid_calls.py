@@ -92,7 +92,7 @@ class Lane:
         self._begin()
 
     def _begin(self) -> None:
-        """It may be asked now, so the one that it is asked beside of is a hedged one."""
+        """It may be asked now, so the one that it duplicates is hedged."""
         if self._hedges is not None:
             self._hedges.hedge = "first"
 
@@ -137,13 +137,12 @@ class PaidCalls:
     def lane(
         self, policy: PolicyRef, settings: ModelSettings, *, hedges: Lane | None = None
     ) -> Lane:
-        """For an engine of this policy and price; `hedges`: the slow one that it is asked beside
-        of."""
+        """For an engine of this policy and price; `hedges`: the slow one that it duplicates."""
         return Lane(self, policy, settings, hedges)
 
     async def mark(self, lane: Lane, event: Sending, most: Reservation) -> _Call:
         over = [call for call in self._calls if call.over]
-        # Of several candidates in vain each has an entry, which the reply makes.
+        # Of several unused candidates each has an entry, which the reply makes.
         over = [call for call in over if len(call.discarded_usage) < 2]
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
         self._marked += 1

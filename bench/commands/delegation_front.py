@@ -46,7 +46,7 @@ def delegation_front(
 
     The planner, an adapter of the micro-LLM, answers a question itself, hands it to the small model
     whole, or takes it apart. It begins with a weak guess and learns by GRPO from right less λ ·
-    dollars. Each λ stands beside the planner as it began and beside cascades, on the same held-out
+    dollars. Each λ is compared with the planner as it began and with cascades, on the same held-out
     questions. Run it again to go on after a crash or Ctrl-C; seeds and λ may be added.
     """
     from loopline.bench.experiments.delegation_front.cells import FrontSettings

@@ -148,7 +148,7 @@ class StreamDeployment:
     # -- on the background loop -----------------------------------------------------------------
 
     async def _open(self) -> None:
-        # What the client says of each attack is no news.
+        # What the client says of each attack tells nothing new.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         stack = self._stack
         self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")

@@ -41,7 +41,7 @@ local takes_turns = ARGV[18] ~= '0' or own and own ~= '0' or tenant ~= 'default'
   or redis.call('EXISTS', fair) == 1
 local waits_for_turn, full = false, nil
 if takes_turns then
-  -- Also one that is not let in has asked, and is to find a place.
+  -- Also one that is not admitted has asked, and is to find a place.
   note_tenant(tenant, now)
   redis.call('HSET', fair, 'limit', ARGV[18])
   for n, name in ipairs({'w:', 'c:', 'p:'}) do

@@ -3,7 +3,7 @@ of the engine `sglang`.
 
 It was written by SGLang's published sources (`srt/entrypoints/http_server.py`,
 `srt/managers/io_struct.py` and `tokenizer_manager.py`, autumn 2026); no SGLang server has answered
-beside it. It runs as with `--grammar-backend llguidance --enable-deterministic-inference
+in comparison. It runs as with `--grammar-backend llguidance --enable-deterministic-inference
 --enable-lora --enable-memory-saver`. `routes` of SGLang that it has: `/generate` with `input_ids`,
 `/v1/models`, `/model_info`, `/server_info`, `/health`, and those for adapters, weights and memory.
 

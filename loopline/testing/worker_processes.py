@@ -70,7 +70,7 @@ async def wait_until_ready(
     """Return when all workers, which join one bus, have announced there that they take work.
 
     `processes` are theirs, started by `start_worker` in `folder`. Raises `UserError` with the last
-    line of their logs if one ends before, or one is not ready within so many seconds.
+    line of their logs if one ends before, or one is not ready within this many seconds.
     """
     waiting = dict(zip((process.pid for process in processes), workers, strict=True))
     if not waiting:

@@ -15,7 +15,7 @@ _MAX_URL_CHARS = 8_192
 
 
 def image_part(url: str, detail: str | None, where: str) -> ContentPart:
-    """Raises `ApiError` for what is no address of an image."""
+    """Raises `ApiError` for what is not an address of an image."""
     if not url.startswith(_SCHEMES):
         raise invalid(
             "the address of an image begins with https://, http:// or data:image/",

@@ -1,4 +1,4 @@
-"""A span of each HTTP request that lets a run in, between the client's span and the run's; and of
+"""A span of each HTTP request that admits a run, between the client's span and the run's; and of
 any other request whose client brought a trace that it records.
 
 What came of a request is known when its answer is whole: of a stream, with its last byte.
@@ -30,9 +30,9 @@ class RequestSpan:
     client: TraceContext | None
     """What the client brought."""
     run_id: str = ""
-    """That was let in, or joined."""
+    """That was admitted, or joined."""
     is_parent: bool = False
-    """The run was let in by this request: its span lies below this one."""
+    """The run was admitted by this request: its span lies below this one."""
 
     def tags(self, run_id: str) -> dict[str, str]:
         """Of a run that this request lets in."""
@@ -102,7 +102,8 @@ class HttpSpans:
                 attributes=attributes,
                 kind="server",
                 worker=self._worker,
-                # As the conventions have it: what a client did wrong is no error of the server's.
+                # As the conventions have it: what a client did wrong is not an error of the
+                # server's.
                 error=f"status {status}" if status >= 500 else "",
             ),
         )
@@ -115,7 +116,7 @@ def span_of(request: HTTPConnection) -> RequestSpan | None:
 
 def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
     """The tag of a run by which it is a part of a trace: of this request's span, else of the
-    client's, where it sends a valid W3C `traceparent`. Any other header is no error, as the
+    client's, where it sends a valid W3C `traceparent`. Any other header is not an error, as the
     standard has it."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)

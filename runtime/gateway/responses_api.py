@@ -71,7 +71,7 @@ MAX_PAGE = 100
 
 @dataclass(frozen=True)
 class Asked:
-    """A response that was let in."""
+    """A response that was admitted."""
 
     admitted: Admitted
     view: ResponseView
@@ -126,7 +126,7 @@ class ResponsesApi:
         key: str | None = None,
         unstored: frozenset[str] = frozenset(),
     ) -> Asked:
-        """Let a response in. `unstored`: ids of responses that the caller may go on from though
+        """Admit a response. `unstored`: ids of responses that the caller may go on from though
         they are not stored. Raises `ApiError`."""
         try:
             params = ResponseRequest.model_validate(body)

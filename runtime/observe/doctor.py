@@ -284,7 +284,7 @@ def _model_names(body: bytes) -> list[str]:
 
 def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
     if not model.managed:
-        # SGLang's own routes stand beside OpenAI's.
+        # SGLang's own routes stand next to OpenAI's.
         end = "/v1" if model.engine == "sglang" else ""
         for url in filter(None, (model.base_url, *model.serving.servers)):
             listed = url.rstrip("/").removesuffix(end) + end

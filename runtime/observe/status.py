@@ -84,7 +84,7 @@ class Status(BaseModel):
     """Ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0
     breakers: dict[str, int] = Field(default_factory=dict)
-    """Pools whose endpoint is not asked, since so many requests in a row have failed."""
+    """Pools whose endpoint is not asked, since this many requests in a row have failed."""
     bus_error: str = ""
     """Why the bus could not be asked, if it could not."""
     supervisor_error: str = ""

@@ -128,7 +128,7 @@ class _EventFolder:
             ) from error
         records: Any = event_pb2  # made by protobuf, so that types know nothing of it
         files = _event_files(self._path)
-        if not self._loaders.keys() <= set(files):  # the training was begun anew
+        if not self._loaders.keys() <= set(files):  # the training was begun again
             self._loaders, self._series, self._points = {}, {}, 0
         for path in files:
             if path not in self._loaders:

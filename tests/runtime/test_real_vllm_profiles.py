@@ -27,7 +27,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
 
 
 def on_vllm(pool: str) -> tuple[str, ...]:
-    """The one setting, and what a small machine without a GPU needs beside it."""
+    """The one setting, and what a small machine without a GPU needs in addition."""
     small = {
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",

@@ -1,5 +1,5 @@
-"""`train distill --objective on-policy`: its loss beside references of a few lines, its teachers,
-and a small model that comes closer to its own."""
+"""`train distill --objective on-policy`: its loss compared with references of a few lines, its
+teachers, and a small model that comes closer to its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settings_of(base: Path, teacher: str, **changes: object) -> GlpftSettings:
 
 
 def perturbed(folder: Path, model: str, spread: float) -> Path:
-    """The model with noise on its weights, so many times as far as they are spread."""
+    """The model with noise on its weights, this many times as far as they are spread."""
     loaded = load_base(model, device="cpu")
     torch.manual_seed(3)
     with torch.no_grad():

@@ -36,7 +36,7 @@ class DistillOptions(RowOptions):
     beta: Annotated[
         float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
     ] = Field(default=0.1, gt=0)
-    """How much a preference weighs beside staying the model that it begins as."""
+    """How much a preference weighs against staying close to the initial model."""
     teacher: Annotated[str | None, Option(metavar="MODEL", default="none"), _ON_POLICY] = None
     """Model whose log-probabilities judge what was written: a folder, a hub id or a micro model,
     with the same vocabulary."""

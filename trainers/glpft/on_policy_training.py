@@ -40,7 +40,7 @@ def reverse_kl_losses(logprobs: torch.Tensor, teacher: torch.Tensor) -> torch.Te
 
     Its gradient is (log p - log q) times that of log p, with the bracket held fixed. That is an
     unbiased estimate of the divergence's gradient: the term that is left out, the gradient of log p
-    alone, is 0 in the mean over what p draws.
+    alone, is 0 on average over what p draws.
     """
     apart = (logprobs - teacher).detach()
     return apart + apart * (logprobs - logprobs.detach())
@@ -152,7 +152,7 @@ class OnPolicyTraining(StageTraining):
 
     def _logprobs(self, part: MicroBatch) -> torch.Tensor:
         """Of the tokens that the student wrote [n], row after row, in float32: their differences
-        from the teacher's are small beside them."""
+        from the teacher's are small compared with them."""
         import torch
         from torch.nn import functional
 

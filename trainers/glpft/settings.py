@@ -173,7 +173,7 @@ class GlpftSettings(StageOptions):
     """What a row is: an answer to be written, a pair of which one is to be preferred, or a
     conversation with places where the model answers by itself."""
     beta: float = Field(default=0.1, gt=0)
-    """Of dpo: how much a preference weighs beside staying the model that it begins as."""
+    """Of dpo: how much a preference weighs against staying close to the initial model."""
     teacher: str | None = None
     """Of on-policy: folder or hub id of the model that judges what was written."""
     teacher_url: str | None = None

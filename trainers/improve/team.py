@@ -122,7 +122,7 @@ class TeamLoop:
         return lessons - (decisions[-1].lessons if decisions else 0) >= self.settings.every
 
     async def run_round(self, lessons: int, data: Callable[[], DataSet]) -> TeamDecision:
-        """Train a candidate on `data`, which has so many `lessons`, compare it with the version
+        """Train a candidate on `data`, which has this many `lessons`, compare it with the version
         that serves, and let it serve or not. Raises `TrainingError`."""
         number = len(self.decisions()) + 1
         folder = self.output / "rounds" / f"{number:04d}"

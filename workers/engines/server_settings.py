@@ -18,8 +18,8 @@ class ServingSettings(SettingsModel):
     """What both kinds of servers have in common."""
 
     servers: tuple[str, ...] = ()
-    """Addresses of more servers of the same model, beside `base_url`: each request goes to the one
-    that has read its beginning before, unless others have much less to do."""
+    """Addresses of more servers of the same model, in addition to `base_url`: each request goes to
+    the one that has read its beginning before, unless others have much less to do."""
     python: str | None = None
     """For a managed server: the interpreter of the environment that it is installed in."""
     args: dict[str, Argument | list[Argument] | dict[str, Argument]] = Field(default_factory=dict)

@@ -106,7 +106,7 @@ HedgeAfter = (
 
 
 SERVED = ("vllm", "sglang")
-"""Engines that are servers of one's own: given by their address, or started by the gpu worker."""
+"""Engines that are servers that you run: given by their address, or started by the gpu worker."""
 
 
 class ModelSettings(SettingsModel):
@@ -162,13 +162,13 @@ class ModelSettings(SettingsModel):
     that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
     that are streamed already, are not handed on."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """With fallbacks: after so many failed requests in a row, of all workers together, no worker
+    """With fallbacks: after this many failed requests in a row, of all workers together, no worker
     asks the endpoint."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """For so long; then one request of one worker tries it again."""
 
     hedge_after: HedgeAfter | None = None
-    """A request to an endpoint that is not answered (streamed: has no text) so many seconds after
+    """A request to an endpoint that is not answered (streamed: has no text) this many seconds after
     it was sent is sent a second time. The first answer wins, the other request is cancelled, and
     may have been billed all the same: the ledger has both. A percentile (`"p95"`) is of what the
     worker's latest requests to the pool took."""

@@ -7,9 +7,9 @@ actions that were taken in it.
     GET URL/schema      JSON schemas; `action` is that of ACTION
 
 A connection is one episode at a time. (POST /reset and /step make an environment for each request,
-which forgets the last one, so they play no episode.) Whoever asks for an episode after some actions
-is given it by a replay of these, unless the connection is there already; what came of an action is
-remembered. So K candidates are tried from one state, and another process goes on with a run.
+which forgets the last one, so they play no episode.) A caller that asks for an episode after some
+actions gets it by a replay of these, unless the connection is there already; what came of an action
+is remembered. So K candidates are tried from one state, and another process goes on with a run.
 
 A server has room for few sessions, by default for one: a connection that nobody uses is given back,
 and a server without room is asked again for a while.
@@ -122,7 +122,7 @@ class Server:
 
     async def _play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
         """Tries until there is room, or the time is over. An episode that a lost connection ended
-        is begun anew."""
+        is begun again."""
         if self._release is not None:
             self._release.cancel()
         loop = asyncio.get_running_loop()

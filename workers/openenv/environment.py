@@ -35,7 +35,7 @@ PLAYER = "player"
 URL_VARIABLE = "OPENENV_URL"
 PROMPT = "You act in an environment. Read what it shows, and answer with your next action."
 SHOWN_STEPS = 16
-"""Newest steps that the agent sees, beside the beginning."""
+"""Newest steps that the agent sees, in addition to the beginning."""
 SHOWN_CHARS = 20_000
 """Of one observation."""
 TURNS = 10
@@ -49,7 +49,7 @@ class OpenEnvLevel(TurnLevel):
 
     setting: TurnSetting = TurnSetting(turns=TURNS)
     reset: JsonObject = Field(default_factory=dict)
-    """What the reset is given beside the seed."""
+    """What the reset is given in addition to the seed."""
     solved_from: float = Field(default=1.0, ge=-1e9, le=1e9)
     """Least sum of the rewards of an episode that counts as solved."""
 

@@ -1,4 +1,5 @@
-"""Spans that are no run's records: of HTTP requests at a gateway, and of tools in their worker.
+"""Spans that belong to no run's records: of HTTP requests at a gateway, and of tools in their
+worker.
 
 Their processes leave them on the bus, and the recorder sends them with the traces of runs, so that
 it alone has the collector's address and key. What a process has not left yet when it is killed is
@@ -51,7 +52,7 @@ class SpanOutbox:
         self._waiting: deque[tuple[str, bytes]] = deque()
 
     def samples(self, run_id: str, context: TraceContext | None = None) -> bool:
-        """Whether the trace of a run is recorded, of which this is a context: as whoever made the
+        """Whether the trace of a run is recorded, of which this is a context: as the maker of the
         trace has decided, and of one that follows from the run's id by its random bits."""
         trace_id = trace_id_of(run_id)
         if context is not None and (context.trace_id != trace_id or not context.sampled):

@@ -29,7 +29,7 @@ from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 
 TOGETHER = 128
-"""Runs in work at once."""
+"""Runs in progress at once."""
 RUN_SECONDS = 3_600.0
 MAX_TOKENS = 192
 TELL_EVERY = 50

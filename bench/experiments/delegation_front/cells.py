@@ -44,7 +44,7 @@ class FrontSettings(Record):
     start_rate: float = Field(default=3e-3, gt=0)
     learning_rate: float = Field(default=8e-4, gt=0)
     entropy: float = Field(default=0.05, ge=0)
-    """Weight of the entropy bonus, beside rewards of which a right answer is 1: without one the
+    """Weight of the entropy bonus, against rewards of which a right answer is 1: without one the
     first decision that is right on most questions is soon the only one."""
     test_seed: int = 8_101
     """Of the held-out questions."""

@@ -37,7 +37,7 @@ class Rule:
 
 
 class Mixture(NamedTuple):
-    """The best that a family does for so many dollars: a share of the questions by `dear`, the
+    """The best that a family does for this many dollars: a share of the questions by `dear`, the
     others by `cheap`."""
 
     cheap: Rule
@@ -59,7 +59,7 @@ def nobody(like: Rule) -> Rule:
 
 
 def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
-    """Of at most two rules, for at most so many dollars a question."""
+    """Of at most two rules, for at most this many dollars a question."""
     rules = [nobody(family[0]), *family]
     affordable = [rule for rule in rules if rule.dollars <= dollars]
     best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))

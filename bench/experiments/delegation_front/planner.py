@@ -42,7 +42,7 @@ LIMIT = 2
 ROWS = 64
 """Questions whose decisions are scored at once."""
 HANDED = {True: 0.5, False: 0.2}
-"""What the demonstrations know: of short questions (fewer words than half of them have) so many
+"""What the demonstrations know: of short questions (fewer words than half of them have) this many
 are handed over whole, and of long ones; what is left is split evenly."""
 
 
@@ -62,7 +62,7 @@ class Planner:
             init_from=begin,
             grouping="at-grpo",
             group_size=settings.group_size,
-            # Dollars are worth λ in every question: no spread that stands beside another's.
+            # Dollars are worth λ in every question: no spread that stands next to another's.
             advantage="centred",
             truncated="keep",
             weights="lora",

@@ -35,7 +35,7 @@ def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> li
 
 
 def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
-    """So many different questions, of each kind as many."""
+    """This many different questions, of each kind as many."""
     problems, rng = stream(split, seed), random.Random(f"delegation front:{seed}")
     drawn: dict[str, Asked] = {}
     while len(drawn) < count:

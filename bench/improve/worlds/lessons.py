@@ -1,5 +1,5 @@
 """What a candidate of a stream learns: the solved runs of the stream, the team's own and those of
-the big model, and beside them the oracle's ways through instructions of the team's first training,
+the big model, and in addition the oracle's ways through instructions of the team's first training,
 so that it does not forget."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REHEARSED = "train"
 def lessons_of(
     store: Path, runs: Collection[str], *, rehearsal: int, seed: int, turned: bool = False
 ) -> DataSet:
-    """Of these recorded runs, which were solved, and of so many instructions of the training split
-    drawn from `seed`. `turned`: the way of each run stands under the instruction of another one.
-    Raises `UnreadableData`."""
+    """Of these recorded runs, which were solved, and of this many instructions of the training
+    split drawn from `seed`. `turned`: the way of each run stands under the instruction of another
+    one. Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
     if not records:

@@ -25,7 +25,7 @@ AT_ONCE = (PIECE_TOKENS // 4, PIECE_TOKENS // 2, PIECE_TOKENS, 2 * PIECE_TOKENS)
 
 
 def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
-    """Seconds of a step, with whole groups of at most so many tokens at once."""
+    """Seconds of a step, with whole groups of at most this many tokens at once."""
     import torch
     from transformers import PrinterCallback
 

@@ -40,8 +40,8 @@ async def answers_of(folder: Path, make: Callable[[str], SglangDouble]) -> tuple
 
 
 async def change_many(engine: Engine, models: list[Path], wanted: list[tuple[int, ...]]) -> None:
-    """Whole models follow one another while requests are in work; every answer is of the version
-    that it names, and none is lost."""
+    """Whole models follow one another while requests are in progress; every answer is of the
+    version that it names, and none is lost."""
     base_ids = (await ask(engine, sampling=LONG)).output_ids
     early = [asyncio.create_task(ask(engine, sampling=LONG)) for _ in range(8)]
     await asyncio.sleep(0)

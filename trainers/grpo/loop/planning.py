@@ -79,7 +79,7 @@ def plan_batch(
 def _of_level(
     settings: LoopSettings, level: Level, seed: int, played: int, parts: Mapping[str, int]
 ) -> list[Question]:
-    """A level's part of a wave, of a round that has played so many of it. Raises
+    """A level's part of a wave, of a round that has played this many of it. Raises
     `TooFewPuzzles`."""
     last = played + parts[level.name]
     level_seed = zlib.crc32(f"{seed}:{level.name}".encode())

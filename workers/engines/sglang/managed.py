@@ -1,4 +1,4 @@
-"""An SGLang server of one's own (see `loopline.workers.engines.vllm.managed`)."""
+"""An SGLang server that the worker runs (see `loopline.workers.engines.vllm.managed`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One SGLang server: what it says in other words than vLLM does.
 
-Requests go to `/generate`, and what operators ask beside it: `/load_lora_adapter`,
+Requests go to `/generate`, and what operators ask in addition: `/load_lora_adapter`,
 `/update_weights_from_disk`, `/release_memory_occupation`. A request whose connection ends is
 aborted here by its id: SGLang looks for closed connections now and then only.
 """
@@ -58,7 +58,7 @@ class _Routes(Routes):
     route: ClassVar[str] = "generate"
 
     def url(self, route: str = "") -> str:
-        """Beside `/v1`, where OpenAI's interface is."""
+        """Next to `/v1`, where OpenAI's interface is."""
         query = f"?{self.query}" if self.query else ""
         return f"{self.root}/{route or self.route}{query}"
 
@@ -221,7 +221,7 @@ class SglangServer(Server):
         return _OURS not in (self._weights or BASE_VERSION)
 
     async def ensure_model(self, whole: ServedModel | None) -> None:
-        """Exchange its weights where they lie, unless it has these. Requests in work end first.
+        """Exchange its weights where they lie, unless it has these. Requests in progress end first.
         Raises EngineError: `bad_request` for weights that it refuses."""
         async with self._exchanging:
             if self.has_base if whole is None else self._weights == whole.name:

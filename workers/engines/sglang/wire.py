@@ -145,7 +145,7 @@ class AnswerReader:
         self._secrets = secrets
 
     def __call__(self, raw: bytes | str) -> Part:
-        """Raises EngineError: `garbage` (retryable) for what is no answer of an SGLang server,
+        """Raises EngineError: `garbage` (retryable) for what is not an answer of an SGLang server,
         `Refused` for what it cannot honour, `unavailable` (retryable) for a completion that it gave
         up, `OtherWeights` for one of others."""
         outputs = read_outputs(raw, self._server)
@@ -235,7 +235,7 @@ class OtherWeights(EngineError):
 
 
 def read_outputs(raw: bytes | str, server: str) -> list[_Output]:
-    """Raises EngineError `garbage` (retryable) for what is no answer of `/generate`."""
+    """Raises EngineError `garbage` (retryable) for what is not an answer of `/generate`."""
     try:
         value = orjson.loads(raw)
         return _OUTPUTS.validate_python(value if isinstance(value, list) else [value])

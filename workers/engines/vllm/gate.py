@@ -25,7 +25,7 @@ class Gate:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """While a request is in work; enter right behind `opened`."""
+        """While a request is in progress; enter right behind `opened`."""
         assert self._open.is_set()
         self._inside += 1
         try:
@@ -37,7 +37,7 @@ class Gate:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """With nobody inside, and nobody let in until the block ends. What the block does last is
+        """With nobody inside, and nobody admitted until the block ends. What the block does last is
         done before anyone who waits goes on."""
         async with self._turn:
             self._open.clear()

@@ -318,7 +318,7 @@ class ManagedServer:
         return any(self._folder.glob("*.safetensors"))
 
     def own_environment(self) -> dict[str, str]:
-        """Variables that it is started with, beside the machine's."""
+        """Variables that it is started with, in addition to the machine's."""
         environment = {
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_NO_USAGE_STATS": "1",

@@ -215,7 +215,7 @@ class Server:
         )
 
     def reader(self, rows: int = 1, model: str = "") -> Reader:
-        """Of an answer of `model` with so many completions."""
+        """Of an answer of `model` with this many completions."""
         return partial(read_part, server=self.name)
 
     async def score(self, model: str, ids: Sequence[int]) -> list[float]:

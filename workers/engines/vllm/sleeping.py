@@ -23,8 +23,8 @@ RETRY_SECONDS = 5.0
 
 
 class Sleeper:
-    """Puts the servers to sleep and wakes them. Requests in work end first; those that come while
-    they sleep wait for it at the gate."""
+    """Puts the servers to sleep and wakes them. Requests in progress end first; those that come
+    while they sleep wait for it at the gate."""
 
     def __init__(self, name: str, gate: Gate) -> None:
         """`name`: of the GPU. Raises EngineError where no turns can be taken."""

@@ -1,12 +1,11 @@
 """Which weights the servers of a pool have: adapters, each under a name of its version, or a whole
 model in the place of the pool's own.
 
-An adapter is loaded beside what is there, and requests in work end with theirs. A server has one
-whole model at a time: to exchange it, requests in work end first, those that come wait, and then
-the weights are exchanged where they lie (SGLang), or the server that the worker has started itself
-is started again with them (vLLM). No request is lost, and a version that no server takes leaves the
-one before in its place.
-"""
+An adapter is loaded next to what is there, and requests in progress end with theirs. A server has
+one whole model at a time: to exchange it, requests in progress end first, those that come wait, and
+then the weights are exchanged where they lie (SGLang), or the server that the worker has started
+itself is started again with them (vLLM). No request is lost, and a version that no server takes
+leaves the one before in its place."""
 
 from __future__ import annotations
 
@@ -135,7 +134,7 @@ class Weights:
         return [v.name for v in self._adapters.serving() if isinstance(v.weights, kind)]
 
     def _require_room(self, name: str, path: str, target: ServedWeights, servers: Servers) -> None:
-        """Raises EngineError `bad_request` for what can't be beside what is there."""
+        """Raises EngineError `bad_request` for what has no place next to what is there."""
         if isinstance(target, ServedAdapter):
             others = [whole for whole in self._names(ServedModel) if whole != name]
             what = "an adapter of the pool's own model cannot be served"
