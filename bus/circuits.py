@@ -88,7 +88,6 @@ def breaker_key(keys: Keys, endpoint: str) -> str:
 async def open_since_failures(redis: Redis, keys: Keys, endpoint: str) -> int | None:
     """How many requests in a row have failed where the endpoint's breaker is open; None where it is
     closed. Raises what Redis raises."""
-    failures, opens_until = await redis.hmget(  # pyright: ignore
-        breaker_key(keys, endpoint), ["failures", "until"]
-    )
+    key = breaker_key(keys, endpoint)
+    failures, opens_until = await redis.hmget(key, ["failures", "until"])  # pyright: ignore
     return None if opens_until is None else int(failures or 0)

@@ -202,7 +202,7 @@ def test_a_grid_is_done_cell_by_cell(tmp_path: Path) -> None:
     lines: list[str] = []
     for cell in cells_of(tiny):
         assert all(is_finished(needed, tmp_path) for needed in cell.needs)
-        run_job(tmp_path, cell.model_dump_json(), lambda line: lines.append(line.said))
+        run_job(tmp_path, cell.model_dump_json(), lambda line: lines.append(line.message))
         assert is_finished(cell, tmp_path)
     trained = read_planner(Cell(kind="trained", seed=1, dollar_weight=300.0), tmp_path)
     assert trained is not None

@@ -73,7 +73,7 @@ async def answer_all(
             )
             done += 1
             if done % TELL_EVERY == 0:
-                tell(JobLine(event="playing", done=done, total=len(runs), said=f"{done:,} runs"))
+                tell(JobLine(event="playing", done=done, total=len(runs), message=f"{done:,} runs"))
     finally:
         for pool in engines.values():
             await pool.engine.close()

@@ -65,7 +65,7 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
     work = _start if cell.kind == "start" else _train
     planner, curves = work(cell, output, settings, tell)
     held_out = questions_of(0, settings)
-    tell(JobLine(event="playing", said=f"{len(held_out):,} held-out questions"))
+    tell(JobLine(event="playing", message=f"{len(held_out):,} held-out questions"))
     probabilities = planner.probabilities(held_out)
     result = PlannerResult(
         cell=cell,
@@ -101,7 +101,7 @@ def _start(
         for step in range(1, settings.start_steps + 1):
             loss = planner.imitate([*islice(drawn, 32)], rng, settings.start_rate)
             message = f"loss {loss:.3f}"
-            tell(JobLine(event="training", done=step, total=settings.start_steps, said=message))
+            tell(JobLine(event="training", done=step, total=settings.start_steps, message=message))
             if interruption.asked:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
@@ -129,7 +129,7 @@ def _train(
                 f"{decision} {share:.0%}"
                 for decision, share in zip(DECISIONS, curve.shares, strict=True)
             )
-            tell(JobLine(event="training", done=number + 1, total=settings.rounds, said=message))
+            tell(JobLine(event="training", done=number + 1, total=settings.rounds, message=message))
             if interruption.asked:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
