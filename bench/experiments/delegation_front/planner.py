@@ -83,9 +83,7 @@ class Planner:
 
     def write(self, folder: Path) -> None:
         """As an engine reads it, and `begins_from`."""
-        write_policies(
-            self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ())
-        )
+        write_policies(self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ()))
 
     def decision_dollars(self, question: Asked) -> float:
         """What reading a question and writing a decision costs, US dollars; the dearest one."""

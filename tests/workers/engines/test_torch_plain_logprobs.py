@@ -60,7 +60,11 @@ async def test_rows_that_end_together_share_passes(
 ) -> None:
     """Of several prompts: each row has what a pass of its own gives it."""
     place = "loopline.workers.engines.torch.engine.plain_tokens"
-    monkeypatch.setattr(place, lambda _: tokens)
+
+    def many(device: torch.device) -> int:
+        return tokens
+
+    monkeypatch.setattr(place, many)
     sizes: list[int] = []
     forward = model_of(engine).forward
 
