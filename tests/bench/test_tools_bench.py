@@ -37,9 +37,8 @@ from tests.bench.benchmarks import measured
 from tests.bench.test_tool_datasets import API, APIBENCH, QUESTION, write
 from tests.bench.tool_client import manifest, oracle_client
 
-needs_data = pytest.mark.skipif(
-    "LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set"
-)
+HAS_DATA = "LOOPLINE_DATA" in os.environ
+needs_data = pytest.mark.skipif(not HAS_DATA, reason="LOOPLINE_DATA is not set")
 SPLIT = "unseen_worlds"
 
 
