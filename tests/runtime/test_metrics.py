@@ -28,7 +28,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 ALL_KINDS = (*KINDS, "gateway")
 UNIT_OR_COUNT = re.compile(
     r"_(seconds|bytes|tokens|dollars|total|info|version|size)$"
-    r"|^loopline_(stream|runs|messages|workers|engine_waiting|dead_letters)"
+    r"|^loopline_(stream|runs|messages|workers|engine_waiting|engine_breaker|dead_letters)"
 )
 NAME = re.compile(r"\b(?:loopline|process)_[a-z_]+\b")
 OF_A_TYPE = re.compile(r"_(bucket|sum|count)$")

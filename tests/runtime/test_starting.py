@@ -70,8 +70,8 @@ def test_a_port_that_another_process_has_is_told_with_that_process(deployment: D
 
 
 def test_an_up_whose_workers_still_load_says_so_and_fails(deployment: Deployment) -> None:
-    words = changes(("slm",), "supervisor.ready_seconds=0.1")
-    process = deployment.run("up", "--detach", "--profile", "scripted", *words)
+    words = changes(("gpu",), "supervisor.ready_seconds=0.1")
+    process = deployment.run("up", "--detach", "--profile", "micro", *words)
     assert process.returncode == EXIT_FAILED
     assert "0 of 1 workers ready" in process.stdout
     assert "`runtime status` shows whether one still loads" in process.stderr

@@ -187,12 +187,9 @@ def test_held_out_tasks_are_of_all_levels() -> None:
 
 
 def test_teams_that_are_not_the_same_are_refused() -> None:
+    mixed = settings(EASY, "examples.estimate:ESTIMATE")
     with pytest.raises(InvalidOptions, match="one team plays all levels"):
-        _ = (
-            settings(EASY, "sokoban", setting={})
-            .model_copy(update={"level": (EASY, "word_problems")})
-            .team
-        )
+        _ = mixed.team
 
 
 # ---- a loop ----
