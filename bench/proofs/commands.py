@@ -43,7 +43,7 @@ PROOFS: dict[str, Entry] = {
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"
     ),
     "grpo-faults": Entry("Attack `train grpo loop`, and check every group.", 3),
-    "grpo-speed": Entry("Measure rollouts and training steps against peers.", 11),
+    "grpo-speed": Entry("Measure rollouts and training steps against peers.", 9),
     "rewards": Entry("Kill who posts rewards, and the recorder; count the rewards.", 2),
     "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
     "store": Entry("Show and read many recorded runs, compacted and not.", 1),

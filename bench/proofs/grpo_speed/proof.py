@@ -58,7 +58,7 @@ class GrpoSpeedOptions(Options):
     """Longest prompt of a step's groups."""
     steps: int = Field(default=2, ge=1)
     """Measured steps of each repeat."""
-    repeats: int = Field(default=5, ge=1, le=100)
+    repeats: int = Field(default=4, ge=1, le=100)
     """Interleaved repeats; the medians are reported."""
     only: Literal["both", "rollouts", "steps"] = "both"
     """Half to measure."""
