@@ -24,7 +24,7 @@ from tests.bus.payloads import admit, note
 from tests.bus.serving import until
 from tests.workers.test_gpu import request_of
 
-SLOW = 0.5
+SLOW = 2.0
 """Seconds in which all others ask."""
 
 
