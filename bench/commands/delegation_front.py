@@ -42,7 +42,7 @@ def delegation_front(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, a core each.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Teach a planner when to hand over, for several prices of a dollar.
+    """Teach a planner when to hand over, at several λ.
 
     The planner, an adapter of the micro-LLM, answers a question itself, hands it to the small model
     whole, or takes it apart. It begins with a weak guess and learns by GRPO from right less λ ·

@@ -41,8 +41,7 @@ def glpft(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Train GLPFT and its baselines at equal compute; measure them. Their parameters are equal,
-    too.
+    """Measure GLPFT and its baselines at equal compute. Their parameters are equal, too.
 
     Each method is trained from random weights at each size with each seed, then plays held-out
     instructions of the API simulator. Run it again to continue after a crash or Ctrl-C; what is

@@ -47,7 +47,7 @@ def team_grpo(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Teach a team by GRPO and by expert iteration in equal time.
+    """Teach a team by GRPO and by expert iteration.
 
     `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both begin
     with the micro models; held-out tasks are played by the version that validation tasks liked
