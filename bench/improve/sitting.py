@@ -1,5 +1,5 @@
-"""What every stream does, whatever it asks: it goes on in its folder, waits for the store, and
-counts its CPU time."""
+"""What every stream does, whatever it asks: it goes on in its folder, serves in batches, looks
+after each whether a round is due, waits for the store, and counts its CPU time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from loopline.agents.records import Record
@@ -20,6 +21,7 @@ from loopline.workers.store.files import read_batches
 RECORDED_SECONDS = 120.0
 """In which an ended run must have come to the store."""
 GO_ON = "the same `bench improve` command"
+LOOKS, ATTACKS = "looks.jsonl", "attacks.jsonl"
 
 
 def claim(path: Path, settings: Record, folder: Path) -> None:
@@ -68,3 +70,47 @@ def _spent() -> float:
     subprocess.run(("true",), check=False)
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+async def serve_in_batches(
+    folder: Path,
+    total: int,
+    size: int,
+    serve: Callable[[range], Awaitable[None]],
+    look: Callable[[Collection[int | None]], Awaitable[int | None]],
+) -> None:
+    """Serve `total` questions in batches, and look behind each but the last whether a round is due.
+
+    `looks.jsonl` has each look and the number of its round, so that a killed stream repeats none.
+    `look` is given the numbers that are in it: a round may have ended in a sitting that was killed
+    before it wrote so.
+    """
+    with AppendLog(folder / LOOKS, GO_ON) as looks:
+        lines = [line for _, line in read_log(looks.path)]
+        served = {line["served"] for line in lines}
+        noted = {line["round"] for line in lines}
+        for begin in range(0, total, size):
+            end = min(begin + size, total)
+            await serve(range(begin, end))
+            if end in served or end == total:
+                continue
+            number = await look(noted)
+            noted.add(number)
+            looks.append({"served": end, "round": number}, sync=True)
+
+
+def served_before_rounds(folder: Path) -> dict[int, int]:
+    """By round of the stream, the number of questions that were served before it."""
+    return {
+        line["round"]: line["served"]
+        for _, line in read_log(folder / LOOKS)
+        if line["round"] is not None
+    }
+
+
+def attack_counts(folder: Path) -> dict[str, int]:
+    """By name, the attacks on the deployment while it served."""
+    counts = Counter[str]()
+    for _, line in read_log(folder / ATTACKS):
+        counts.update(line["attacks"])
+    return dict(counts)

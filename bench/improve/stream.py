@@ -18,8 +18,7 @@ with the question, and the round, at which it was.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from loopline.agents.answers import last_boxed, parse_number
@@ -35,7 +34,16 @@ from loopline.bench.improve.poison import write_turned_store
 from loopline.bench.improve.problems import Questions, draw_questions, kind_of
 from loopline.bench.improve.profiles import cascade_profile
 from loopline.bench.improve.settings import StreamSettings
-from loopline.bench.improve.sitting import GO_ON, CpuClock, claim, until_recorded
+from loopline.bench.improve.sitting import (
+    ATTACKS,
+    GO_ON,
+    CpuClock,
+    attack_counts,
+    claim,
+    serve_in_batches,
+    served_before_rounds,
+    until_recorded,
+)
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
@@ -145,32 +153,24 @@ class _Stream:
                 judge=self._judge,
                 say=self._say,
             )
-            with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
-                lines = [line for _, line in read_log(looks.path)]
-                looked, noted = (
-                    {line["served"] for line in lines},
-                    {line["round"] for line in lines},
-                )
-                for begin in range(0, settings.questions, settings.batch):
-                    end = min(begin + settings.batch, settings.questions)
-                    await self._serve(client, range(begin, end))
-                    if end in looked or end == settings.questions:
-                        continue
-                    # A round may have ended in a sitting that was killed before it said so.
-                    ended = [d for d in loop.decisions() if d.number not in noted]
-                    decision = ended[0] if ended else await loop.look()
-                    number = None if decision is None else decision.number
-                    noted.add(number)
-                    looks.append({"served": end, "round": number}, sync=True)
+
+            async def look(noted: Collection[int | None]) -> int | None:
+                ended = [d for d in loop.decisions() if d.number not in noted]
+                decision = ended[0] if ended else await loop.look()
+                return None if decision is None else decision.number
+
+            await serve_in_batches(
+                self._folder,
+                settings.questions,
+                settings.batch,
+                lambda indices: self._serve(client, indices),
+                look,
+            )
             return await self._measure(client, loop)
 
     async def _measure(self, client: Client, loop: ImprovementLoop) -> StreamResult:
         settings = self._settings
-        rounds = {
-            line["round"]: line["served"]
-            for _, line in read_log(self._folder / "looks.jsonl")
-            if line["round"] is not None
-        }
+        rounds = served_before_rounds(self._folder)
         decisions = loop.decisions()
         promoted = [d for d in decisions if d.promoted and d.number in rounds]
         end_version = promoted[-1].serving if promoted else None
@@ -197,7 +197,7 @@ class _Stream:
             after=after,
             poisoned=poisoned,
             serving_at_end=loop.serving,
-            attacks=self._attacks(),
+            attacks=attack_counts(self._folder),
             lost=sum(entry.outcome not in _ENDS for entry in results.values())
             + settings.questions
             - len(results),
@@ -224,7 +224,7 @@ class _Stream:
         with (
             AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
             AppendLog(self._folder / "served.jsonl", GO_ON) as log,
-            AppendLog(self._folder / "attacks.jsonl", GO_ON) as attacks,
+            AppendLog(self._folder / ATTACKS, GO_ON) as attacks,
         ):
 
             async def ask(index: int) -> None:
@@ -265,12 +265,6 @@ class _Stream:
             f"questions {indices.start + 1:,}–{indices.stop:,}: {right:.1%} right, "
             f"{accepted:.1%} by the small model, ${dollars:.5f} each"
         )
-
-    def _attacks(self) -> dict[str, int]:
-        counts = Counter[str]()
-        for _, line in read_log(self._folder / "attacks.jsonl"):
-            counts.update(line["attacks"])
-        return dict(counts)
 
     def _is_altered(self, entry: Served) -> bool:
         if entry.accepted or entry.outcome not in _ENDS:

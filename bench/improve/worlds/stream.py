@@ -16,7 +16,6 @@ goes to the big model, the loop takes its rounds, the team is measured.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -26,7 +25,16 @@ from loopline.agents.usage import UsageEntry
 from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.profiles import BIG, team_profile
-from loopline.bench.improve.sitting import GO_ON, CpuClock, claim, until_recorded
+from loopline.bench.improve.sitting import (
+    ATTACKS,
+    GO_ON,
+    CpuClock,
+    attack_counts,
+    claim,
+    serve_in_batches,
+    served_before_rounds,
+    until_recorded,
+)
 from loopline.bench.improve.worlds.big_team import BigTeam
 from loopline.bench.improve.worlds.instructions import (
     OLD_KIND,
@@ -198,20 +206,13 @@ class _Stream:
                 trials=_Trials(self, client),
                 say=self._say,
             )
-            with AppendLog(self._folder / "looks.jsonl", GO_ON) as looks:
-                lines = [line for _, line in read_log(looks.path)]
-                looked, noted = (
-                    {line["served"] for line in lines},
-                    {line["round"] for line in lines},
-                )
-                for begin in range(0, settings.questions, settings.batch):
-                    end = min(begin + settings.batch, settings.questions)
-                    await self._serve(client, range(begin, end))
-                    if end in looked or end == settings.questions:
-                        continue
-                    number = await self._look(loop, noted)
-                    noted.add(number)
-                    looks.append({"served": end, "round": number}, sync=True)
+            await serve_in_batches(
+                self._folder,
+                settings.questions,
+                settings.batch,
+                lambda indices: self._serve(client, indices),
+                lambda noted: self._look(loop, noted),
+            )
             return await self._measure(client, loop)
 
     async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
@@ -246,11 +247,7 @@ class _Stream:
 
     async def _measure(self, client: Client, loop: TeamLoop) -> WorldsResult:
         settings, instructions = self._settings, self._instructions
-        rounds = {
-            line["round"]: line["served"]
-            for _, line in read_log(self._folder / "looks.jsonl")
-            if line["round"] is not None
-        }
+        rounds = served_before_rounds(self._folder)
         decisions = loop.decisions()
         promoted = any(entry.promoted for entry in decisions if entry.number in rounds)
         new_before = await self._alone(client, settings.loop.pool, "new-before", instructions.new)
@@ -282,7 +279,7 @@ class _Stream:
             old_after=old_after,
             poisoned=poisoned,
             serving_at_end=loop.serving,
-            attacks=self._attacks(),
+            attacks=attack_counts(self._folder),
             lost=sum(entry.lost for entry in results.values()) + settings.questions - len(results),
             altered=sum(entry.altered for entry in results.values()),
             cpu_seconds=0.0,
@@ -308,7 +305,7 @@ class _Stream:
         with (
             AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
             AppendLog(self._folder / "served.jsonl", GO_ON) as log,
-            AppendLog(self._folder / "attacks.jsonl", GO_ON) as attacks,
+            AppendLog(self._folder / ATTACKS, GO_ON) as attacks,
         ):
 
             async def ask(index: int) -> None:
@@ -383,9 +380,3 @@ class _Stream:
             line["index"]: ServedInstruction.model_validate(line)
             for _, line in read_log(self._folder / "served.jsonl")
         }
-
-    def _attacks(self) -> dict[str, int]:
-        counts = Counter[str]()
-        for _, line in read_log(self._folder / "attacks.jsonl"):
-            counts.update(line["attacks"])
-        return dict(counts)
