@@ -21,15 +21,7 @@ def accuracy_against_dollars(comparison: Comparison) -> str:
     room = max(0.02, (max(highs) - min(lows)) * 0.1)
     x = svg.Scale(0.0, max(costs) * 1.15 or 1.0, _LEFT, WIDTH - _RIGHT)
     y = svg.Scale(max(0.0, min(lows) - room), min(1.0, max(highs) + room), HEIGHT - _BOTTOM, _TOP)
-    parts: list[str] = []
-    for tick in y.ticks(5):
-        parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
-        parts.append(svg.text(x.start - 6, y(tick) + 4, share(tick, 0), "tick", "end"))
-    for tick in x.ticks(5):
-        parts.append(svg.line(x(tick), y.start, x(tick), y.end, "grid"))
-        parts.append(svg.text(x(tick), HEIGHT - 26, dollars(tick), "tick", "middle"))
-    label = "US dollars per 1,000 questions"
-    parts.append(svg.text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 6, label, "axis", "middle"))
+    parts = cost_axes(x, y, HEIGHT)
     ends = [
         (x(rules[name].cost.estimate * 1000), y(rules[name].accuracy.estimate))
         for name in (SMALL, BIG)
@@ -58,3 +50,17 @@ def _spot(x: svg.Scale, y: svg.Scale, rule: RuleFigures) -> str:
                      "end" if flipped else "start"),
         )
     )  # fmt: skip
+
+
+def cost_axes(x: svg.Scale, y: svg.Scale, height: float) -> list[str]:
+    """The grid of a plot of accuracy over US dollars per 1,000 questions, `height` pixels high."""
+    parts: list[str] = []
+    for tick in y.ticks(5):
+        parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
+        parts.append(svg.text(x.start - 6, y(tick) + 4, share(tick, 0), "tick", "end"))
+    for tick in x.ticks(5):
+        parts.append(svg.line(x(tick), y.start, x(tick), y.end, "grid"))
+        parts.append(svg.text(x(tick), height - 26, dollars(tick), "tick", "middle"))
+    label = "US dollars per 1,000 questions"
+    parts.append(svg.text((x.start + x.end) / 2, height - 6, label, "axis", "middle"))
+    return parts

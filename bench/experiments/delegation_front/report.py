@@ -18,6 +18,7 @@ from loopline.bench.experiments.delegation_front.figures import (
 from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.experiments.intervals import points
 from loopline.bench.report.figures import dollars, share, span
+from loopline.bench.route.plot import cost_axes
 from loopline.runtime.terminal.pages import svg
 
 WIDTH, HEIGHT = 560.0, 360.0
@@ -100,15 +101,7 @@ def plot(report: FrontReport) -> str:
         min(1.0, max(figures.accuracy.high for figures in rules) + 0.03),
         HEIGHT - _BOTTOM, _TOP,
     )  # fmt: skip
-    parts: list[str] = []
-    for tick in y.ticks(5):
-        parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
-        parts.append(svg.text(x.start - 6, y(tick) + 4, share(tick, 0), "tick", "end"))
-    for tick in x.ticks(5):
-        parts.append(svg.line(x(tick), y.start, x(tick), y.end, "grid"))
-        parts.append(svg.text(x(tick), HEIGHT - 26, dollars(tick), "tick", "middle"))
-    label = "US dollars per 1,000 questions"
-    parts.append(svg.text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 6, label, "axis", "middle"))
+    parts = cost_axes(x, y, HEIGHT)
     for number, (title, colour, family) in enumerate(families):
         parts += [_spot(x, y, title, colour, figures) for figures in family]
         at = HEIGHT - _BOTTOM - 14.0 * (len(families) - number)
