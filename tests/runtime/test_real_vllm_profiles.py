@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,17 @@ def on_vllm(pool: str) -> tuple[str, ...]:
     )
 
 
+def calls_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    candidates = [candidate for step in record["steps"] for candidate in step["candidates"]]
+    return [call for candidate in candidates for call in candidate["calls"]]
+
+
 def test_umi_answers_by_three_adapters_of_a_vllm_server(deployment: Deployment) -> None:
     deployment.up(*on_vllm("umi"), profile="umi_micro")
     # Whether it solves the task is not asked here: exit code 1 is a task that was not.
     answer = deployment.run("ask", "--world", "14", "--json")
     record = json.loads(answer.stdout)
-    calls = [call for step in record["steps"] for call in step["calls"]]
+    calls = calls_of(record)
     versions = {call["policy"]["adapter"]: call["policy"]["version"] for call in calls}
     assert {"umi/planner", "umi/caller"} <= set(versions)
     assert set(versions.values()) == {1}
@@ -59,7 +65,7 @@ def test_delegate_answers_by_a_small_model_on_a_vllm_server(deployment: Deployme
         profile="delegate",
     )  # fmt: skip
     record = json.loads(deployment.run("ask", "What is 12 * 7 + 5?", "--json").stdout)
-    calls = [call for step in record["steps"] for call in step["calls"]]
+    calls = calls_of(record)
     assert "slm" in {call["policy"]["name"] for call in calls}
 
 
