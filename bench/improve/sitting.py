@@ -87,12 +87,12 @@ async def serve_in_batches(
     """
     with AppendLog(folder / LOOKS, GO_ON) as looks:
         lines = [line for _, line in read_log(looks.path)]
-        served = {line["served"] for line in lines}
+        looks_taken = {line["served"] for line in lines}
         noted = {line["round"] for line in lines}
         for begin in range(0, total, size):
             end = min(begin + size, total)
             await serve(range(begin, end))
-            if end in served or end == total:
+            if end in looks_taken or end == total:
                 continue
             number = await look(noted)
             noted.add(number)
