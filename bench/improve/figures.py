@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from loopline.agents.records import Record
@@ -71,6 +72,8 @@ class Round(Protocol):
     """What became of a candidate."""
 
     @property
+    def promoted(self) -> bool: ...
+    @property
     def cpu_seconds(self) -> float: ...
     @property
     def micro_dollars(self) -> int: ...
@@ -79,6 +82,8 @@ class Round(Protocol):
 class Sizes(Protocol):
     """Of a stream."""
 
+    @property
+    def seed(self) -> int: ...
     @property
     def questions(self) -> int: ...
     @property
@@ -98,17 +103,30 @@ class Streamed(Protocol):
     def questions(self) -> Sequence[Asked]: ...
     @property
     def rounds(self) -> Sequence[tuple[int, Round]]: ...
+    @property
+    def poisoned(self) -> Round | None: ...
+    @property
+    def attacks(self) -> Mapping[str, int]: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def altered(self) -> int: ...
+    @property
+    def cpu_seconds(self) -> float: ...
 
 
-class ImproveReport(Record):
-    """All figures."""
+class LoopReport(Record, ABC):
+    """Figures that streams of any questions have."""
 
-    results: tuple[StreamResult, ...]
+    @property
+    @abstractmethod
+    def streams(self) -> Sequence[Streamed]:
+        """The results of all seeds."""
 
     @property
     def quarters(self) -> tuple[Stretch, ...]:
         """Of all seeds together."""
-        parts = [quarters_of(result) for result in self.results]
+        parts = [quarters_of(result) for result in self.streams]
         return tuple(total(same) for same in zip(*parts, strict=True))
 
     @property
@@ -124,31 +142,69 @@ class ImproveReport(Record):
         return difference(last.right, last.questions, first.right, first.questions)
 
     @property
-    def small_model_gain(self) -> Bounds:
-        """On the questions that were held out, paired, in points."""
-        after = [float(right) for result in self.results for right in result.after]
-        before = [float(right) for result in self.results for right in result.before]
-        gap = bootstrap_difference(after, before)
-        return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
-
-    @property
     def lost(self) -> int:
-        return sum(result.lost for result in self.results)
+        return sum(result.lost for result in self.streams)
 
     @property
     def altered(self) -> int:
-        return sum(result.altered for result in self.results)
+        return sum(result.altered for result in self.streams)
 
     @property
     def attacks(self) -> Counter[str]:
         """Name → how often."""
-        return sum((Counter(result.attacks) for result in self.results), Counter[str]())
+        return sum((Counter(result.attacks) for result in self.streams), Counter[str]())
 
     @property
     def poison_caught(self) -> bool | None:
         """None where no batch was poisoned."""
-        poisoned = [result.poisoned for result in self.results if result.poisoned is not None]
+        poisoned = [result.poisoned for result in self.streams if result.poisoned is not None]
         return not any(decision.promoted for decision in poisoned) if poisoned else None
+
+    @property
+    @abstractmethod
+    def bars(self) -> dict[str, bool]:
+        """Name → whether it is held."""
+
+    @property
+    def passed(self) -> bool:
+        return all(self.bars.values())
+
+    @property
+    def common_json(self) -> dict[str, Any]:
+        """Their part of the line of `--json`."""
+        return {
+            "dollars_ratio": self.dollars_ratio,
+            "accuracy_change": self.accuracy_change.estimate,
+            "accuracy_change_low": self.accuracy_change.low,
+            "lost": self.lost,
+            "altered": self.altered,
+            "attacks": self.attacks,
+            "poison_caught": self.poison_caught,
+            "passed": self.passed,
+            "bars": self.bars,
+            "quarters": [
+                {**quarter.model_dump(), "usd_per_question": quarter.dollars}
+                for quarter in self.quarters
+            ],
+        }
+
+
+class ImproveReport(LoopReport):
+    """All figures."""
+
+    results: tuple[StreamResult, ...]
+
+    @property
+    def streams(self) -> tuple[StreamResult, ...]:
+        return self.results
+
+    @property
+    def small_model_gain(self) -> Bounds:
+        """On the questions that were held out, paired, in points."""
+        return paired_change(
+            [right for result in self.results for right in result.before],
+            [right for result in self.results for right in result.after],
+        )
 
     @property
     def bars(self) -> dict[str, bool]:
@@ -162,47 +218,38 @@ class ImproveReport(Record):
             "poison_caught": self.poison_caught is not False,
         }
 
-    @property
-    def passed(self) -> bool:
-        return all(self.bars.values())
-
     def as_json(self) -> dict[str, Any]:
         """The line of `--json`."""
-        change, gain = self.accuracy_change, self.small_model_gain
+        gain = self.small_model_gain
         return {
-            "dollars_ratio": self.dollars_ratio,
-            "accuracy_change_low": change.low,
-            "small_model_gain_low": gain.low,
-            "lost": self.lost,
-            "altered": self.altered,
-            "attacks": self.attacks,
-            "poison_caught": self.poison_caught,
-            "passed": self.passed,
-            "accuracy_change": change.estimate,
+            **self.common_json,
             "small_model_gain": gain.estimate,
-            "bars": self.bars,
-            "quarters": [
-                {**quarter.model_dump(), "usd_per_question": quarter.dollars}
-                for quarter in self.quarters
-            ],
+            "small_model_gain_low": gain.low,
             "seeds": [seed_facts(result) for result in self.results],
         }
 
 
 def seed_facts(result: StreamResult) -> dict[str, Any]:
     """Of one seed, in short."""
-    first, *_, last = quarters_of(result)
     return {
-        "seed": result.settings.seed,
-        "dollars_ratio": last.dollars / first.dollars if first.dollars else math.inf,
-        "accuracy": [quarter.accuracy for quarter in quarters_of(result)],
-        "accepted": [quarter.accepted / quarter.questions for quarter in quarters_of(result)],
+        **common_seed_facts(result),
         "small_before": sum(result.before) / len(result.before),
         "small_after": sum(result.after) / len(result.after),
         "promoted": [decision.promoted for _, decision in result.rounds],
+        "settings": result.settings.model_dump(mode="json"),
+    }
+
+
+def common_seed_facts(result: Streamed) -> dict[str, Any]:
+    """What one seed of any questions says of itself."""
+    first, *_, last = quarters = quarters_of(result)
+    return {
+        "seed": result.settings.seed,
+        "dollars_ratio": last.dollars / first.dollars if first.dollars else math.inf,
+        "accuracy": [quarter.accuracy for quarter in quarters],
+        "accepted": [quarter.accepted / quarter.questions for quarter in quarters],
         "attacks": result.attacks,
         "cpu_minutes": result.cpu_seconds / 60,
-        "settings": result.settings.model_dump(mode="json"),
     }
 
 
@@ -237,6 +284,12 @@ def difference(right: int, count: int, other_right: int, other_count: int) -> Bo
     below = math.hypot(first.estimate - first.low, second.high - second.estimate)
     above = math.hypot(first.high - first.estimate, second.estimate - second.low)
     return Bounds(estimate=gap * 100, low=(gap - below) * 100, high=(gap + above) * 100)
+
+
+def paired_change(before: Sequence[bool], after: Sequence[bool]) -> Bounds:
+    """Of the same questions, in points."""
+    gap = bootstrap_difference([float(right) for right in after], [float(r) for r in before])
+    return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
 
 
 def batches_of(results: Sequence[Streamed]) -> list[Stretch]:

@@ -9,19 +9,34 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TypeVar
 
 from loopline.agents.records import Record
 from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.errors import BenchError
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
-from loopline.trainers.core.json_records import write_record
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.core.output_lock import lock_output
 from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0
 """In which an ended run must have come to the store."""
 GO_ON = "the same `bench improve` command"
-LOOKS, ATTACKS = "looks.jsonl", "attacks.jsonl"
+LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
+AT_ONCE = 32
+"""Questions."""
+
+
+class Timed(Record):
+    """What a stream comes to."""
+
+    cpu_seconds: float
+    """Of all processes."""
+
+
+ResultT = TypeVar("ResultT", bound=Timed)
 
 
 def claim(path: Path, settings: Record, folder: Path) -> None:
@@ -72,6 +87,23 @@ def _spent() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
+def play_once(
+    folder: Path, settings: Record, kind: type[ResultT], play: Callable[[], tuple[ResultT, float]]
+) -> ResultT:
+    """The result in `folder`, or that of `play`, with the CPU seconds of all sittings; `play` gives
+    with it the seconds of processes that nobody waited for. Raises `LooplineError`s."""
+    finished = find_record(folder / "result.json", kind)
+    with lock_output(folder):
+        claim(folder / "settings.json", settings, folder)
+        if finished is not None:
+            return finished
+        clock = CpuClock(folder)
+        result, uncounted = play()
+        result = result.model_copy(update={"cpu_seconds": clock.stop(uncounted)})
+        write_record(folder / "result.json", result)
+    return result
+
+
 async def serve_in_batches(
     folder: Path,
     total: int,
@@ -97,6 +129,33 @@ async def serve_in_batches(
             number = await look(noted)
             noted.add(number)
             looks.append({"served": end, "round": number}, sync=True)
+
+
+async def serve_under_attack(
+    folder: Path,
+    indices: range,
+    attacked: AbstractAsyncContextManager[Counter[str]],
+    ask: Callable[[int], Awaitable[Record]],
+) -> None:
+    """Ask the questions of a batch that `served.jsonl` does not have yet, and write what became of
+    each, and the attacks meanwhile."""
+    places = asyncio.Semaphore(AT_ONCE)
+    with (
+        AppendLog(folder / SERVED, GO_ON) as log,
+        AppendLog(folder / ATTACKS, GO_ON) as attacks,
+    ):
+        finished = {line["index"] for _, line in read_log(log.path)}
+
+        async def serve(index: int) -> None:
+            async with places:
+                entry = await ask(index)
+            log.append(entry.model_dump(mode="json"))
+
+        async with attacked as injected, asyncio.TaskGroup() as group:
+            for index in indices:
+                if index not in finished:
+                    group.create_task(serve(index))
+        attacks.append({"served": indices.stop, "attacks": injected})
 
 
 def served_before_rounds(folder: Path) -> dict[int, int]:

@@ -35,24 +35,23 @@ from loopline.bench.improve.problems import Questions, draw_questions, kind_of
 from loopline.bench.improve.profiles import cascade_profile
 from loopline.bench.improve.settings import StreamSettings
 from loopline.bench.improve.sitting import (
-    ATTACKS,
     GO_ON,
-    CpuClock,
+    SERVED,
+    Timed,
     attack_counts,
-    claim,
+    play_once,
     serve_in_batches,
+    serve_under_attack,
     served_before_rounds,
     until_recorded,
 )
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
-from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.json_records import find_record
 from loopline.trainers.improve.asking import ask_small
 from loopline.trainers.improve.loop import Decision, ImprovementLoop
 
-AT_ONCE = 32
 _ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 KIND = "kind"
 
@@ -73,7 +72,7 @@ class Served(Record):
     """Calls of which nobody knows whether they were paid for: their worker was killed."""
 
 
-class StreamResult(Record):
+class StreamResult(Timed):
     """One seed."""
 
     settings: StreamSettings
@@ -93,34 +92,29 @@ class StreamResult(Record):
     """Questions whose run has no answer."""
     altered: int
     """Answers of the big model that are not those which it gives to these questions."""
-    cpu_seconds: float
-    """Of all processes."""
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
     """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
-    finished = find_record(folder / "result.json", StreamResult)
-    with lock_output(folder):
-        claim(folder / "settings.json", settings, folder)
-        if finished is not None:
-            return finished
-        questions = draw_questions(settings.seed, settings.questions, settings.held_out)
-        problems = (*questions.stream, *questions.held_out)
-        big = BigModel(problems, settings.accuracy, settings.seed)
-        clock = CpuClock(folder)
-        deployment = StreamDeployment(
-            folder / "deployment",
-            lambda url: cascade_profile(settings, url),
-            big.reply,
-            settings.attack_every,
-        )
-        with deployment:
-            stream = _Stream(folder, settings, questions, big, deployment, say)
-            result = asyncio.run(stream.run())
-        cpu = clock.stop(deployment.uncounted_seconds)
-        result = result.model_copy(update={"cpu_seconds": cpu})
-        write_record(folder / "result.json", result)
-    return result
+    return play_once(folder, settings, StreamResult, lambda: _play(folder, settings, say))
+
+
+def _play(
+    folder: Path, settings: StreamSettings, say: Callable[[str], None]
+) -> tuple[StreamResult, float]:
+    questions = draw_questions(settings.seed, settings.questions, settings.held_out)
+    problems = (*questions.stream, *questions.held_out)
+    big = BigModel(problems, settings.accuracy, settings.seed)
+    deployment = StreamDeployment(
+        folder / "deployment",
+        lambda url: cascade_profile(settings, url),
+        big.reply,
+        settings.attack_every,
+    )
+    with deployment:
+        stream = _Stream(folder, settings, questions, big, deployment, say)
+        result = asyncio.run(stream.run())
+    return result, deployment.uncounted_seconds
 
 
 class _Stream:
@@ -220,37 +214,28 @@ class _Stream:
             line["index"]: str(line["run"]) for _, line in read_log(self._folder / "admitted.jsonl")
         }
         options: JsonObject = {"router": str(self._router), "audit": self._audit_share()}
-        driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
-        with (
-            AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
-            AppendLog(self._folder / "served.jsonl", GO_ON) as log,
-            AppendLog(self._folder / ATTACKS, GO_ON) as attacks,
-        ):
+        driver = RunDriver(client, self._say)
+        with AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted:
 
-            async def ask(index: int) -> None:
+            async def ask(index: int) -> Served:
                 problem = self._questions.stream[index]
-                async with places:
-                    run_id = ids.get(index)
-                    if run_id is None:
-                        run_id = new_run_id()
-                        admitted.append({"index": index, "run": run_id})
-                    trajectory, usage = await driver.finish(
-                        lambda: client.new_run(
-                            problem.prompt,
-                            workflow="cascade",
-                            options=options,
-                            tags={KIND: kind_of(problem)},
-                            run_id=run_id,
-                        )
+                run_id = ids.get(index)
+                if run_id is None:
+                    run_id = new_run_id()
+                    admitted.append({"index": index, "run": run_id})
+                trajectory, usage = await driver.finish(
+                    lambda: client.new_run(
+                        problem.prompt,
+                        workflow="cascade",
+                        options=options,
+                        tags={KIND: kind_of(problem)},
+                        run_id=run_id,
                     )
-                log.append(_served(index, problem, trajectory, usage).model_dump(mode="json"))
+                )
+                return _served(index, problem, trajectory, usage)
 
-            under_attack = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
-            async with under_attack as injected, asyncio.TaskGroup() as group:
-                for index in indices:
-                    if index not in results:
-                        group.create_task(ask(index))
-            attacks.append({"served": indices.stop, "attacks": injected})
+            attacked = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
+            await serve_under_attack(self._folder, indices, attacked, ask)
         self._say(self._words(indices))
         runs = {entry.run for entry in self._results().values()}
         await until_recorded(self._deployment.store, runs)
@@ -274,7 +259,7 @@ class _Stream:
     def _results(self) -> dict[int, Served]:
         return {
             line["index"]: Served.model_validate(line)
-            for _, line in read_log(self._folder / "served.jsonl")
+            for _, line in read_log(self._folder / SERVED)
         }
 
     def _audit_share(self) -> float:

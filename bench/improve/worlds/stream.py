@@ -26,12 +26,13 @@ from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.profiles import BIG, team_profile
 from loopline.bench.improve.sitting import (
-    ATTACKS,
     GO_ON,
-    CpuClock,
+    SERVED,
+    Timed,
     attack_counts,
-    claim,
+    play_once,
     serve_in_batches,
+    serve_under_attack,
     served_before_rounds,
     until_recorded,
 )
@@ -45,7 +46,6 @@ from loopline.bench.improve.worlds.instructions import (
 )
 from loopline.bench.improve.worlds.lessons import lessons_of
 from loopline.bench.improve.worlds.playing import (
-    AT_ONCE,
     Played,
     is_lost,
     is_solved,
@@ -56,8 +56,6 @@ from loopline.bench.improve.worlds.settings import WorldsSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
-from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.output_lock import lock_output
 from loopline.trainers.data.datasets import DataSet
 from loopline.trainers.improve.team import TeamDecision, TeamLoop, Trial
 
@@ -81,7 +79,7 @@ class ServedInstruction(Record):
     micro_dollars: int
 
 
-class WorldsResult(Record):
+class WorldsResult(Timed):
     """One seed."""
 
     settings: WorldsSettings
@@ -104,33 +102,28 @@ class WorldsResult(Record):
     """Runs without an end of their own, and instructions that were not served."""
     altered: int
     """Instructions that the big model did not solve though it goes the oracle's way."""
-    cpu_seconds: float
-    """Of all processes."""
 
 
 def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
     """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
-    finished = find_record(folder / "result.json", WorldsResult)
-    with lock_output(folder):
-        claim(folder / "settings.json", settings, folder)
-        if finished is not None:
-            return finished
-        instructions = draw_instructions(settings)
-        big = BigTeam(instructions, settings.accuracy)
-        clock = CpuClock(folder)
-        deployment = StreamDeployment(
-            folder / "deployment",
-            lambda url: team_profile(settings.loop, settings.prices, url),
-            big.reply,
-            settings.attack_every,
-        )
-        with deployment:
-            stream = _Stream(folder, settings, instructions, big, deployment, say)
-            result = asyncio.run(stream.run())
-        cpu = clock.stop(deployment.uncounted_seconds)
-        result = result.model_copy(update={"cpu_seconds": cpu})
-        write_record(folder / "result.json", result)
-    return result
+    return play_once(folder, settings, WorldsResult, lambda: _play(folder, settings, say))
+
+
+def _play(
+    folder: Path, settings: WorldsSettings, say: Callable[[str], None]
+) -> tuple[WorldsResult, float]:
+    instructions = draw_instructions(settings)
+    big = BigTeam(instructions, settings.accuracy)
+    deployment = StreamDeployment(
+        folder / "deployment",
+        lambda url: team_profile(settings.loop, settings.prices, url),
+        big.reply,
+        settings.attack_every,
+    )
+    with deployment:
+        stream = _Stream(folder, settings, instructions, big, deployment, say)
+        result = asyncio.run(stream.run())
+    return result, deployment.uncounted_seconds
 
 
 class _Trials:
@@ -301,28 +294,18 @@ class _Stream:
             line["index"]: (str(line["run"]), str(line["escalated"]))
             for _, line in read_log(self._folder / "admitted.jsonl")
         }
-        driver, places = RunDriver(client, self._say), asyncio.Semaphore(AT_ONCE)
-        with (
-            AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted,
-            AppendLog(self._folder / "served.jsonl", GO_ON) as log,
-            AppendLog(self._folder / ATTACKS, GO_ON) as attacks,
-        ):
+        driver = RunDriver(client, self._say)
+        with AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted:
 
-            async def ask(index: int) -> None:
-                async with places:
-                    if index not in ids:
-                        ids[index] = new_run_id(), new_run_id()
-                        run, escalated = ids[index]
-                        admitted.append({"index": index, "run": run, "escalated": escalated})
-                    entry = await self._ask(client, driver, index, *ids[index])
-                log.append(entry.model_dump(mode="json"))
+            async def ask(index: int) -> ServedInstruction:
+                if index not in ids:
+                    ids[index] = new_run_id(), new_run_id()
+                    run, escalated = ids[index]
+                    admitted.append({"index": index, "run": run, "escalated": escalated})
+                return await self._ask(client, driver, index, *ids[index])
 
-            under_attack = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
-            async with under_attack as injected, asyncio.TaskGroup() as group:
-                for index in indices:
-                    if index not in results:
-                        group.create_task(ask(index))
-            attacks.append({"served": indices.stop, "attacks": injected})
+            attacked = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
+            await serve_under_attack(self._folder, indices, attacked, ask)
         self._say(self._words(indices))
 
     async def _ask(
@@ -378,5 +361,5 @@ class _Stream:
     def _results(self) -> dict[int, ServedInstruction]:
         return {
             line["index"]: ServedInstruction.model_validate(line)
-            for _, line in read_log(self._folder / "served.jsonl")
+            for _, line in read_log(self._folder / SERVED)
         }
