@@ -17,6 +17,7 @@ from loopline.agents.approvals import digest_of
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
 from loopline.agents.frontier import Frontier, OpenJoin, frontier_of, handoff_of
 from loopline.agents.prompts import prompt_set_of
+from loopline.agents.protocols import Host
 from loopline.agents.records import (
     Approval,
     Call,
@@ -76,6 +77,10 @@ class RecordedHost:
             )
         answer, self._calls = tuple(self._calls[:wanted]), self._calls[wanted:]
         return answer
+
+    def of_agent(self, agent: str) -> Host:
+        """Whose completion is next is the record's to say."""
+        return self
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         if not self._outputs:

@@ -8,13 +8,18 @@ task that is held out from training, nor any other run that asks the same questi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loopline.agents.payloads import SubtaskPayload, has_calculator, parse_payload
+from loopline.agents.prompts import prompt_for, prompt_in, prompt_set_of
 from loopline.agents.records import Call, Message, Run, Step, Trajectory
-from loopline.agents.roles.conversation import assistant_message, turn_messages
+from loopline.agents.roles.conversation import CallableTool, assistant_message, turn_messages
+from loopline.agents.roles.solo import question_opening
+from loopline.agents.roles.subtask import subtask_messages
 from loopline.agents.router.features import comparable_answer
+from loopline.agents.tools.calculator import calculate
 from loopline.agents.workflows.cascade import is_audited
 from loopline.trainers.data.held_out import HELD_OUT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
@@ -24,6 +29,9 @@ from loopline.trainers.router.recorded import Answered
 from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
+WORKFLOWS = ("cascade", "delegate")
+"""Those whose ladder escalates to a big model: a question, or a sub-task."""
+SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
 """Tag of a run that says which kind of question it asks."""
 
@@ -39,16 +47,40 @@ ASKED_AGAIN = "question that was asked again later"
 
 @dataclass(frozen=True)
 class Escalation:
-    """A question that the small model could not answer well enough."""
+    """A question that the small model could not answer well enough: a run's in a cascade, a
+    sub-task's in a delegation."""
 
     run: Run
     small: Step
     big: Step
 
     @property
+    def subtask(self) -> SubtaskPayload | None:
+        """None where the question is the run's."""
+        payload = parse_payload(self.small.input)
+        return payload if isinstance(payload, SubtaskPayload) else None
+
+    @property
+    def question(self) -> str:
+        """What the small model was asked."""
+        subtask = self.subtask
+        return self.run.task.prompt if subtask is None else subtask.problem
+
+    def opening(self) -> tuple[Sequence[Message], Sequence[CallableTool]]:
+        """What the small model reads first, and the tools it is offered."""
+        subtask = self.subtask
+        if subtask is None:
+            return question_opening(self.run)
+        system = prompt_for(self.run, prompt_in(prompt_set_of(self.run), "slm"))
+        messages = subtask_messages(system, subtask.problem, subtask.expected_type)
+        return messages, (calculate,) if has_calculator(self.run) else ()
+
+    @property
     def refused(self) -> Call | None:
-        """The small model's completion that held the answer; None where it gave none."""
-        return Answered(self.small, None).last if self.small.calls else None
+        """The small model's completion that held the answer; None where it gave none, or where the
+        big model wrote some of the steps before it."""
+        mixed = "escalation" in self.small.observation
+        return Answered(self.small, None).last if self.small.calls and not mixed else None
 
     @property
     def accepted(self) -> Call:
@@ -77,12 +109,12 @@ class HeldOut:
     def of(cls, kinds: Collection[str], questions: Collection[str]) -> HeldOut:
         return cls(frozenset(kinds), frozenset(map(question_key, questions)))
 
-    def require_free(self, run: Run) -> None:
-        """Raises `Unreadable` for a run of one of these."""
+    def require_free(self, run: Run, question: str) -> None:
+        """Raises `Unreadable` for a question of a run where it, or the run's own, is one of these."""
         kind = run.tags.get(KIND_TAG)
         if kind in self.kinds:
             raise Unreadable(HELD_OUT_KIND, str(kind))
-        if question_key(run.task.prompt) in self.questions:
+        if self.questions & {question_key(run.task.prompt), question_key(question)}:
             raise Unreadable(HELD_OUT_QUESTION)
 
 
@@ -106,12 +138,12 @@ def read_escalations(
     measured: set[str] = set()
     candidates: list[Escalation] = []
     for trajectory in iterate_trajectories(store, None, skipped):
-        if _is_held_out(trajectory.run):
+        if _measures(trajectory.run):
             measured.add(question_key(trajectory.run.task.prompt))
-        if trajectory.run.workflow != "cascade":
+        if trajectory.run.workflow not in WORKFLOWS:
             continue
         try:
-            escalation = escalation_of(trajectory)
+            escalations = escalations_of(trajectory)
             right = verdict_of(trajectory, rewards)
             if right is False:
                 raise Unreadable(WRONG)
@@ -120,13 +152,13 @@ def read_escalations(
         except Unreadable as error:
             skipped.append(error.at(trajectory.run.id))
         else:
-            candidates.append(escalation)
+            candidates += escalations
     held_out = HeldOut(held_out.kinds, held_out.questions | measured)
     by_question: dict[str, Escalation] = {}
     for escalation in sorted(candidates, key=lambda escalation: escalation.run.id):
-        key = question_key(escalation.run.task.prompt)
+        key = question_key(escalation.question)
         try:
-            held_out.require_free(escalation.run)
+            held_out.require_free(escalation.run, escalation.question)
         except Unreadable as error:
             skipped.append(error.at(escalation.run.id))
             continue
@@ -136,18 +168,30 @@ def read_escalations(
     return Reading(tuple(by_question.values()), tuple(skipped))
 
 
-def escalation_of(trajectory: Trajectory) -> Escalation:
-    """Raises `Unreadable` for a run that is none to learn from."""
+def escalations_of(trajectory: Trajectory) -> list[Escalation]:
+    """Raises `Unreadable` for a run that has none to learn from."""
     require_usable(trajectory, whole=True)
-    if is_audited(trajectory.run):
+    if trajectory.run.workflow == "cascade" and is_audited(trajectory.run):
         raise Unreadable(AUDITED)
-    steps = {step.agent: step for step in trajectory.steps}
-    small, big = steps.get("first"), steps.get("solo")
-    if small is not None and small.decision.kind == "answer":
+    refused = [step for step in trajectory.steps if step.decision.kind == "escalate"]
+    if not refused and any(step.agent in SMALL_AGENTS for step in trajectory.steps):
         raise Unreadable(ACCEPTED)
-    if small is None or big is None or big.decision.kind != "answer" or not big.calls:
+    escalations = [
+        Escalation(trajectory.run, step, big)
+        for step in refused
+        for big in _replies(trajectory, step)
+        if big.decision.kind == "answer" and big.calls
+    ]
+    if not escalations:
         raise Unreadable(UNANSWERED)
-    return Escalation(trajectory.run, small, big)
+    return escalations
+
+
+def _replies(trajectory: Trajectory, refused: Step) -> Iterator[Step]:
+    """The step of the big model that follows one that was refused."""
+    for step in trajectory.steps:
+        if (step.turn, step.branch) == (refused.turn + 1, refused.branch):
+            yield step
 
 
 def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
@@ -167,7 +211,9 @@ def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
     return [message.model_copy(update={"raw_text": None}) for message in messages]
 
 
-def _is_held_out(run: Run) -> bool:
+def _measures(run: Run) -> bool:
+    if run.workflow == "cascade" and is_audited(run):
+        return True
     try:
         require_training(run)
     except Unreadable as error:

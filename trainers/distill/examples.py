@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from loopline.agents.records import Call, Message, Step, ToolSpec
-from loopline.agents.roles.solo import question_opening
 from loopline.trainers.data.json_files import Skipped, Unreadable
 from loopline.trainers.data.token_rows import RecordedRow, TokenRow
 from loopline.trainers.distill.escalations import Escalation, conversation_after, question_key
@@ -69,13 +68,13 @@ def preferences(
 def policy_of(escalation: Escalation) -> str:
     """That the small model was served as."""
     if not escalation.small.calls:
-        return escalation.run.policies.get("first", "slm")
+        return escalation.run.policies.get(escalation.small.agent, "slm")
     policy = escalation.small.calls[0].policy
     return policy.adapter or policy.name
 
 
 def _instruction(escalation: Escalation) -> str:
-    key = question_key(escalation.run.task.prompt)
+    key = question_key(escalation.question)
     return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
 
 
@@ -83,7 +82,7 @@ def _row(escalation: Escalation, step: Step, calls: Sequence[Call], model: Loade
     """Raises `Unreadable`."""
     if calls[-1].finish_reason == "length":
         raise Unreadable(CUT_OFF)
-    opening, tools = question_opening(escalation.run)
+    opening, tools = escalation.opening()
     specs = tuple(tool.spec for tool in tools)
     row = conversation_row(opening, specs, conversation_after(step, calls), model)
     if len(row.ids) > model.max_context:
