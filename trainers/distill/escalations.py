@@ -8,29 +8,24 @@ task that is held out from training, nor any other run that asks the same questi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.payloads import SubtaskPayload, has_calculator, parse_payload
-from loopline.agents.prompts import prompt_for, prompt_in, prompt_set_of
-from loopline.agents.records import Call, Message, Run, Step, Trajectory
-from loopline.agents.roles.conversation import CallableTool, assistant_message, turn_messages
-from loopline.agents.roles.solo import question_opening
-from loopline.agents.roles.subtask import subtask_messages
-from loopline.agents.router.features import comparable_answer
-from loopline.agents.tools.calculator import calculate
+from loopline.agents.records import Run, Step, Trajectory
 from loopline.agents.workflows.cascade import is_audited
 from loopline.trainers.data.held_out import HELD_OUT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.data.usable_runs import require_usable
-from loopline.trainers.router.recorded import Answered
+from loopline.trainers.distill.escalation import UNANSWERED, Escalation, question_key
+from loopline.trainers.distill.steps import has_replaced_steps, replaced_steps
 from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
 WORKFLOWS = ("cascade", "delegate")
-"""Those whose ladder escalates to a big model: a question, or a sub-task."""
+"""Those whose ladder escalates to a big model: a question, or a sub-task. Agents of any workflow may
+escalate single steps."""
 SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
 """Tag of a run that says which kind of question it asks."""
@@ -39,61 +34,9 @@ ACCEPTED = "run whose small answer the ladder accepted"
 AUDITED = "audited run: it measures"
 HELD_OUT_KIND = "question of a kind that is held out"
 HELD_OUT_QUESTION = "question that is held out"
-UNANSWERED = "escalation without an answer"
 UNCONFIRMED = "escalation without feedback"
 WRONG = "escalation whose answer feedback calls wrong"
 ASKED_AGAIN = "question that was asked again later"
-
-
-@dataclass(frozen=True)
-class Escalation:
-    """A question that the small model could not answer well enough: a run's in a cascade, a
-    sub-task's in a delegation."""
-
-    run: Run
-    small: Step
-    big: Step
-
-    @property
-    def subtask(self) -> SubtaskPayload | None:
-        """None where the question is the run's."""
-        payload = parse_payload(self.small.input)
-        return payload if isinstance(payload, SubtaskPayload) else None
-
-    @property
-    def question(self) -> str:
-        """What the small model was asked."""
-        subtask = self.subtask
-        return self.run.task.prompt if subtask is None else subtask.problem
-
-    def opening(self) -> tuple[Sequence[Message], Sequence[CallableTool]]:
-        """What the small model reads first, and the tools it is offered."""
-        subtask = self.subtask
-        if subtask is None:
-            return question_opening(self.run)
-        system = prompt_for(self.run, prompt_in(prompt_set_of(self.run), "slm"))
-        messages = subtask_messages(system, subtask.problem, subtask.expected_type)
-        return messages, (calculate,) if has_calculator(self.run) else ()
-
-    @property
-    def refused(self) -> Call | None:
-        """The small model's completion that held the answer; None where it gave none, or where the
-        big model wrote some of the steps before it."""
-        mixed = "escalation" in self.small.observation
-        return Answered(self.small, None).last if self.small.calls and not mixed else None
-
-    @property
-    def accepted(self) -> Call:
-        """The big model's."""
-        return self.big.calls[-1]
-
-    @property
-    def differs(self) -> bool:
-        """Whether there are two answers, so that one is to be preferred."""
-        refused = self.refused
-        return refused is not None and (
-            comparable_answer(refused.said) != comparable_answer(self.accepted.said)
-        )
 
 
 @dataclass(frozen=True)
@@ -121,11 +64,6 @@ class HeldOut:
 NOTHING = HeldOut()
 
 
-def question_key(question: str) -> str:
-    """The same for questions that differ in nothing but spaces and capitals."""
-    return " ".join(question.casefold().split())
-
-
 def read_escalations(
     store: Path, held_out: HeldOut = NOTHING, *, confirmed: bool = False
 ) -> Reading[Escalation]:
@@ -140,7 +78,7 @@ def read_escalations(
     for trajectory in iterate_trajectories(store, None, skipped):
         if _measures(trajectory.run):
             measured.add(question_key(trajectory.run.task.prompt))
-        if trajectory.run.workflow not in WORKFLOWS:
+        if trajectory.run.workflow not in WORKFLOWS and not has_replaced_steps(trajectory):
             continue
         try:
             escalations = escalations_of(trajectory)
@@ -156,7 +94,7 @@ def read_escalations(
     held_out = HeldOut(held_out.kinds, held_out.questions | measured)
     by_question: dict[str, Escalation] = {}
     for escalation in sorted(candidates, key=lambda escalation: escalation.run.id):
-        key = question_key(escalation.question)
+        key = escalation.key
         try:
             held_out.require_free(escalation.run, escalation.question)
         except Unreadable as error:
@@ -174,16 +112,16 @@ def escalations_of(trajectory: Trajectory) -> list[Escalation]:
     if trajectory.run.workflow == "cascade" and is_audited(trajectory.run):
         raise Unreadable(AUDITED)
     refused = [step for step in trajectory.steps if step.decision.kind == "escalate"]
-    if not refused and any(step.agent in SMALL_AGENTS for step in trajectory.steps):
-        raise Unreadable(ACCEPTED)
     escalations = [
         Escalation(trajectory.run, step, big)
         for step in refused
         for big in _replies(trajectory, step)
         if big.decision.kind == "answer" and big.calls
     ]
+    escalations += replaced_steps(trajectory)
     if not escalations:
-        raise Unreadable(UNANSWERED)
+        answered = any(step.agent in SMALL_AGENTS for step in trajectory.steps)
+        raise Unreadable(ACCEPTED if answered and not refused else UNANSWERED)
     return escalations
 
 
@@ -194,23 +132,6 @@ def _replies(trajectory: Trajectory, refused: Step) -> Iterator[Step]:
             yield step
 
 
-def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
-    """What was said after the question: these completions of the step, its first ones, each as a
-    turn that any chat template can write, and between them the answers of tools. Raises
-    `Unreadable` where one of these is missing."""
-    turns = step.observation.get("turns")
-    entries = turns if isinstance(turns, list) else []
-    messages: list[Message] = []
-    try:
-        for call, answers in zip(calls[:-1], entries, strict=False):
-            messages += turn_messages(call, answers if isinstance(answers, list) else (), _missing)
-    except ValueError as error:
-        raise Unreadable(UNANSWERED, str(error)) from error
-    messages.append(assistant_message(calls[-1]))
-    # In the markup of the model that learns: another model's is not its own.
-    return [message.model_copy(update={"raw_text": None}) for message in messages]
-
-
 def _measures(run: Run) -> bool:
     if run.workflow == "cascade" and is_audited(run):
         return True
@@ -219,7 +140,3 @@ def _measures(run: Run) -> bool:
     except Unreadable as error:
         return error.reason == HELD_OUT
     return False
-
-
-def _missing(position: int) -> str:
-    raise ValueError(f"tool call {position} was handed over, and its answer is elsewhere")
