@@ -30,7 +30,7 @@ from loopline.agents.router.signs import sign_features
 FEATURE_VERSION = 2
 HASH_BUCKETS = 4096
 
-_WORD = re.compile(r"[a-z]+|[0-9]+|[%$/]", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+|[0-9]+|[%$/]")
 _SENTENCE = re.compile(r"[.!?](?:\s|$)|\n")
 _HEDGE = re.compile(
     r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assume|assuming|not sure|"

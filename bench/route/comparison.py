@@ -56,6 +56,15 @@ class RuleFigures(Record):
     cost: Estimate
 
 
+class Curve(Record):
+    """One family of rules by its threshold, from the cheapest to the dearest."""
+
+    name: str
+    accuracies: tuple[float, ...]
+    costs: tuple[float, ...]
+    """US dollars per question."""
+
+
 class BaselineFigures(Record):
     """One baseline, held against the router at the router's accuracy."""
 
@@ -72,6 +81,7 @@ class Comparison(Record):
 
     rules: tuple[RuleFigures, ...]
     baselines: tuple[BaselineFigures, ...]
+    curves: tuple[Curve, ...]
     best_baseline: str
     cost_vs_best_baseline: Estimate
 
@@ -137,8 +147,22 @@ def compare(splits: Splits, seed: int) -> Comparison:
             for name in (ROUTER, BIG, SMALL, LADDER, ORACLE)
         ),
         baselines=baselines,
+        curves=tuple(
+            _curve(family, [of[name][0] for name in rules])
+            for family, rules in levels.items()
+            if rules
+        ),
         best_baseline=min(prices, key=lambda family: float(prices[family][0])),
         cost_vs_best_baseline=_estimate(_ratio(cost, cheapest)),
+    )
+
+
+def _curve(name: str, points: Sequence[Floats]) -> Curve:
+    ordered = sorted((float(cost), float(right)) for right, cost in points)
+    return Curve(
+        name=name,
+        accuracies=tuple(right for _, right in ordered),
+        costs=tuple(cost for cost, _ in ordered),
     )
 
 

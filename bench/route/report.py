@@ -127,7 +127,8 @@ def document(report: RouteReport) -> Document:
                     (
                         accuracy_against_dollars(report.comparison),
                         "Accuracy against US dollars per 1,000 questions, with 95 % intervals. "
-                        "Dotted: mixing both models at random.",
+                        "Dotted: mixing both models at random, and each threshold of a rule without "
+                        "learning.",
                     ),
                 ),
             ),
