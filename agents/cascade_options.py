@@ -40,8 +40,8 @@ class CascadeOptions(BaseModel):
     """Share of the accepted answers for which the big model is asked as well; then its answer
     counts."""
     escalate: Literal["question", "step"] = "question"
-    """What goes to the big model when the ladder doubts: the whole question, or only the step, which
-    is one completion: a call of the calculator, or the answer. The small model goes on from it."""
+    """What goes to the big model when the ladder doubts: the whole question, or only the step that
+    is one completion, a call of the calculator or the answer. The small model goes on from it."""
 
     def step_escalation(self) -> EscalationOptions | None:
         """None where whole questions go to the big model."""

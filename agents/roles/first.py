@@ -27,7 +27,7 @@ class First:
     `answer`. `samples`: how many of the step's last calls are further answers.
 
     With the option `escalate="step"` the ladder is climbed by each completion, and the big model
-    writes doubtful ones; what the small model then says has only to pass the rungs that are free."""
+    writes doubtful ones. The answer then has only to pass the rungs that are free."""
 
     name = "first"
     version = 1
@@ -72,7 +72,7 @@ class First:
         prices: dict[str, JsonValue] = {"answer": _price(conversation.calls)}
         if escalation is not None:
             prices = total_prices(result.observation)
-        prices |= {verdict.rung: 0 for verdict in verification.verdicts if verdict.rung not in prices}
+        prices = {verdict.rung: 0 for verdict in verification.verdicts} | prices
         if samples:
             prices[AgreementRung.name] = _price(samples)
         data: JsonObject = {

@@ -101,8 +101,8 @@ def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
         if len(recorded.rows) < LEAST_MEASURED:
             raise UsageError(
-                f"{options.from_store}: {recorded.summary}; at least {LEAST_MEASURED} are needed: ask "
-                "with --workflow cascade --option audit=0.1"
+                f"{options.from_store}: {recorded.summary}; at least {LEAST_MEASURED} are needed: "
+                "ask with --workflow cascade --option audit=0.1"
             )
         return recorded.rows, str(options.from_store), [recorded.summary]
     assert options.labelled is not None

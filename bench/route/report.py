@@ -48,7 +48,7 @@ class RouteReport(Record):
     paying_share: float
     """Share of the splits whose router expected to pay; the others ask the big model alone."""
     sampling_share: float
-    """Share of the splits whose router draws further samples: what they tell is worth their price."""
+    """Share of the splits whose router draws further samples."""
     signal: Signal
     has_logprobs: bool
     has_samples: bool
@@ -127,7 +127,7 @@ def document(report: RouteReport) -> Document:
                     (
                         accuracy_against_dollars(report.comparison),
                         "Accuracy against US dollars per 1,000 questions, with 95 % intervals. "
-                        "Dotted: mixing both models at random, and each threshold of a rule without "
+                        "Dotted: mixing both models at random, and thresholds of rules without "
                         "learning.",
                     ),
                 ),

@@ -41,7 +41,8 @@ def test_calculations_in_words_are_read_as_equations(
 @pytest.mark.parametrize(
     "text",
     [
-        "Tom has 3 boxes and 4 pens.", "x + 3 = 8", "There are 5 more than 3.", "2 hours = 120 minutes",
+        "Tom has 3 boxes and 4 pens.", "x + 3 = 8", "There are 5 more than 3.",
+        "2 hours = 120 minutes",
         "It is 5 to 3.", "She pays $4 for 2 of them.",
     ],
 )  # fmt: skip

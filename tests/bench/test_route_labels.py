@@ -13,7 +13,9 @@ from tests.bench.command_line import bench
 from tests.trainers.gsm8k_answers import Style, gsm8k_rows
 from tests.trainers.labelled_answers import labelled_rows, write_rows
 
-needs_data = pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
+needs_data = pytest.mark.skipif(
+    "LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set"
+)
 
 
 def route(path: Path, *options: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One escalation: what the small model was asked, what it answered, and what stands in its place."""
+"""One escalation: what the small model was asked and answered, and what stands in its place."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
 WORKFLOWS = ("cascade", "delegate")
-"""Those whose ladder escalates to a big model: a question, or a sub-task. Agents of any workflow may
+"""Those whose ladder escalates to a big model: a question, or a sub-task. Agents of others may
 escalate single steps."""
 SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
@@ -53,7 +53,7 @@ class HeldOut:
         return cls(frozenset(kinds), frozenset(map(question_key, questions)))
 
     def require_free(self, run: Run, question: str) -> None:
-        """Raises `Unreadable` for a question of a run where it, or the run's own, is one of these."""
+        """Raises `Unreadable` where the question, or that of its run, is one of these."""
         kind = run.tags.get(KIND_TAG)
         if kind in self.kinds:
             raise Unreadable(HELD_OUT_KIND, str(kind))

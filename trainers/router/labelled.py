@@ -1,8 +1,8 @@
 """Labelled answers: what two models answered to the same questions, and whether they were right.
 
 A line is an object with `id`, `question`, `small` and `big`. Both hold `text` and `right`, and may
-hold `cost`, that of the text in US dollars; `small` may hold `logprobs`, the natural log-probability
-of each token of its text, `samples`, the texts of further answers, and `samples_cost`, that of all
+hold `cost`, that of the text in US dollars; `small` may hold `logprobs`, natural log-probabilities
+of the tokens of its text, `samples`, the texts of further answers, and `samples_cost`, that of all
 of these. Costs may also stand at the top of the line: `costs` with `small` and `big`, or
 `small_cost` and `big_cost`. Other fields are left unread.
 """
@@ -194,7 +194,7 @@ def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Label
     again = len(rows) - len(questions)
     if again:
         notes.append(
-            f"lines whose question another line has, too: {again:,}; a router that has learned from "
+            f"lines whose question another line has, too: {again:,}; a router that learned from "
             "one knows more of the others, so that new questions may save less"
         )
     if len(rows) <= MOST_USED:
