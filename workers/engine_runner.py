@@ -115,7 +115,7 @@ class EngineRunner:
 class _Count:
     """Of a step's requests, also of those for another agent."""
 
-    made: int = 0
+    number: int = 0
 
 
 class _StepHost:
@@ -148,7 +148,7 @@ class _StepHost:
         pool = self._pools[name]
         options = generation_of(run, self._agent, options) or GenerationOptions()
         request = GenerateRequest(
-            id=request_key(run, handoff.turn, handoff.branch, self._requests.made),
+            id=request_key(run, handoff.turn, handoff.branch, self._requests.number),
             messages=tuple(messages),
             tools=tuple(tools),
             tool_choice=options.tool_choice,
@@ -162,7 +162,7 @@ class _StepHost:
             adapter_version=version,
             deadline=run.deadline,
         )
-        self._requests.made += 1
+        self._requests.number += 1
         completions: list[Completion] = []
         try:
             async with aclosing(pool.engine.submit(request)) as events:

@@ -58,7 +58,7 @@ from loopline.workers.messages import (
 class _Count:
     """Of a step's requests, also of those for another agent."""
 
-    made: int = 0
+    number: int = 0
 
 
 class BusHost:
@@ -133,7 +133,7 @@ class BusHost:
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
-        key = request_key(self._run, self._turn, self._branch, self._requests.made)
+        key = request_key(self._run, self._turn, self._branch, self._requests.number)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
             reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
@@ -147,8 +147,8 @@ class BusHost:
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
         """See `loopline.agents.approvals.ApprovingHost.approve`."""
-        key = request_key(self._run, self._turn, self._branch, self._requests.made)
-        self._requests.made += 1
+        key = request_key(self._run, self._turn, self._branch, self._requests.number)
+        self._requests.number += 1
         approval = self._decision_of(key, "answer", agent, answer)
         if approval is None:
             raise ApprovalNeeded(
@@ -178,8 +178,8 @@ class BusHost:
     async def _ask(
         self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
     ) -> bytes:
-        number, started = self._requests.made, self._clock()
-        self._requests.made += 1
+        number, started = self._requests.number, self._clock()
+        self._requests.number += 1
         error = ""
         try:
             return await self._request(stream, kind, number, payload)

@@ -281,7 +281,7 @@ class Conversation:
     def _wrong_form(self, call: Call) -> str | None:
         """What is wrong with a completion, whatever it says."""
         if call.tool_calls:
-            checks = (self._check_call(at, made) for at, made in enumerate(call.tool_calls))
+            checks = (self._check_call(*numbered) for numbered in enumerate(call.tool_calls))
             return next((checked for checked in checks if isinstance(checked, str)), None)
         if (cut_off := truncation_reason(call)) is not None:
             return cut_off
@@ -428,5 +428,5 @@ def truncation_reason(call: Call) -> str | None:
 
 def _require_count(calls: Sequence[Call], wanted: int) -> None:
     if len(calls) != wanted:
-        asked = "one completion was" if wanted == 1 else f"{wanted} completions were"
-        raise MalformedModelOutput(f"{asked} asked for, {len(calls)} came back")
+        request = "one completion was" if wanted == 1 else f"{wanted} completions were"
+        raise MalformedModelOutput(f"{request} asked for, {len(calls)} came back")

@@ -185,8 +185,8 @@ def comparable_step(call: Call) -> str:
     """Two completions that do the same are equal in it: the same calls, else the same answer."""
     if not call.tool_calls:
         return comparable_answer(call.said)
-    made = [[tool_call.name, tool_call.arguments] for tool_call in call.tool_calls]
-    return json.dumps(made, sort_keys=True)
+    actions = [[tool_call.name, tool_call.arguments] for tool_call in call.tool_calls]
+    return json.dumps(actions, sort_keys=True)
 
 
 def replacements(step: Step) -> frozenset[int]:

@@ -83,7 +83,7 @@ def sign_features(
     """By name. `visible`: the text without a calculator's marks; `numbers`: of the question."""
     answer = stated.value
     end = visible[-_END:].lower()
-    said = numbers_in(visible)
+    written = numbers_in(visible)
     values = {match[1].rstrip(",.") for pattern in _STATEMENTS for match in pattern.finditer(text)}
     asks_percent = answer is not None and _ASKS_PERCENT.search(question) is not None
     noun = _ASKED_NOUN.search(question)
@@ -93,7 +93,9 @@ def sign_features(
         "sign.cut_off": float(_is_cut_off(visible, stated)),
         "sign.goes_on": float(min(3, len(_NEXT_QUESTION.findall(text)))),
         "sign.stated_answers": float(min(5, len(values))),
-        "sign.last_number_differs": float(bool(said) and answer is not None and said[-1] != answer),
+        "sign.last_number_differs": float(
+            bool(written) and answer is not None and written[-1] != answer
+        ),
         "sign.contradicted_marks": float(contradicted_marks(text)),
         "sign.negative": float(size < 0),
         "sign.zero": float(answer == 0),
@@ -135,16 +137,16 @@ def _cue_features(question: str, steps: Sequence[Calculation]) -> dict[str, floa
 
 def _unit_features(question: str, steps: Sequence[Calculation]) -> dict[str, float]:
     operands = {abs(operand) for step in steps for operand in step.operands}
-    asked = [
+    factors = [
         factor
         for small, large, factor in _UNIT_PAIRS
         if small.search(question) and large.search(question)
     ]
-    converted = sum(factor in operands for factor in asked)
+    converted = sum(factor in operands for factor in factors)
     return {
-        "sign.unit_pairs": float(len(asked)),
+        "sign.unit_pairs": float(len(factors)),
         "sign.units_converted": float(converted),
-        "sign.units_unconverted": float(len(asked) - converted),
+        "sign.units_unconverted": float(len(factors) - converted),
     }
 
 

@@ -117,12 +117,12 @@ async def test_a_call_or_a_text_that_is_not_in_order_is_always_doubtful(doubtful
     assert len(big.requests) == 1
 
 
-@pytest.mark.parametrize(("text", "asked"), [("3 * 4 = 12", 0), ("3 * 4 = 14", 1)])
+@pytest.mark.parametrize(("text", "times"), [("3 * 4 = 12", 0), ("3 * 4 = 14", 1)])
 async def test_an_equation_that_does_not_hold_is_doubtful_where_it_is_recomputed(
-    text: str, asked: int
+    text: str, times: int
 ) -> None:
     _, _, big = await played(agent_run(arithmetic=True), [says(text)], [says("12")])
-    assert len(big.requests) == asked
+    assert len(big.requests) == times
 
 
 async def test_an_answer_of_another_form_than_asked_for_is_the_big_models_to_write() -> None:
@@ -142,9 +142,9 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("wrong", "asked"), [(False, 0), (True, 1)])
+@pytest.mark.parametrize(("wrong", "times"), [(False, 0), (True, 1)])
 async def test_a_router_judges_the_final_text_of_any_agent(
-    router: Path, wrong: bool, asked: int
+    router: Path, wrong: bool, times: int
 ) -> None:
     row = next(
         row for row in labelled_rows(400, signal=True, seed=2)
@@ -152,7 +152,7 @@ async def test_a_router_judges_the_final_text_of_any_agent(
     )  # fmt: skip
     run = a_run("agent", row["question"], escalation={"router": str(router)})
     trajectory, _, big = await played(run, [says(row["small"]["text"])], [says("#### 1")])
-    assert len(big.requests) == asked
+    assert len(big.requests) == times
     assert (await replay(trajectory)).reproduced
 
 

@@ -32,9 +32,9 @@ def gsm8k_rows(
 ) -> list[dict[str, Any]]:
     """Hard questions are wrong more often. A slip shows in the text in two cases of three."""
     rng = random.Random(seed)
-    chosen = problems(count, seed)
+    drawn = problems(count, seed)
     rows: list[dict[str, Any]] = []
-    for at, (question, lines, answer) in enumerate(chosen):
+    for at, (question, lines, answer) in enumerate(drawn):
         hard = (len(lines) - 3.5) * 0.07
         small_right = rng.random() < small - hard
         big_right = rng.random() < big - hard / 3

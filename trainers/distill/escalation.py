@@ -110,8 +110,8 @@ class StepEscalation(Escalation):
 
     @property
     def key(self) -> str:
-        said = "\n".join(f"{message.role}: {message.content}" for message in self.messages)
-        return f"step: {question_key(said)}"
+        text = "\n".join(f"{message.role}: {message.content}" for message in self.messages)
+        return f"step: {question_key(text)}"
 
     def opening(self) -> tuple[Sequence[Message], tuple[ToolSpec, ...]]:
         return [_plain(message) for message in self.messages], self.tools

@@ -120,8 +120,8 @@ def escalations_of(trajectory: Trajectory) -> list[Escalation]:
     ]
     escalations += replaced_steps(trajectory)
     if not escalations:
-        answered = any(step.agent in SMALL_AGENTS for step in trajectory.steps)
-        raise Unreadable(ACCEPTED if answered and not refused else UNANSWERED)
+        small = any(step.agent in SMALL_AGENTS for step in trajectory.steps)
+        raise Unreadable(ACCEPTED if small and not refused else UNANSWERED)
     return escalations
 
 

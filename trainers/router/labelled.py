@@ -201,8 +201,8 @@ def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Label
         return list(rows)
     notes.append(f"{MOST_USED:,} of {len(rows):,} questions are used, drawn at random")
     generator = np.random.Generator(np.random.PCG64(seed))
-    chosen = generator.choice(len(rows), size=MOST_USED, replace=False)
-    return [rows[at] for at in sorted(map(int, chosen))]
+    drawn = generator.choice(len(rows), size=MOST_USED, replace=False)
+    return [rows[at] for at in sorted(map(int, drawn))]
 
 
 def _labelled(row: object, small: Prices, big: Prices) -> Labelled:
