@@ -96,9 +96,7 @@ class Agent:
         return text_result(conversation, ending)
 
 
-def _escalation(
-    behaviour: AgentBehaviour, run: Run, agent: str, host: Host
-) -> Escalation | None:
+def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> Escalation | None:
     if behaviour.escalation is None:
         return None
     return Escalation(behaviour.escalation, run, host, big_agent(agent))

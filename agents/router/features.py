@@ -223,9 +223,7 @@ def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
     weights: Counter[int] = Counter()
     parts = (("q", clip(evidence.question)), ("a", without_annotations(clip(evidence.text))))
     for prefix, text in parts:
-        words = [
-            "0" if word[0].isdigit() else word.lower() for word in _WORD.findall(text)
-        ]
+        words = ["0" if word[0].isdigit() else word.lower() for word in _WORD.findall(text)]
         terms = {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words))}
         for term in terms:
             weights[zlib.crc32(f"{prefix}:{term}".encode()) % HASH_BUCKETS] += 1

@@ -173,7 +173,7 @@ async def test_an_agent_of_a_team_escalates_by_itself_and_names_its_big_model() 
     big = ScriptedHost([says("better")])
     writer = with_logprobs(says("bad"), DOUBTFUL)
     host = ScriptedHost([writer, says("done")], others={"writer.big": big})
-    trajectory = await run_locally(run, {"agent": host})
+    trajectory = await run_locally(run, {"writer": host, "editor": host})
     assert trajectory.answer == "done"
     assert "better" in host.requests[1].last.content
     assert (await replay(trajectory)).reproduced

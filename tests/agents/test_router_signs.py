@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import lzma
 import json
+import lzma
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -53,7 +53,8 @@ def test_what_is_no_calculation_stays_none(text: str) -> None:
 @pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 def test_right_solutions_hold_as_symbols_as_well() -> None:
     path = Path(os.environ["LOOPLINE_DATA"]) / "math" / "gsm8k" / "test.jsonl.xz"
-    texts = [json.loads(line)["answer"] for line in lzma.open(path, "rt", encoding="utf-8")]
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        texts = [json.loads(line)["answer"] for line in lines]
     plain = [text.replace("<<", "\n").replace(">>", "\n") for text in texts]
     steps = [step for text in plain for step in calculations(text)[0]]
     assert len(steps) > 3_000

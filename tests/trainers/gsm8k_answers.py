@@ -21,7 +21,8 @@ _HEDGES = ("Probably ", "I think ", "About ", "Let me assume ")
 def problems(count: int, seed: int, split: str = "test") -> list[tuple[str, list[str], str]]:
     """Question, lines of the solution, answer."""
     path = Path(os.environ["LOOPLINE_DATA"]) / "math" / "gsm8k" / f"{split}.jsonl.xz"
-    rows = [json.loads(line) for line in lzma.open(path, "rt", encoding="utf-8")]
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     random.Random(seed).shuffle(rows)
     parts = [(row["question"], *row["answer"].split("\n#### ")) for row in rows[:count]]
     return [(question, working.split("\n"), answer) for question, working, answer in parts]
@@ -66,7 +67,7 @@ def _written(
         case "marks":
             return f"{text}\n#### {answer}"
         case "prose":
-            return f"{_MARK.sub(r'\3', text)}\nThe answer is {answer}."
+            return _MARK.sub(r"\3", text) + f"\nThe answer is {answer}."
         case "latex":
             plain = _MARK.sub(r"\3", text).replace(" * ", r" \times ")
             return f"{plain}\nSo the answer is \\boxed{{{answer}}}."
