@@ -20,6 +20,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_valid
 from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import InvalidOptions
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.payloads import MAX_PARALLEL
 from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Record, ToolSpec
 
@@ -48,6 +49,8 @@ class AgentBehaviour(Record):
     """How often its model is asked in one step: once, and once more after each round of calls."""
     generation: GenerationOptions | None = None
     """How its completions are sampled; by default as the pool does."""
+    escalation: EscalationOptions | None = None
+    """When one of its steps goes to another model; by default none does."""
     requires_approval: bool = False
     """A person must approve its answer before it has any effect. A denied answer is written
     again."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.approvals import ApprovingHost, refusal_of
 from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.escalation_options import big_agent
 from loopline.agents.payloads import (
     AGENT,
     PartPayload,
@@ -26,6 +27,7 @@ from loopline.agents.roles.conversation import (
     WrongAnswer,
     conversation_of,
 )
+from loopline.agents.roles.escalation import Escalation
 from loopline.agents.roles.final_text import text_result
 from loopline.agents.roles.offered_host import OfferedHost
 from loopline.agents.roles.protocol import StepContext, StepResult
@@ -78,6 +80,7 @@ class Agent:
                 messages = _opening(run.task, behaviour, answers)
             case other:
                 raise UnexpectedPayload(f"role {AGENT} takes no {other.type_name!r}")
+        acting = context.payload.acting or AGENT
         conversation = Conversation(
             OfferedHost(host, offered),
             messages,
@@ -85,12 +88,18 @@ class Agent:
             options=behaviour.generation,
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
+            escalation=_escalation(behaviour, run, acting, host),
         )
         ending = await conversation.run()
         if behaviour.requires_approval:
-            acting = context.payload.acting or AGENT
             ending = await _approved(conversation, ending, host, acting, behaviour.approval_seconds)
         return text_result(conversation, ending)
+
+
+def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> Escalation | None:
+    if behaviour.escalation is None:
+        return None
+    return Escalation(behaviour.escalation, run, host, big_agent(agent))
 
 
 async def _approved(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from loopline.agents.errors import MalformedModelOutput
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, GenerationOptions, JsonObject, Message, Run
-from loopline.agents.router.evidence import MAX_EVIDENCE_CHARS
+from loopline.agents.router.evidence import clip
 from loopline.agents.router.features import comparable_answer
 from loopline.agents.tools.route_answer import ROUTE_ANSWER
 from loopline.agents.verification import Evidence, Verdict
@@ -92,10 +92,10 @@ class ScoreRung:
         samples = self._agreement.calls if self._agreement is not None else ()
         arguments: JsonObject = {
             "router": self._router,
-            "question": evidence.problem[:MAX_EVIDENCE_CHARS],
-            "text": evidence.text[:MAX_EVIDENCE_CHARS],
+            "question": clip(evidence.problem),
+            "text": clip(evidence.text),
             "logprobs": [*logprobs_of(evidence.calls)],
-            "samples": [call.said[:MAX_EVIDENCE_CHARS] for call in samples],
+            "samples": [clip(call.said) for call in samples],
         }
         output = await host.call_tool(ROUTE_ANSWER, arguments)
         self.entry = {"tool": ROUTE_ANSWER, "arguments": arguments, "output": output}

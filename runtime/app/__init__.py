@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.records import GenerationOptions
 from loopline.runtime.app.app import App
 from loopline.runtime.app.errors import (
@@ -27,6 +28,7 @@ __all__ = [
     "Answered",
     "App",
     "AskError",
+    "EscalationOptions",
     "Event",
     "GaveUp",
     "GenerationOptions",

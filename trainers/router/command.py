@@ -26,9 +26,10 @@ def router(options: RouterOptions) -> None:
     from loopline.trainers.router.recorded import read_recorded
     from loopline.trainers.router.training import describe, first_run_id, train_router
 
+    notes: list[str] = []
     if options.data is not None:
         path = local_file(options.data)
-        rows = read_labelled(path, options.small_prices, options.big_prices)
+        rows = read_labelled(path, options.small_prices, options.big_prices, notes)
         where = options.data
     else:
         assert options.from_store is not None
@@ -42,10 +43,13 @@ def router(options: RouterOptions) -> None:
         seed=options.seed,
         where=where,
         watched_after=first_run_id(time.time()),
+        notes=notes,
     )
     with guard_disk_writes(options.output):
         options.output.parent.mkdir(parents=True, exist_ok=True)
         write_record(options.output, learned)
+    for note in notes:
+        typer.echo(note, err=True)
     typer.echo(describe(learned))
     if options.as_json:
         facts = {
@@ -55,6 +59,7 @@ def router(options: RouterOptions) -> None:
             "trained_on": learned.trained_on,
             "feature_version": learned.feature_version,
             "accepts": learned.threshold is not None,
+            "needs_samples": learned.needs_samples,
         }
         print(json.dumps(facts))
 

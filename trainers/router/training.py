@@ -11,11 +11,13 @@ from threadpoolctl import threadpool_limits
 from loopline.agents.router.features import FEATURE_VERSION
 from loopline.agents.router.router import Guarantee, Router
 from loopline.trainers.router.fitting import area_under_curve, logistic_curve
-from loopline.trainers.router.labelled import Labelled, require_enough
+from loopline.trainers.router.labelled import Labelled, require_enough, thinned
 from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table, learn_policy
 
 LEARNED = 0.5
 """Share of the questions that the score is learned from; the rest calibrates."""
+MOST_LEARNED = 2_000
+"""Questions that the score is learned from at most: its time grows with the third power."""
 
 
 def train_router(
@@ -26,13 +28,16 @@ def train_router(
     seed: int,
     where: str,
     watched_after: str = "",
+    notes: list[str] | None = None,
 ) -> Router:
-    """Raises BadLabels for too few questions. `watched_after`: see `Router`."""
+    """What there is to say of the questions is added to `notes`. Raises BadLabels for too few
+    questions. `watched_after`: see `Router`."""
     require_enough(rows, LEAST_QUESTIONS, where)
+    rows = thinned(rows, seed, [] if notes is None else notes)
     table = Table.of(rows)
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(len(rows)).astype(np.int64)
-    train, calibration = np.split(order, [round(LEARNED * len(rows))])
+    train, calibration = np.split(order, [min(MOST_LEARNED, round(LEARNED * len(rows)))])
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
     router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
@@ -67,6 +72,7 @@ def router_of(
         trained_on=len(train),
         auc=area,
         pays=policy.pays,
+        needs_samples=policy.samples,
     )
 
 
@@ -88,6 +94,7 @@ def describe(router: Router) -> str:
         f"the share of all questions whose small answer is accepted and wrong is at most "
         f"{promise.alpha:.1%} with probability {1 - promise.delta:.1%} ({promise.wrong:,} of "
         f"{promise.calibration:,} calibration questions; up to {promise.allowed:,} allowed)."
+        + (" It reads further samples: set the option `samples`." if router.needs_samples else "")
     )
 
 
