@@ -146,4 +146,5 @@ for n = 1, tonumber(ARGV[1]) do
     settle(stream, group, id)
   end
 end
+give_freed()
 return results

@@ -1,0 +1,64 @@
+-- include: base.lua
+-- include: budgets.lua
+-- include: requests.lua
+-- Calls that wait until a budget has room for them (wait_for_room.lua). Their messages are in the
+-- delayed sets of their streams. A sorted set per budget, `room:<its counts>`, has an entry for each,
+-- by the time when it is tried again in any case: the lines time, tokens, micro-dollars, guard of its
+-- step, run, request, work stream. No other message of that delayed set has that time.
+-- Whoever ends a call gives the room that it leaves to those that wait, in their order.
+local MOST_LOOKED_AT = 64
+local ROOM_LIFE = 60000
+
+local function room_of(counts)
+  return of_shard('room') .. ':' .. string.match(counts, '}:(.*)$')
+end
+
+-- Hold what a waiting call comes to at most, until its mark replaces that by a hold of its own. Returns
+-- the counts of the budget that it waits for; nil if it is to be tried again now: there was room, it
+-- can never fit, or nobody needs it.
+local function promise(run, guard, request, tokens, micro)
+  if redis.call('HEXISTS', request, 'hold:promise') == 1 then return nil end
+  local known = redis.call('HMGET', run, 'state', 'step:' .. guard)
+  if known[1] ~= 'active' or known[2] then return nil end
+  local refused, waits_for = reserve(run, request, 'promise', tokens, micro)
+  -- The end of its step, or of its run, must find it.
+  if not refused then note_paid(run, guard, request) end
+  return waits_for
+end
+
+local function publish_at(stream, due)
+  local delayed = string.gsub(stream, '}:work:', '}:delayed:', 1)
+  for _, message in ipairs(redis.call('ZRANGE', delayed, due, due, 'BYSCORE')) do
+    redis.call('XADD', stream, '*', 'e', message)
+    redis.call('ZREM', delayed, message)
+    redis.call('PEXPIRE', stream, STREAM_LIFE)
+  end
+end
+
+local function give_room(counts)
+  local room = room_of(counts)
+  for _, entry in ipairs(redis.call('ZRANGE', room, 0, MOST_LOOKED_AT - 1)) do
+    local due, tokens, micro, guard, run, request, stream = string.match(entry,
+      '^(%d+)\n(%d+)\n(-?%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
+    local delayed = string.gsub(stream, '}:work:', '}:delayed:', 1)
+    local waits = #redis.call('ZRANGE', delayed, due, due, 'BYSCORE', 'LIMIT', 0, 1) > 0
+    local waits_for = waits and promise(run, guard, request, tonumber(tokens), tonumber(micro))
+    if waits_for == counts then return end  -- those behind it would take what it waits for
+    if not waits_for then
+      publish_at(stream, due)
+      redis.call('ZREM', room, entry)
+    end
+  end
+end
+
+-- Called when all that calls have come to is counted: earlier, there would seem to be more room.
+local function give_freed()
+  local keys, given = freed, {}
+  freed = {}
+  for _, counts in ipairs(keys) do
+    if not given[counts] then
+      given[counts] = true
+      give_room(counts)
+    end
+  end
+end
