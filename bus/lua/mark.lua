@@ -37,7 +37,7 @@ local call = token .. '/' .. ARGV[6]
 if redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then
   local refused = reserve(KEYS[3], KEYS[2], call, tonumber(ARGV[7]), tonumber(ARGV[8]))
   if refused then
-    give_freed()
+    give_freed(true)
     return refused
   end
 end

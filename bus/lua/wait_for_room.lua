@@ -15,15 +15,14 @@ if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
 local tokens, micro = tonumber(ARGV[9]), tonumber(ARGV[10])
 local counts = promise(KEYS[3], ARGV[8], KEYS[4], tokens, micro)
 if counts then
-  local now, room = now_ms(), room_of(counts)
+  local now = now_ms()
   local due = now + ARGV[5]
   while #redis.call('ZRANGE', KEYS[2], due, due, 'BYSCORE', 'LIMIT', 0, 1) > 0 do due = due + 1 end
   redis.call('ZADD', KEYS[2], due, ARGV[6])
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
-  redis.call('ZREMRANGEBYSCORE', room, '-inf', now)  -- those that came back by themselves
-  redis.call('ZADD', room, due, table.concat({whole(due), whole(tokens), whole(micro), ARGV[8],
-    KEYS[3], KEYS[4], KEYS[1]}, '\n'))
-  redis.call('PEXPIRE', room, due - now + ROOM_LIFE)
+  redis.call('ZREMRANGEBYSCORE', room_of(counts), '-inf', now)
+  add_waiting(counts, due, table.concat({whole(due), whole(tokens), whole(micro), ARGV[8], KEYS[3],
+    KEYS[4], KEYS[1]}, '\n'))
   redis.call('HSET', KEYS[3], 'failure', ARGV[7])
 else
   redis.call('XADD', KEYS[1], '*', 'e', ARGV[6])

@@ -116,14 +116,15 @@ class Definition:
         answer: Any = None,
         max_completions: int = DEFAULT_COMPLETIONS,
         generation: GenerationOptions | None = None,
-        requires_approval: bool = False,
+        requires_approval: bool | JsonObject = False,
         approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AgentPart:
         """An agent of this app. `tools` are functions of this app, or names: of tools that a
         package registers, or that an MCP server or HTTP API of the deployment offers
         (`github__get_issue`).
         `model` is a pool of the deployment, or pool/adapter. `answer` is the type of its answer.
-        One that `requires_approval` waits for a person with each answer.
+        One that `requires_approval` waits for a person with each answer, or, where that is a JSON
+        schema, with each that fits it.
 
         Raises `InputError`.
         """

@@ -16,7 +16,7 @@ from loopline.runtime.client.client import RunEvent as BusEvent
 from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.config.sections import AppFile
 from loopline.runtime.errors import InputError
-from loopline.workers.engine_runner import EngineRunner
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 
 
 class Session(Protocol):
@@ -104,14 +104,22 @@ class LocalSession:
     needs_app = False
     app: AppFile | None = None
 
-    def __init__(self, runner: EngineRunner, pools: Mapping[str, object]) -> None:
+    def __init__(self, runner: EngineRunner, pools: Mapping[str, EnginePool]) -> None:
         self.client = Client.connect(BusSettings())
         self.pools = tuple(pools)
+        self._unpaid = all(pool.settings.engine == "scripted" for pool in pools.values())
         self._runner = runner
         self._runs: dict[str, asyncio.Task[Trajectory]] = {}
         self._heads: dict[str, ThreadHead] = {}
 
     async def submit(self, run: Run) -> None:
+        """Raises `InputError` for a budget in which something paid would have to be held."""
+        budget = run.budget
+        if not self._unpaid and (budget.tokens or budget.micro_dollars):
+            raise InputError(
+                "a budget is held on the bus, and models in this process have none: leave it out, "
+                "or ask a deployment"
+            )
         self._runs[run.id] = asyncio.create_task(self._played(run), name=run.id)
 
     async def _played(self, run: Run) -> Trajectory:

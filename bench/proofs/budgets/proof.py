@@ -3,7 +3,6 @@ pass, while workers die and pause and Redis restarts; the provider's book says w
 
 from __future__ import annotations
 
-import asyncio
 import random
 import tempfile
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import structlog
+import uvloop
 from pydantic import Field
 
 from loopline.bench.proofs.budgets.load import play
@@ -85,7 +85,7 @@ def _play(totals: Totals, runs: int, progress: Progress) -> Batch:
                 retry_base_seconds=0.02, max_attempts=100, max_unrecorded=10_000_000,
                 max_runs=1_000, retention_seconds=7_200,
             )  # fmt: skip
-            result = asyncio.run(
+            result = uvloop.run(
                 play(
                     settings, server, book, runs=runs, branches=totals.branches,
                     micro_dollars=totals.micro_dollars,

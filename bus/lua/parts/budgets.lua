@@ -98,11 +98,11 @@ local function take_back(key, field, number)
   if number ~= '0' then redis.call('HINCRBY', key, field, '-' .. number) end
 end
 
--- Counts in which calls have left room: give_freed (parts/room.lua) gives it to others.
-local freed = {}
+-- Counts in which calls have left room: give_freed (parts/room.lua) gives it to others. In those that
+-- are withheld the same call takes it again.
+local freed, withheld = {}, {}
 
--- Release what a call holds; returns the day that it is held for, if any. Nobody is given that room if
--- the `same` call takes it again.
+-- Release what a call holds; returns the day that it is held for, if any.
 local function release(request, call, same)
   local hold = redis.call('HGET', request, 'hold:' .. call)
   if not hold then return nil end
@@ -112,7 +112,7 @@ local function release(request, call, same)
     if redis.call('EXISTS', key) == 1 then
       take_back(key, 'held:tokens', tokens)
       take_back(key, 'held:micro', micro)
-      if not same then freed[#freed + 1] = key end
+      table.insert(same and withheld or freed, key)
     end
   end
   return day

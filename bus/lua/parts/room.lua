@@ -4,9 +4,11 @@
 -- Calls that wait until a budget has room for them (wait_for_room.lua). Their messages are in the
 -- delayed sets of their streams. A sorted set per budget, `room:<its counts>`, has an entry for each,
 -- by the time when it is tried again in any case: the lines time, tokens, micro-dollars, guard of its
--- step, run, request, work stream. No other message of that delayed set has that time.
+-- step, run, request, work stream. No other message of that delayed set has that time. An entry whose
+-- message has come back by itself stands for nothing.
 -- Whoever ends a call gives the room that it leaves to those that wait, in their order.
 local MOST_LOOKED_AT = 64
+-- Longer than any of them waits.
 local ROOM_LIFE = 60000
 
 local function room_of(counts)
@@ -24,6 +26,11 @@ local function promise(run, guard, request, tokens, micro)
   -- The end of its step, or of its run, must find it.
   if not refused then note_paid(run, guard, request) end
   return waits_for
+end
+
+local function add_waiting(counts, due, entry)
+  redis.call('ZADD', room_of(counts), due, entry)
+  redis.call('PEXPIRE', room_of(counts), ROOM_LIFE)
 end
 
 local function publish_at(stream, due)
@@ -44,17 +51,23 @@ local function give_room(counts)
     local waits = #redis.call('ZRANGE', delayed, due, due, 'BYSCORE', 'LIMIT', 0, 1) > 0
     local waits_for = waits and promise(run, guard, request, tonumber(tokens), tonumber(micro))
     if waits_for == counts then return end  -- those behind it would take what it waits for
-    if not waits_for then
+    redis.call('ZREM', room, entry)
+    if waits_for then
+      add_waiting(waits_for, due, entry)
+    else
       publish_at(stream, due)
-      redis.call('ZREM', room, entry)
     end
   end
 end
 
 -- Called when all that calls have come to is counted: earlier, there would seem to be more room.
-local function give_freed()
+-- `withheld_too`: the call that was to take its room again is refused.
+local function give_freed(withheld_too)
   local keys, given = freed, {}
-  freed = {}
+  if withheld_too then
+    for _, counts in ipairs(withheld) do keys[#keys + 1] = counts end
+  end
+  freed, withheld = {}, {}
   for _, counts in ipairs(keys) do
     if not given[counts] then
       given[counts] = true
