@@ -1,6 +1,7 @@
 -- include: base.lua
 -- include: entries.lua
 -- include: requests.lua
+-- include: room.lua
 -- include: waits.lua
 -- include: end_run.lua
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.

@@ -1,5 +1,6 @@
 -- include: base.lua
 -- include: entries.lua
+-- include: budgets.lua
 -- include: room.lua
 -- Put a delivery aside whose call has no room in a budget while other calls are under way. The script
 -- that ends one of them brings it back; after a delay it comes back in any case, for a limit may have

@@ -264,16 +264,16 @@ async def test_an_agents_answer_waits_and_is_written_again_when_it_is_refused(
     assert (await replay(trajectory_of(state))).reproduced
 
 
-@pytest.mark.parametrize(("rule", "held_back"), [({"const": "Hey you"}, 1), ({"const": "Ho"}, 0)])
+@pytest.mark.parametrize(("rule", "approvals"), [({"const": "Hey you"}, 1), ({"const": "Ho"}, 0)])
 async def test_an_agents_answer_that_fits_the_rule_waits_and_no_other(
-    office: Office, rule: dict[str, str], held_back: int
+    office: Office, rule: dict[str, str], approvals: int
 ) -> None:
     run = await office.begin("Write a letter.", requires_approval=rule)
-    if held_back:
+    if approvals:
         await office.client.decide(await office.pending(), "approved", by="kate")
     trajectory = await office.end(run)
     assert trajectory.answer == "Hey you"
-    assert len(trajectory.steps[0].approvals) == held_back
+    assert len(trajectory.steps[0].approvals) == approvals
 
 
 def test_a_rule_about_answers_that_nobody_would_check_is_refused() -> None:

@@ -19,6 +19,7 @@ from loopline.runtime.app import (
 from loopline.runtime.app.session import LocalSession
 from loopline.runtime.app.testing import Reply, call
 from loopline.runtime.errors import InputError
+from loopline.workers.engines.settings import ModelSettings
 
 PRICES = {"A7": 12.5}
 
