@@ -44,7 +44,9 @@ end
 
 local function give_room(counts)
   local room = room_of(counts)
-  for _, entry in ipairs(redis.call('ZRANGE', room, 0, MOST_LOOKED_AT - 1)) do
+  for _ = 1, MOST_LOOKED_AT do
+    local entry = redis.call('ZRANGE', room, 0, 0)[1]
+    if not entry then return end
     local due, tokens, micro, guard, run, request, stream = string.match(entry,
       '^(%d+)\n(%d+)\n(-?%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
     local delayed = string.gsub(stream, '}:work:', '}:delayed:', 1)
