@@ -7,6 +7,7 @@ import math
 import os
 import random
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -171,13 +172,17 @@ async def play(
     result, ended = Result(), Ended()
     crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
 
+    ids: list[str] = []
+    first_day = _today()
+
     async def work() -> None:
         try:
-            await _ask_all(settings, runs, branches, micro_dollars, result, ended)
+            await _ask_all(settings, runs, branches, micro_dollars, result, ids, ended)
         finally:
             ended.finish()
 
     await asyncio.gather(work(), crew.work(ended), _restart(server, rng, result.attacks, ended))
+    await _read(settings, ids, first_day, result)
     return result
 
 
@@ -187,10 +192,10 @@ async def _ask_all(
     branches: int,
     micro_dollars: int,
     result: Result,
+    ids: list[str],
     ended: Ended,
 ) -> None:
     places = asyncio.Semaphore(RUNS_IN_FLIGHT)
-    ids: list[str] = []
     async with (
         Client.connect(settings) as client,
         Bus(settings, registry()) as bus,
@@ -199,7 +204,6 @@ async def _ask_all(
     ):
         # Counted in addition to each run's own: a limit that is never reached.
         await set_limits(bus, DAY, Limits(micro_dollars=LARGEST))
-        first_day = _day(bus)
 
         async def one_run(run: Run) -> None:
             try:
@@ -215,6 +219,10 @@ async def _ask_all(
             await client.submit(run)
             ids.append(run.id)
             group.create_task(one_run(run))
+
+
+async def _read(settings: BusSettings, ids: list[str], first_day: int, result: Result) -> None:
+    """What the bus has counted, once nobody works or attacks any more."""
     async with Bus(settings, registry()) as bus:
         for run_id in ids:
             key = bus.keys.shard_of(run_id).run(run_id)
@@ -226,15 +234,15 @@ async def _ask_all(
         result.day = await _spent_between(bus, first_day)
 
 
-def _day(bus: Bus) -> int:
-    return int(bus.clock.now() // 86_400)
+def _today() -> int:
+    return int(time.time() // 86_400)
 
 
 async def _spent_between(bus: Bus, first_day: int) -> tuple[Limits, Limits]:
     """What all runs have spent, and what is reserved, on the days from the first one to this."""
     totals = [0, 0, 0, 0]
     for shard in bus.keys.all_shards():
-        for day in range(first_day, _day(bus) + 1):
+        for day in range(first_day, _today() + 1):
             names = ["tokens", "micro", "held:tokens", "held:micro"]
             values = await bus.redis.hmget(shard.spent(DAY, day), names)  # pyright: ignore
             totals = [total + int(value or 0) for total, value in zip(totals, values, strict=True)]
