@@ -25,7 +25,8 @@ HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
 """Between two deliveries of a message that waits for a worker of another version."""
 ROOM_SECONDS = 5.0
 """After which a call that waits for a budget's room is tried again though nobody has left any: its
-limits may have been raised, or a new day may have begun."""
+limits may have been raised, or a new day may have begun. The same for
+all, since they come back in the order of these times."""
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 
@@ -101,9 +102,9 @@ async def wait_for_room(delivery: Delivery, error: NoRoom, attempt: int) -> None
         shard.request(envelope.reply_key),
     ]  # fmt: skip
     again = envelope.model_copy(update={"attempt": attempt, "handed_back": 0.0})
-    delay = ROOM_SECONDS * random.uniform(0.75, 1.25)
     args: list[scripts.Value] = [
-        lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000), again.to_json(),
+        lease.group, lease.entry, lease.consumer, lease.count, int(ROOM_SECONDS * 1000),
+        again.to_json(),
         str(error)[:MAX_REASON_CHARS].encode(errors="replace"), envelope.guard, *error.most,
     ]  # fmt: skip
     bus.observer.retried(delivery.stream)

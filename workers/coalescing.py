@@ -2,8 +2,9 @@
 
 The first to ask makes the call, and its run pays for it. The others wait, with their leases
 renewed, and are given the same answer as a call of their own that used nothing: their ledger names
-the call that was paid for. They are of one tenant, unless the pool lets tenants share. Where the first one fails each asks for itself; where its run ends, or
-its worker dies, the next one asks. An answer that has come is given to nobody who asks later.
+the call that was paid for. They are of one tenant, unless the pool lets tenants share. Where the
+first one fails each asks for itself; where its run ends, or its worker dies, the next one asks. An
+answer that has come is given to nobody who asks later.
 """
 
 from __future__ import annotations

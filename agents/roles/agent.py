@@ -89,7 +89,7 @@ class Agent:
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
         )
         ending = await conversation.run()
-        if behaviour.requires_approval:
+        if behaviour.requires_approval is not False:  # an empty schema fits all
             acting = context.payload.acting or AGENT
             ending = await _approved(conversation, ending, host, acting, behaviour)
         return text_result(conversation, ending)

@@ -111,15 +111,16 @@ class App(Definition):
     ) -> Any:
         """The answer: the model's text, or an instance of `answer`. `agent` says who is asked where
         the app has several. `budget_usd` and `budget_tokens` are the most that the run may spend:
-        a call that has no room there is not made. `messages` is what was said before, and what the system says.
+        a call that has no room there is not made. `messages` is what was said before, and what the
+        system says.
         `generation` is how completions are made, over what the agents' author and the pool have
         set: `temperature`, `top_p` and penalties of all agents, `max_tokens`, `stop` and `seed` of
         the one that answers.
 
         Raises `AnswerTimeout` after `timeout` seconds (the run is cancelled), `WrongAnswer` if the
-        model never gave such an answer, `OverBudget` if a budget had no room, another `AskError` for a run that ended without one,
-        `InputError`, `Overloaded`, and `BusUnavailable` or `Unreachable` without a deployment. A
-        caller that is cancelled cancels the run.
+        model never gave such an answer, `OverBudget` if a budget had no room, another `AskError`
+        for a run that ended without one, `InputError`, `Overloaded`, and `BusUnavailable` or
+        `Unreachable` without a deployment. A caller that is cancelled cancels the run.
         """
         async with self.session() as session:
             team = self.checked_team(session, agent, answer)

@@ -38,9 +38,7 @@ Set = Annotated[
 BudgetUsd = Annotated[
     float | None, typer.Option(min=0.000001, help="Most US dollars that a run may spend.")
 ]
-BudgetTokens = Annotated[
-    int | None, typer.Option(min=1, help="Most tokens that a run may use.")
-]
+BudgetTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens that a run may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 UnsafeExec = Annotated[
     bool,

@@ -61,8 +61,8 @@ class Result:
 
 
 class Ended:
-    """Counts runs that have ended: attacks come by it, so that a slow machine has no more of them for
-    each run, and a fast one no fewer."""
+    """Counts runs that have ended. Attacks come by it: a slow machine has no more of them for each
+    run, and a fast one no fewer."""
 
     def __init__(self) -> None:
         self.all = False

@@ -61,7 +61,7 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
             progress.say(f"goes on behind {totals.runs:,} runs, which {path} has")
     progress.outcome = lambda: _outcome(totals)
     while totals.runs < options.runs:
-        batch = _play(totals, min(BATCH, options.runs - totals.runs), progress)
+        batch = _play(totals, min(BATCH, options.runs - totals.runs))
         totals = totals.plus(batch)
         if path is not None:
             write_record(path, totals)
@@ -73,7 +73,7 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
     return _outcome(totals)
 
 
-def _play(totals: Totals, runs: int, progress: Progress) -> Batch:
+def _play(totals: Totals, runs: int) -> Batch:
     """On a server and with a book of its own. Who goes on does not play the first runs again."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
@@ -114,7 +114,11 @@ def _outcome(totals: Totals) -> Outcome:
             measured("billed in dollars", totals.billed / 1e6),
             measured("charged in dollars", totals.charged / 1e6),
         ],
-        facts={"runs": totals.runs, "played_seconds": round(totals.seconds, 1)},
+        facts={
+            "runs": totals.runs,
+            "seed": totals.seed,
+            "played_seconds": round(totals.seconds, 1),
+        },
     )
     outcome.violate(totals.broken)
     return outcome
