@@ -355,6 +355,9 @@ async def play(settings: BusSettings, moves: list[tuple[str, int, int]]) -> None
         await set_limits(bus, "day", limit)
         try:
             world = World(bus)
+            stream = bus.keys.shard(0).work("infer")
+            await scripts.call(bus.redis, "group", [stream], [GROUP])
+            await bus.redis.pexpire(stream, 100_000)
             for tokens, micro in ((100, 200), (80, 150)):
                 run_id = await admitted(bus, Scope("day"), tokens=tokens, micro=micro)
                 world.runs[run_id] = (tokens, micro)

@@ -60,7 +60,7 @@ class Totals(Record):
     def plus(self, batch: Batch) -> Totals:
         """With one more batch, held against the book."""
         result, billed = batch.result, batch.billed
-        spent, reserved = result.day
+        _, reserved = result.day
         leaked = sum(map(bool, result.reserved.values()))
         leaked += bool(reserved.tokens or reserved.micro_dollars)
         return self.model_copy(

@@ -72,7 +72,7 @@ async def test_asks_are_answered_by_workers_that_know_the_files_tools(
         assert await app.ask("How much is B9?") == "It is not for sale."
         with pytest.raises(WrongAnswer, match="after 3 tries"):
             await app.ask("Say nonsense", answer=dict[str, object])
-        with pytest.raises(OverBudget, match="it may take .* a limit of 1 tokens"):
+        with pytest.raises(OverBudget, match=r"it may take .* a limit of 1 tokens"):
             await app.ask("How much is A7?", budget_tokens=1)
         events = [event async for event in app.stream("How much is A7?", budget_tokens=100_000)]
         assert events[-1] == Answered(events[-1].run_id, QUOTE)  # pyright: ignore
