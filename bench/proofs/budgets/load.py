@@ -111,7 +111,8 @@ class Crew:
         self._attacks = attacks
         self._hedge = hedge
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["loopline.bench.proofs.budgets.provider"])
+        # Also this program, which each copy would import anew.
+        self._context.set_forkserver_preload(["__main__", serve.__module__])
 
     async def work(self, ended: Ended) -> None:
         await asyncio.gather(*(self._slot(ended) for _ in range(WORKERS)))
