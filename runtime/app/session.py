@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from loopline.agents.errors import AgentError
-from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.records import Budget, Run, Step, Trajectory
 from loopline.bus import BusSettings, ThreadHead, advance_thread, read_thread
 from loopline.runtime.client import deployment
 from loopline.runtime.client.client import Client
@@ -113,13 +113,9 @@ class LocalSession:
         self._heads: dict[str, ThreadHead] = {}
 
     async def submit(self, run: Run) -> None:
-        """Raises `InputError` for a budget in which something paid would have to be held."""
-        budget = run.budget
-        if not self._unpaid and (budget.tokens or budget.micro_dollars):
-            raise InputError(
-                "a budget is held on the bus, and models in this process have none: leave it out, "
-                "or ask a deployment"
-            )
+        if self._unpaid:  # scripted models spend nothing; the runner refuses budgets of others
+            budget = Budget(seconds=run.budget.seconds)
+            run = run.model_copy(update={"budget": budget})
         self._runs[run.id] = asyncio.create_task(self._played(run), name=run.id)
 
     async def _played(self, run: Run) -> Trajectory:

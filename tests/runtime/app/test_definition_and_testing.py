@@ -157,7 +157,7 @@ async def test_a_budget_is_more_than_nothing_and_is_held_where_somebody_is_paid(
             await app.ask("Q", budget_tokens=0)
     paid = ModelSettings(engine="openai", model="m", base_url="http://127.0.0.1:9/v1")
     async with app.testing(slm=paid):
-        with pytest.raises(InputError, match="held on the bus"):
+        with pytest.raises(InputError, match="only the bus settles"):
             await app.ask("Q", budget_tokens=10)
 
 
