@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.answer_schema import AnswerSchema, check_rule
 from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.escalation_options import EscalationOptions
@@ -51,9 +51,9 @@ class AgentBehaviour(Record):
     """How its completions are sampled; by default as the pool does."""
     escalation: EscalationOptions | None = None
     """When one of its steps goes to another model; by default none does."""
-    requires_approval: bool = False
-    """A person must approve its answer before it has any effect. A denied answer is written
-    again."""
+    requires_approval: bool | JsonObject = False
+    """A person must approve its answer before it has any effect; with a JSON schema, one that fits
+    it. A denied answer is written again."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
     """How long an answer waits for that."""
 
@@ -61,11 +61,13 @@ class AgentBehaviour(Record):
     def _check_answer_and_generation(self) -> Self:
         if self.generation is not None and self.generation.n != 1:
             raise ValueError("an agent goes on from one completion: leave out generation.n")
-        if self.answer is not None:
-            try:
+        try:
+            if self.answer is not None:
                 AnswerSchema(self.answer)
-            except InvalidOptions as error:
-                raise ValueError(str(error)) from error
+            if isinstance(self.requires_approval, dict):
+                check_rule(self.requires_approval)
+        except InvalidOptions as error:
+            raise ValueError(str(error)) from error
         return self
 
 

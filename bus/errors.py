@@ -98,6 +98,16 @@ class Retry(BusError):
         self.counted = counted
 
 
+class NoRoom(Retry):
+    """Calls that are under way hold what is left of a budget: this one comes back when they leave
+    room for it, or in a few seconds."""
+
+    def __init__(self, reason: str, most: tuple[int, int]) -> None:
+        """`most`: tokens and micro-dollars that it comes to at most, as scripts have them."""
+        super().__init__(reason, counted=False)
+        self.most = most
+
+
 class Reject(BusError):
     """Raised by a handler: no retry can help, send this delivery to the dead letters."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from pydantic import JsonValue
+
 from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.approvals import ApprovingHost, refusal_of
 from loopline.agents.errors import UnexpectedPayload
@@ -91,8 +93,8 @@ class Agent:
             escalation=_escalation(behaviour, run, acting, host),
         )
         ending = await conversation.run()
-        if behaviour.requires_approval:
-            ending = await _approved(conversation, ending, host, acting, behaviour.approval_seconds)
+        if behaviour.requires_approval is not False:  # an empty schema fits all
+            ending = await _approved(conversation, ending, host, acting, behaviour)
         return text_result(conversation, ending)
 
 
@@ -103,15 +105,16 @@ def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> 
 
 
 async def _approved(
-    conversation: Conversation, ending: Ending, host: Host, agent: str, seconds: float
+    conversation: Conversation, ending: Ending, host: Host, agent: str, behaviour: AgentBehaviour
 ) -> Ending:
-    """The ending, once a person has approved its text. Raises `ApprovalNeeded` before that."""
+    """The ending, once a person has approved its text, if it needs that. Raises `ApprovalNeeded`
+    before."""
     if not isinstance(host, ApprovingHost):
         raise UnexpectedPayload(f"agent {agent}: nobody can approve its answer here")
     for tries in range(MAX_CORRECTIONS + 1):
-        if not isinstance(ending, FinalText):
+        if not isinstance(ending, FinalText) or not _needs_approval(behaviour, ending.text):
             return ending
-        approval = await host.approve(agent, {"answer": ending.text}, seconds)
+        approval = await host.approve(agent, {"answer": ending.text}, behaviour.approval_seconds)
         if approval.decision == "approved":
             return ending
         refusal = refusal_of(approval)
@@ -120,6 +123,19 @@ async def _approved(
         conversation.refuse(refusal)
         ending = await conversation.run()
     return ending
+
+
+def _needs_approval(behaviour: AgentBehaviour, text: str) -> bool:
+    rule = behaviour.requires_approval
+    if isinstance(rule, bool):
+        return rule
+    value: JsonValue = text
+    if behaviour.answer is not None:
+        try:
+            value = json.loads(text)
+        except ValueError:  # cut off
+            return True
+    return AnswerSchema(rule).may_fit(value)
 
 
 def _opening(

@@ -118,7 +118,7 @@ class Definition:
         max_completions: int = DEFAULT_COMPLETIONS,
         generation: GenerationOptions | None = None,
         escalation: EscalationOptions | None = None,
-        requires_approval: bool = False,
+        requires_approval: bool | JsonObject = False,
         approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AgentPart:
         """An agent of this app. `tools` are functions of this app, or names: of tools that a
@@ -126,7 +126,8 @@ class Definition:
         (`github__get_issue`).
         `model` is a pool of the deployment, or pool/adapter. `answer` is the type of its answer.
         With `escalation` its doubtful steps are the work of another model, and only these. One that
-        `requires_approval` waits for a person with each answer.
+        `requires_approval` waits for a person with each answer, or, where that is a JSON schema,
+        with each that fits it.
 
         Raises `InputError`.
         """
