@@ -3,7 +3,7 @@ data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,6 +16,8 @@ from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table
 
 LEARNED = 0.5
 """Share of the questions that the score is learned from; the rest calibrates."""
+MOST_POINTS = 200
+"""Of the curve that is drawn."""
 
 
 def train_router(
@@ -26,8 +28,10 @@ def train_router(
     seed: int,
     where: str,
     watched_after: str = "",
+    draw: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Router:
-    """Raises BadLabels for too few questions. `watched_after`: see `Router`."""
+    """Raises BadLabels for too few questions. `watched_after`: see `Router`. `draw` is
+    given `risk_curve`."""
     require_enough(rows, LEAST_QUESTIONS, where)
     table = Table.of(rows)
     generator = np.random.Generator(np.random.PCG64(seed))
@@ -35,6 +39,9 @@ def train_router(
     train, calibration = np.split(order, [round(LEARNED * len(rows))])
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
+    if draw is not None:
+        for accepted, values in risk_curve(policy, table, calibration, alpha=alpha):
+            draw(accepted, values)
     router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
     return router.model_copy(update={"watched_after": watched_after})
 
@@ -68,6 +75,35 @@ def router_of(
         auc=area,
         pays=policy.pays,
     )
+
+
+def risk_curve(
+    policy: Policy, table: Table, calibration: Rows, *, alpha: float
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """What it would come to if the answers with the highest scores were accepted, by their number:
+    shares of all calibration questions, and US dollars per question. Answers of one score are
+    accepted together; at most `MOST_POINTS` points."""
+    scores, count = policy.score(table, calibration), len(calibration)
+    if count == 0:
+        return
+    right, cost = table.right[calibration], table.cost[calibration]
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.isfinite(scores[order])]  # minus infinity: never put to the small model
+    wrong = np.concatenate([[0.0], np.cumsum(right[order, 0] == 0)])
+    saved = np.concatenate([[0.0], np.cumsum(cost[order, 1])])
+    dollars = (cost[:, 1].sum() + cost[order, 0].sum() - saved) / count
+    ends = [0, *(np.flatnonzero(np.diff(scores[order])) + 1).tolist(), len(order)]
+    every = -(-len(ends) // MOST_POINTS)
+    for at in sorted({*ends[::every], ends[-1]}):
+        yield (
+            at,
+            {
+                "share accepted": at / count,
+                "share accepted and wrong": float(wrong[at]) / count,
+                "bound of that share": alpha,
+                "dollars per question": float(dollars[at]),
+            },
+        )
 
 
 def describe(router: Router) -> str:
