@@ -100,7 +100,8 @@ class GatewayServer:
         ]
         http = asyncio.create_task(self._http.serve([self._listener.socket]), name="http")
         bus = self._service.client.bus
-        sender = WebhookSender(bus, self._service.settings.gateway)
+        settings = self._service.settings
+        sender = WebhookSender(bus, settings.gateway, settings.priced_pools)
         sending = bus.background.start(sender.run(), name="webhooks")
         try:
             await asyncio.wait({*serving, http}, return_when=asyncio.FIRST_COMPLETED)

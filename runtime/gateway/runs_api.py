@@ -18,6 +18,7 @@ from loopline.bus import (
     is_entry_id,
     pool_of,
 )
+from loopline.runtime.client.edited_prompts import changed_prompts
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_records import run_of, steps_of, trajectory_of
 from loopline.runtime.gateway import idempotency, webhooks
@@ -40,7 +41,7 @@ from loopline.runtime.gateway.runs_request import (
 )
 from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
-from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
+from loopline.runtime.observe.run_index import PassedRuns, Place, RunQuery, find_runs
 
 MAX_LISTED = 100
 M = TypeVar("M", bound=BaseModel)
@@ -54,6 +55,8 @@ class RunsApi:
         self._client = service.client
         self._bus = service.client.bus
         self._http = http
+        self._priced = frozenset(service.settings.priced_pools)
+        self._passed = PassedRuns()
 
     def routes(self) -> list[Route]:
         return [
@@ -99,7 +102,7 @@ class RunsApi:
             messages=messages,
             workflow=params.workflow,
             policies=params.policies,
-            options=params.options,
+            options=params.all_options,
             generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,
@@ -125,7 +128,7 @@ class RunsApi:
             account=caller.id,
         )
         after = None if "before" not in query else await self._place(caller, query["before"])
-        page = await find_runs(self._bus, wanted, limit, after)
+        page = await find_runs(self._bus, wanted, limit, after, self._passed)
         data = [
             ListedRun(
                 id=line.id,
@@ -193,6 +196,8 @@ class RunsApi:
             seed=params.seed,
             policies=params.policies,
             tags={**params.tags, **caller.tags, **trace_tags(request, run_id)},
+            prompt_files=changed_prompts(run_of(state), params.prompts),
+            question=params.question,
             run_id=run_id,
             key_limits=caller.limits,
         )
@@ -261,7 +266,7 @@ class RunsApi:
                 raise not_allowed(policy)
 
     def _body(self, state: RunState) -> dict[str, Any]:
-        return run_body(run_of(state), state, steps_of(state))
+        return run_body(run_of(state), state, steps_of(state), self._priced)
 
 
 def _not_found(run_id: str) -> ApiError:
