@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopline.agents.records import Message, Outcome, Trajectory
+from loopline.agents.records import Call, Message, Outcome, Trajectory
 from loopline.runtime.errors import InputError
 from loopline.workers.store.records import NoRecords, Skipped, iterate_trajectories
 from loopline.workers.store.rewards import Feedback, add, read_rewards, targets_of
 
 _OF_OUTCOME = {Outcome.SOLVED: 1.0, Outcome.FAILED: 0.0}
+_CHAT = "chat"
+"""Workflow of a run that is one call of a client."""
 _ENDED = frozenset({Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED})
 
 
@@ -38,9 +40,30 @@ class RecordedRun:
 
     @property
     def completion(self) -> list[dict[str, Any]]:
-        """The answer as a message; none of a run without one."""
+        """The answer as a message; none of a run without one. The answer to a client's call may be
+        calls of the client's tools."""
         answer = self.trajectory.answer
-        return [] if answer is None else [{"role": "assistant", "content": answer}]
+        if answer is None:
+            return []
+        calls = self._last_call.tool_calls if self._last_call is not None else ()
+        return [_message(Message(role="assistant", content=answer, tool_calls=calls))]
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """That a client offered with its call, as the Chat Completions API has them."""
+        if self.trajectory.run.workflow != _CHAT:
+            return []
+        specs: Any = self.trajectory.run.options.get("tools") or ()
+        return [{"type": "function", "function": dict(spec)} for spec in specs]
+
+    @property
+    def _last_call(self) -> Call | None:
+        """Of a run that is one call of a client, that one."""
+        if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
+            return None
+        step = self.trajectory.steps[-1]
+        calls = step.candidates[step.selected].calls if step.candidates else ()
+        return calls[0] if calls else None
 
     @property
     def ended_with_an_answer(self) -> bool:
@@ -137,7 +160,12 @@ def _message(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+                "function": {
+                    "name": call.name,
+                    "arguments": call.raw_arguments
+                    if call.arguments is None
+                    else json.dumps(call.arguments),
+                },
             }
             for call in message.tool_calls
         ]
