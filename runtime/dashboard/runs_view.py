@@ -190,10 +190,10 @@ def dollars_of(line: RunLine, priced: Collection[str]) -> str:
     """What a run cost, by the pools of its policies; empty before its first call."""
     if not line.tokens:
         return ""
-    unpriced = [pool_of(policy) not in priced for policy in line.policies]
-    return spent_words(
-        line.micro_dollars, all_known=not any(unpriced), none_known=not line.micro_dollars
-    )
+    unpriced = any(pool_of(policy) not in priced for policy in line.policies)
+    # A run that names no policy says nothing of prices.
+    has_all = not unpriced if line.policies else bool(line.micro_dollars)
+    return spent_words(line.micro_dollars, all_known=has_all, none_known=not line.micro_dollars)
 
 
 def _one_line(text: str) -> str:

@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from loopline.agents.errors import AgentError
 from loopline.agents.records import Run
+from loopline.agents.workflows import workflows
 from loopline.bus import (
     RunState,
     is_entry_id,
@@ -79,6 +81,7 @@ class RunsApi:
         if not caller.allows(model):
             raise not_allowed(model)
         self._check_policies(caller, params.policies)
+        _require_tools(params)
         if params.webhook is not None:
             await webhooks.check_url(params.webhook, self._service.settings.gateway)
         run_id = new_run_id(self._bus.clock.now())
@@ -282,6 +285,21 @@ def _parse(model: type[M], body: dict[str, Any]) -> M:
         return model.model_validate(body)
     except ValidationError as error:
         raise validation_error(error, body) from error
+
+
+def _require_tools(params: CreateRun) -> None:
+    """Raises `ApiError` for tools where the workflow has no such option."""
+    if params.tools is None or params.workflow not in workflows.names():
+        return  # an unknown workflow is named where the run is made
+    try:
+        workflows.get(params.workflow).check_options({"tools": []})
+    except AgentError as error:
+        raise invalid(
+            f"tools: the workflow {params.workflow!r} takes none from its caller, as `agent` does:"
+            f" {error}",
+            "tools",
+            "unsupported_parameter",
+        ) from error
 
 
 def _refuse_reserved(tags: dict[str, str]) -> None:
