@@ -119,7 +119,9 @@ class Refusal(NamedTuple):
             need = f"it may take {needed}"
         else:
             need = "nothing is left"
-        return BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error = BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error.by_day = self.scope != "run" and Scope(self.scope).by_day
+        return error
 
 
 def amount(kind: str, number: int) -> str:

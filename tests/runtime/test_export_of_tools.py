@@ -13,6 +13,7 @@ import pytest
 from loopline.agents.records import Message, Outcome, ToolCall, ToolSpec, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.interchange.exports import export
+from loopline.trainers.sft.dialogue_files import dialogue_of
 from tests.clients.inspect_reader import read_by_inspect
 from tests.clients.verifiers_reader import read_by_verifiers
 from tests.trainers.grpo.recorded import a_call, a_candidate, a_run, a_step, record
@@ -165,3 +166,11 @@ def test_trl_learns_a_preference_from_the_exported_pairs(tmp_path: Path) -> None
         result = trainer.train()
     assert result.global_step == 1
     assert result.training_loss > 0
+
+
+def test_what_was_exported_can_be_learned_from(store: Path, tmp_path: Path) -> None:
+    export(store, "trl", tmp_path / "out")
+    called, answered = map(dialogue_of, rows(tmp_path / "out" / "sft.jsonl"))
+    assert called.turns[0].tool_calls[0].arguments == {"city": "Oslo"}
+    assert [tool.name for tool in called.tools] == ["weather"]
+    assert [message.role for message in answered.opening] == ["user", "assistant", "tool", "tool"]

@@ -69,6 +69,8 @@ def test_a_day_s_tokens_end_before_the_call_that_could_pass_them(
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (429, "insufficient_quota")
     assert f"{used:,} tokens spent" in error["message"]
+    assert 0 < int(answer.headers["retry-after"]) <= 86_400
+    assert answer.headers["x-should-retry"] == "false"
     listed = json.loads(scripted.ok("keys", "ls", "--json"))
     (line,) = [key for key in listed if key["id"] == record["id"]]
     assert 0 < line["tokens_today"] == used <= 1_000
