@@ -41,10 +41,10 @@ def start_detached(
     _, status = _launch(state, profile, overrides, redis_url, settings)
     _report(status, state)
     if is_first and status["gateway"] is not None:
-        _show_new_key(state)
+        show_new_key(state)
 
 
-def _show_new_key(state: StateDirectory) -> None:
+def show_new_key(state: StateDirectory) -> None:
     """Once, and to a terminal alone: what is written elsewhere is kept by others."""
     if sys.stdout.isatty() and state.gateway_key.exists():
         print(f"key: {state.gateway_key.read_text('ascii').strip()} (not shown again)")
