@@ -204,15 +204,6 @@ def test_a_fork_keeps_the_journal_before_its_turn_and_goes_on_alone(
     assert "as recorded" in shared.ok("runs", "replay", forked["run"]["id"])
 
 
-def test_a_fork_asks_another_question(shared: Deployment, run_id: str) -> None:
-    question = "What is 6 * 7?"
-    forked = json.loads(shared.ok("runs", "fork", run_id, "--question", question, "--json"))
-    assert (forked["run"]["task"]["prompt"], forked["answer"]) == (question, "42")
-    process = shared.run("runs", "fork", run_id, "--at", "1", "--question", question)
-    assert process.returncode == EXIT_USAGE
-    assert "another question is asked from turn 0 on" in one_error(process)
-
-
 def test_a_fork_beyond_the_end_is_refused(shared: Deployment, run_id: str) -> None:
     process = shared.run("runs", "fork", run_id, "--at", "9")
     assert process.returncode == EXIT_USAGE
