@@ -130,8 +130,8 @@ def _ids(connection: Any, query: RunQuery, after: str) -> _Ids:
     if query.words:
         inner.append(
             "(contains(lower(coalesce(answer, '')), lower($words)) OR contains("
-            "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)) OR contains("
-            "lower(coalesce(array_to_string(json_extract_string(trajectory, "
+            "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)) "
+            "OR contains(lower(coalesce(array_to_string(json_extract_string(trajectory, "
             "'$.run.task.messages[*].content'), chr(10)), '')), lower($words)))"
         )
         values["words"] = query.words

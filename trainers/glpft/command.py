@@ -50,8 +50,8 @@ def glpft(options: GlpftOptions) -> None:
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import StageListener, claim, require_possible, train
-    from loopline.trainers.glpft.rows import sha256_of
     from loopline.trainers.glpft.publishing import publications, require_publishable
+    from loopline.trainers.glpft.rows import sha256_of
 
     output, restart = options.output, options.restart
     with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:

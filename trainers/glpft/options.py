@@ -24,7 +24,6 @@ from loopline.trainers.glpft.settings import (
     size,
 )
 
-
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 RESERVED = frozenset(
     {"backbone", "single", "multitask", "copying", "initial", "data", "curves", "checkpoints"}

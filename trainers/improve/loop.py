@@ -84,7 +84,8 @@ class ImprovementLoop:
         say: Callable[[str], None] = lambda text: None,
         trackers: tuple[str, ...] = DEFAULT_TRACKERS,
     ) -> None:
-        """`trackers` get the curves of each training. Raises `TrainingError` for a folder of other settings."""
+        """`trackers` get the curves of each training. Raises `TrainingError` for a folder of other
+        settings."""
         self.settings = settings
         self.output = output.resolve()
         self._client = client
