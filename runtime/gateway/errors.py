@@ -19,6 +19,7 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
 )
+from loopline.bus.budgets import is_of_a_day
 from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
@@ -221,13 +222,13 @@ def quota_exceeded(error: BudgetExceeded) -> ApiError:
     try again by themselves."""
     if not error.by_day:
         return ApiError(429, str(error), code="insufficient_quota", headers=_NO_RETRY)
+    message = f"{error}; the day ends at midnight UTC"
+    return ApiError(429, message, code="insufficient_quota", headers=_next_day())
+
+
+def _next_day() -> dict[str, str]:
     seconds = _DAY_SECONDS - int(time.time()) % _DAY_SECONDS
-    return ApiError(
-        429,
-        f"{error}; the day ends at midnight UTC",
-        code="insufficient_quota",
-        headers={**_NO_RETRY, "retry-after": str(seconds)},
-    )
+    return {**_NO_RETRY, "retry-after": str(seconds)}
 
 
 def failure_error(kind: str, message: str) -> ApiError:
@@ -242,7 +243,8 @@ def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
     message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
     match outcome:
         case Outcome.BUDGET:
-            return ApiError(429, message, code="insufficient_quota", headers=_NO_RETRY)
+            headers = _next_day() if is_of_a_day(reason or "") else _NO_RETRY
+            return ApiError(429, message, code="insufficient_quota", headers=headers)
         case Outcome.DEADLINE:
             return ApiError(504, message, code="timeout")
         case Outcome.CANCELLED:

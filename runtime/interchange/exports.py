@@ -236,9 +236,7 @@ def _inspect_message(message: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": message["role"], "content": message["content"]}
     if not isinstance(fields["content"], str):
         fields["content"] = [
-            part
-            if part["type"] == "text"
-            else {"type": "image", "image": part["image_url"]["url"]}
+            part if part["type"] == "text" else {"type": "image", "image": part["image_url"]["url"]}
             for part in fields["content"]
         ]
     if calls := message.get("tool_calls"):

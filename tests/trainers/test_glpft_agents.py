@@ -67,9 +67,10 @@ def test_a_backbone_learns_from_all_agents_and_each_agent_from_its_own_sessions(
     assert [(stage.stage, stage.rows) for stage in report.stages] == [
         (BACKBONE, 3), ("writer", 2), ("critic", 1),
     ]  # fmt: skip
-    assert [
-        (entry.policy, entry.folder.name) for entry in publications(report, out, "slm")
-    ] == [("slm/writer", "writer"), ("slm/critic", "critic")]
+    assert [(entry.policy, entry.folder.name) for entry in publications(report, out, "slm")] == [
+        ("slm/writer", "writer"),
+        ("slm/critic", "critic"),
+    ]
     (out / "report.json").unlink()
     code, again = command(*arguments)
     assert code == 0, again

@@ -3,11 +3,11 @@
 import asyncio
 import json
 
+import django
 import web
+from django.test import AsyncClient, Client
 from shop_app import app
 
-import django
-from django.test import AsyncClient, Client
 from loopline.runtime.app.testing import call
 
 

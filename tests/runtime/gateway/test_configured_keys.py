@@ -60,7 +60,10 @@ async def test_what_the_configuration_says_now_holds_and_a_revoked_key_stays_so(
 
 def test_only_gateways_are_told_these_keys() -> None:
     settings = Settings.model_validate(
-        {"gateway": {"keys": {"ci": {"env": "CI_SECRET_KEY"}}}, "workers": {"planner": {}}}
+        {
+            "gateway": {"keys": {"ci": {"env": "CI_SECRET_KEY"}}},
+            "workers": {"planner": {"roles": ["planner"]}},
+        }
     )
     environ = {"PATH": "/bin", "CI_SECRET_KEY": KEY}
     assert "CI_SECRET_KEY" in worker_environment(settings, "gateway", environ)

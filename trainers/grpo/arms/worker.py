@@ -1,5 +1,5 @@
-"""`python -m loopline.trainers.grpo.arms.worker OUTPUT TRACKER,…`: a process that does one arm, on one
-core.
+"""`python -m loopline.trainers.grpo.arms.worker OUTPUT TRACKER,…`: a process that does one arm, on
+one core.
 
 See `loopline.trainers.core.job_processes`.
 """
