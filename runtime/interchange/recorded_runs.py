@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopline.agents.records import Call, Message, Outcome, Trajectory
+from loopline.agents.records import Message, Outcome, ToolCall, Trajectory
 from loopline.runtime.errors import InputError
 from loopline.workers.store.records import NoRecords, Skipped, iterate_trajectories
 from loopline.workers.store.rewards import Feedback, add, read_rewards, targets_of
@@ -42,11 +42,10 @@ class RecordedRun:
     def completion(self) -> list[dict[str, Any]]:
         """The answer as a message; none of a run without one. The answer to a client's call may be
         calls of the client's tools."""
-        answer = self.trajectory.answer
-        if answer is None:
+        answer, calls = self.trajectory.answer, self._called
+        if answer is None and not calls:
             return []
-        calls = self._last_call.tool_calls if self._last_call is not None else ()
-        return [_message(Message(role="assistant", content=answer, tool_calls=calls))]
+        return [_message(Message(role="assistant", content=answer or "", tool_calls=calls))]
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -57,17 +56,18 @@ class RecordedRun:
         return [{"type": "function", "function": dict(spec)} for spec in specs]
 
     @property
-    def _last_call(self) -> Call | None:
-        """Of a run that is one call of a client, that one."""
+    def _called(self) -> tuple[ToolCall, ...]:
+        """Tools that the answer to a client's call calls. Such an answer has no text."""
         if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
-            return None
+            return ()
         step = self.trajectory.steps[-1]
         calls = step.candidates[step.selected].calls if step.candidates else ()
-        return calls[0] if calls else None
+        return calls[0].tool_calls if calls else ()
 
     @property
     def ended_with_an_answer(self) -> bool:
-        return self.trajectory.outcome in _ENDED and self.trajectory.answer is not None
+        has_answer = self.trajectory.answer is not None or bool(self._called)
+        return self.trajectory.outcome in _ENDED and has_answer
 
     @property
     def task_id(self) -> str:

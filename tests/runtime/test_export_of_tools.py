@@ -105,7 +105,8 @@ def test_verifiers_reads_what_was_read_and_written_as_branches_of_token_ids(
     )
     run = a_run(1, step, a_step([a_candidate(0.0, other)], agent="critic", turn=1))
     run = run.model_copy(update={"answer": "It rains.", "outcome": Outcome.SOLVED})
-    failed = a_run(2, a_step([a_candidate(0.0)])).model_copy(update={"outcome": Outcome.DEADLINE})
+    failed = a_run(2, a_step([a_candidate(0.0)]), workflow="solo")
+    failed = failed.model_copy(update={"outcome": Outcome.DEADLINE})
     store = tmp_path / "store"
     asyncio.run(record(store, [run, failed]))
     export(store, "verifiers", tmp_path / "out")
