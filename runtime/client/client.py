@@ -412,7 +412,7 @@ class Client(WaitingCalls):
 
     async def reward(
         self,
-        run: str | Run,
+        run_id: str | Run,
         value: float,
         *,
         agent: str | None = None,
@@ -433,8 +433,8 @@ class Client(WaitingCalls):
         `InputError`, and what `loopline.bus.publish_reward` raises.
         """
         return await self._post_reward(
-            reward_id, run_id=run if isinstance(run, str) else run.id, value=value, agent=agent,
-            turn=turn, source=source, comment=comment, account=account,
+            reward_id, run_id=run_id.id if isinstance(run_id, Run) else run_id, value=value,
+            agent=agent, turn=turn, source=source, comment=comment, account=account,
         )  # fmt: skip
 
     async def reward_session(

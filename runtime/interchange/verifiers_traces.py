@@ -55,9 +55,9 @@ def _trace(
     graph = _Graph([_message(message) for message in run.prompt])
     calls: list[Call] = []
     for step in steps:
-        chosen = step.candidates[step.selected].calls if step.candidates else ()
+        calls_of_step = step.candidates[step.selected].calls if step.candidates else ()
         outputs = _outputs(step)
-        for at, call in enumerate(chosen):
+        for at, call in enumerate(calls_of_step):
             graph.add(call, step.timings.started, outputs[at] if at < len(outputs) else ())
             calls.append(call)
     policies = dict.fromkeys(call.policy.adapter or call.policy.name for call in calls)

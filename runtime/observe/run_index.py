@@ -61,8 +61,8 @@ class RunLine:
         return max(0.0, (self.ended or now) - self.created)
 
     def as_json(self, now: float) -> dict[str, Any]:
-        shown = {name: value for name, value in asdict(self).items() if name != "conversation"}
-        return {**shown, "seconds": self.seconds(now)}
+        fields = {name: value for name, value in asdict(self).items() if name != "conversation"}
+        return {**fields, "seconds": self.seconds(now)}
 
 
 @dataclass(frozen=True)

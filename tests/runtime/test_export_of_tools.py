@@ -70,13 +70,13 @@ def test_an_answer_that_calls_tools_is_that_call_and_no_empty_text(
     store: Path, tmp_path: Path
 ) -> None:
     export(store, "trl", tmp_path / "out")
-    called, answered = rows(tmp_path / "out" / "sft.jsonl")
-    [message] = called["completion"]
+    call_row, answer_row = rows(tmp_path / "out" / "sft.jsonl")
+    [message] = call_row["completion"]
     [call] = message["tool_calls"]
     assert call["function"] == {"name": "weather", "arguments": '{"city": "Oslo"}'}
-    assert [tool["function"]["name"] for tool in json.loads(called["tools"])] == ["weather"]
-    assert answered["completion"] == [{"role": "assistant", "content": "It rains."}]
-    assert answered["prompt"][1]["tool_calls"][1]["function"]["arguments"] == "{city"
+    assert [tool["function"]["name"] for tool in json.loads(call_row["tools"])] == ["weather"]
+    assert answer_row["completion"] == [{"role": "assistant", "content": "It rains."}]
+    assert answer_row["prompt"][1]["tool_calls"][1]["function"]["arguments"] == "{city"
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_trl_learns_a_preference_from_the_exported_pairs(tmp_path: Path) -> None
 
 def test_what_was_exported_can_be_learned_from(store: Path, tmp_path: Path) -> None:
     export(store, "trl", tmp_path / "out")
-    called, answered = map(dialogue_of, rows(tmp_path / "out" / "sft.jsonl"))
-    assert called.turns[0].tool_calls[0].arguments == {"city": "Oslo"}
-    assert [tool.name for tool in called.tools] == ["weather"]
-    assert [message.role for message in answered.opening] == ["user", "assistant", "tool", "tool"]
+    call_row, answer_row = map(dialogue_of, rows(tmp_path / "out" / "sft.jsonl"))
+    assert call_row.turns[0].tool_calls[0].arguments == {"city": "Oslo"}
+    assert [tool.name for tool in call_row.tools] == ["weather"]
+    assert [message.role for message in answer_row.opening] == ["user", "assistant", "tool", "tool"]

@@ -10,8 +10,8 @@ from tests.runtime.test_commands import one_error
 
 
 def test_a_fork_asks_another_question(shared: Deployment) -> None:
-    asked = json.loads(shared.ok("ask", "What is 17 * 23?", "--json"))
-    run_id, question = asked["run"]["id"], "What is 6 * 7?"
+    first = json.loads(shared.ok("ask", "What is 17 * 23?", "--json"))
+    run_id, question = first["run"]["id"], "What is 6 * 7?"
     forked = json.loads(shared.ok("runs", "fork", run_id, "--question", question, "--json"))
     assert forked["run"]["task"]["prompt"] == question
     assert "42" in forked["answer"]

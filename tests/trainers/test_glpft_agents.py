@@ -78,8 +78,8 @@ def test_a_backbone_learns_from_all_agents_and_each_agent_from_its_own_sessions(
 
 
 def test_of_a_team_what_its_runs_went_on_with_is_learned(base: Path, tmp_path: Path) -> None:
-    chosen, other = a_call([5, 6], [7]), a_call([5, 6], [8])
-    step = a_step([a_candidate(0.0, other), a_candidate(1.0, chosen)], agent="writer")
+    right_call, other = a_call([5, 6], [7]), a_call([5, 6], [8])
+    step = a_step([a_candidate(0.0, other), a_candidate(1.0, right_call)], agent="writer")
     run = a_run(1, step.model_copy(update={"selected": 1}), workflow="team")
     failed = a_run(2, step, workflow="team").model_copy(update={"outcome": Outcome.FAILED})
     store = in_store(tmp_path, [run, failed, chat(3, [5], [6], agent="writer")], [])

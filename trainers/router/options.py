@@ -19,7 +19,7 @@ class RouterOptions(PriceOptions, ChosenTrackingOptions, JsonOptions):
     panel: ClassVar[str] = "Labels and bound"
 
     output: Annotated[Path, Argument()]
-    """Router file to write, as JSON; curves go into the folder `curves` beside it."""
+    """Router file to write, as JSON; curves go into the folder `curves` next to it."""
     data: Annotated[DataFile | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}; here or
     hf://OWNER/NAME/FILE."""

@@ -15,16 +15,16 @@ async def main() -> None:
     django.setup()
     says = [call("price", sku="A7"), '{"sku": "A7", "price": 12.5}', "It is open.", "Until six."]
     async with app.testing(slm=says):
-        seen = [(await AsyncClient().get("/quotes/A7")).json()]
+        answers = [(await AsyncClient().get("/quotes/A7")).json()]
         for question in ("Are you open?", "Until when?"):
             # A sync view runs in a thread of its own, as Django's server has it.
             answer = await asyncio.to_thread(
                 Client().get, "/chats/ada", query_params={"question": question}
             )
-            seen.append(answer.json())
-        seen.append([message.role for message in await app.thread("ada").messages()])
+            answers.append(answer.json())
+        answers.append([message.role for message in await app.thread("ada").messages()])
     assert web.urlpatterns
-    print(json.dumps(seen))
+    print(json.dumps(answers))
 
 
 asyncio.run(main())
