@@ -9,6 +9,7 @@ it. So parallel branches and runs never exceed a limit. Seconds are held at admi
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,7 +120,18 @@ class Refusal(NamedTuple):
             need = f"it may take {needed}"
         else:
             need = "nothing is left"
-        return BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error = BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error.by_day = self.scope != "run" and Scope(self.scope).by_day
+        return error
+
+
+def is_of_a_day(reason: str) -> bool:
+    """Whether a refusal's words, as `Refusal.error` writes them, name a budget of a day."""
+    budget = _BUDGET.search(reason)
+    return budget is not None and Scope(budget[1]).by_day
+
+
+_BUDGET = re.compile(r"the budget '([^']*)' has a limit of")
 
 
 def amount(kind: str, number: int) -> str:

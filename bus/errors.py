@@ -46,6 +46,9 @@ class BudgetExceeded(RunEnded):
     """A budget does not allow what was asked for: nothing was paid. Or the run has used up its
     tokens or its money."""
 
+    by_day = False
+    """Whether the budget is another day's again after midnight (UTC)."""
+
 
 def run_ended(run_id: str, outcome: str) -> RunEnded:
     """The error of a run with this outcome; empty: of one that the bus no longer knows."""
