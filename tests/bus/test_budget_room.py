@@ -1,4 +1,4 @@
-"""A call that waits for a budget's room is brought back by whoever leaves it room, with that room
+"""A call that waits for a budget's room is brought back by the call that leaves it room, with that room
 held for it."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.bus.test_budgets import admitted, answer, asked, own_counts, send
 
 
 async def put_aside(bus: Bus, run_id: str, key: str, tokens: int) -> Delivery:
-    """Ask for so many tokens, for which there is no room now."""
+    """Ask for this many tokens, for which there is no room now."""
     delivery = await asked(bus, run_id, key)
     with pytest.raises(NoRoom) as refused:
         await send(delivery, tokens)
@@ -106,7 +106,7 @@ async def test_the_end_of_a_run_leaves_its_room_to_others_and_keeps_none(bus: Bu
     scope = Scope("key:somebody", Limits(tokens=100))
     first_run, second_run = await admitted(bus, scope), await admitted(bus, scope)
     first = await asked(bus, first_run, "first")
-    await first.mark(1, b"", most=Reservation(100))  # a model of one's own
+    await first.mark(1, b"", most=Reservation(100))  # a model of our own
     await put_aside(bus, second_run, "second", 100)
     await bus.cancel(first_run)
     assert await back(bus, second_run) is not None

@@ -82,7 +82,7 @@ class Ended:
             event.set()
 
     async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
-        """Until so many more have ended, or all, or the time is over."""
+        """Until this many more have ended, or all, or the time is over."""
         event = asyncio.Event()
         self._waiting[event] = self._count + runs
         if self.all:
@@ -111,7 +111,7 @@ class Crew:
         self._attacks = attacks
         self._hedge = hedge
         self._context = get_context("forkserver")
-        # Also this program, which each copy would import anew.
+        # Also this program, which each copy would import again.
         self._context.set_forkserver_preload(["__main__", serve.__module__])
 
     async def work(self, ended: Ended) -> None:

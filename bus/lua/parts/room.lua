@@ -6,7 +6,7 @@
 -- by the time when it is tried again in any case: the lines time, tokens, micro-dollars, guard of its
 -- step, run, request, work stream. No other message of that delayed set has that time. An entry whose
 -- message has come back by itself stands for nothing.
--- Whoever ends a call gives the room that it leaves to those that wait, in their order.
+-- Who ends a call gives the room that it leaves to those that wait, in their order.
 local MOST_LOOKED_AT = 64
 -- Longer than any of them waits.
 local ROOM_LIFE = 60000
