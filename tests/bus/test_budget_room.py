@@ -1,5 +1,5 @@
-"""A call that waits for a budget's room is brought back by the call that leaves it room, with that room
-held for it."""
+"""A call that waits for room in a budget is brought back by the call that leaves it room, with that
+room held for it."""
 
 from __future__ import annotations
 
