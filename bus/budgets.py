@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.asyncio import Redis
@@ -46,6 +47,9 @@ class Limits:
     @property
     def values(self) -> tuple[int, int, int]:
         return (self.tokens, self.micro_dollars, self.milliseconds)
+
+    def __add__(self, other: Limits) -> Limits:
+        return Limits(*map(add, self.values, other.values))
 
     def share(self, shards: int) -> Limits:
         """Per shard: a script sees only its own, so each shard has its part of the whole."""
@@ -203,7 +207,7 @@ async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
         fields: dict[bytes, bytes] = await redis.hgetall(shard.budgets)  # pyright: ignore
         for name, text in fields.items():
             before = totals.get(name.decode(), Limits())
-            totals[name.decode()] = _sum(before, Limits(*json.loads(text)))
+            totals[name.decode()] = before + Limits(*json.loads(text))
     return totals
 
 
@@ -217,22 +221,26 @@ async def limits_set(bus: Bus) -> list[BudgetState]:
     ]
 
 
-async def counts(bus: Bus, scope: str) -> tuple[Limits, Limits]:
-    """What a scope has spent, and what is reserved: today, if it counts by the day."""
+def day_of(time: float) -> int:
+    """The day (UTC) of a time in Unix seconds, counted from 1970 on."""
+    return int(time // 86_400)
+
+
+async def counts(bus: Bus, scope: str, day: int | None = None) -> tuple[Limits, Limits]:
+    """What a scope has spent, and what is reserved: on that day, or today, if it counts by the
+    day."""
     spent, reserved = Limits(), Limits()
+    period = "all"
+    if Scope(scope).by_day:
+        period = day_of(bus.clock.now()) if day is None else day
     for shard in bus.keys.all_shards():
         names = ["tokens", "micro", "ms", "held:tokens", "held:micro", "held:ms"]
-        period = int(bus.clock.now() // 86_400) if Scope(scope).by_day else "all"
         key = shard.spent(scope.removeprefix("key:"), period)
         values = await bus.redis.hmget(key, names)  # pyright: ignore
         numbers = [int(value or 0) for value in values]
-        spent = _sum(spent, Limits(*numbers[:3]))
-        reserved = _sum(reserved, Limits(*numbers[3:]))
+        spent += Limits(*numbers[:3])
+        reserved += Limits(*numbers[3:])
     return spent, reserved
-
-
-def _sum(first: Limits, second: Limits) -> Limits:
-    return Limits(*(a + b for a, b in zip(first.values, second.values, strict=True)))
 
 
 async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:

@@ -25,8 +25,8 @@ HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
 """Between two deliveries of a message that waits for a worker of another version."""
 ROOM_SECONDS = 5.0
 """After which a call that waits for a budget's room is tried again though nobody has left any: its
-limits may have been raised, or a new day may have begun. The same for
-all, since they come back in the order of these times."""
+limits may have been raised, or a new day may have begun. The same for all, since they come back in
+the order of these times."""
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 

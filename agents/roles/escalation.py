@@ -10,7 +10,6 @@ behind the others, and a refused one before the other model's.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -22,10 +21,13 @@ from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, GenerationOptions, JsonObject, Run, Step
-from loopline.agents.router.evidence import clip
 from loopline.agents.router.features import comparable_answer
-from loopline.agents.router.rungs import logprobs_of
-from loopline.agents.tools.route_answer import ROUTE_ANSWER
+from loopline.agents.router.rungs import (
+    agreement_seed,
+    agreement_verdict,
+    logprob_verdict,
+    score_verdict,
+)
 from loopline.agents.verification import Verdict
 
 _REASON_CHARS = 500
@@ -93,13 +95,12 @@ class Escalation:
         if self._options.samples == 0:
             return options
         base = options or GenerationOptions()
-        seed = zlib.crc32(f"{self._run.seed}/agreement".encode())
         temperature = self._options.temperature if base.temperature is None else base.temperature
         return base.model_copy(
             update={
                 "n": self.drawn,
                 "temperature": temperature,
-                "seed": seed if base.seed is None else base.seed,
+                "seed": agreement_seed(self._run) if base.seed is None else base.seed,
             }
         )
 
@@ -119,7 +120,14 @@ class Escalation:
             verdicts.append(verdict)
         entry = None
         if verdicts[-1].passed and self._options.router is not None and not call.tool_calls:
-            verdict, entry = await self._score(self._options.router, call, samples)
+            verdict, entry = await score_verdict(
+                self._options.router,
+                self._host,
+                question=self._run.task.prompt,
+                text=call.said,
+                calls=(call,),
+                samples=samples,
+            )
             verdicts.append(verdict)
         prices |= {verdict.rung: 0 for verdict in verdicts if verdict.rung not in prices}
         return Climb(tuple(verdicts), prices, entry, len(calls))
@@ -133,52 +141,17 @@ class Escalation:
             reason = "every equation holds" if wrong is None else wrong[:_REASON_CHARS]
             verdicts.append(Verdict(rung="arithmetic", passed=wrong is None, reason=reason))
         if options.min_logprob is not None:
-            verdicts.append(_logprob_verdict(call, options.min_logprob))
+            verdicts.append(logprob_verdict((call,), options.min_logprob))
         if samples:
-            verdicts.append(_agreement_verdict(call, samples, options.min_agreement))
+            step = comparable_step(call)
+            verdicts.append(
+                agreement_verdict(
+                    samples,
+                    lambda sample: comparable_step(sample) == step,
+                    options.min_agreement,
+                )
+            )
         return verdicts
-
-    async def _score(
-        self, router: str, call: Call, samples: Sequence[Call]
-    ) -> tuple[Verdict, JsonObject]:
-        arguments: JsonObject = {
-            "router": router,
-            "question": clip(self._run.task.prompt),
-            "text": clip(call.said),
-            "logprobs": [*logprobs_of((call,))],
-            "samples": [clip(sample.said) for sample in samples],
-        }
-        output = await self._host.call_tool(ROUTE_ANSWER, arguments)
-        reason = (
-            f"score {output.get('score')}, right with probability {output.get('probability')}"
-            if "accepted" in output
-            else f"no score: {output.get('error')}"[:_REASON_CHARS]
-        )
-        verdict = Verdict(rung="score", passed=output.get("accepted") is True, reason=reason)
-        return verdict, {"tool": ROUTE_ANSWER, "arguments": arguments, "output": output}
-
-
-def _logprob_verdict(call: Call, least: float) -> Verdict:
-    values = logprobs_of((call,))
-    if not values:
-        reason = "the engine gave no log-probabilities, so nothing vouches for the step"
-        return Verdict(rung="logprob", passed=False, reason=reason)
-    mean = sum(values) / len(values)
-    return Verdict(rung="logprob", passed=mean >= least, reason=f"{mean:.3f}, at least {least}")
-
-
-def _agreement_verdict(call: Call, samples: Sequence[Call], least: float) -> Verdict:
-    if all(sample.sampling.temperature == 0 for sample in samples):
-        # A caller's own temperature goes before ours.
-        reason = "the samples were drawn at temperature 0, so their agreement says nothing"
-        return Verdict(rung="agreement", passed=False, reason=reason)
-    same = sum(comparable_step(sample) == comparable_step(call) for sample in samples)
-    share = same / len(samples)
-    return Verdict(
-        rung="agreement",
-        passed=share >= least,
-        reason=f"{share:.0%} of {len(samples)} samples do the same, at least {least:.0%}",
-    )
 
 
 def comparable_step(call: Call) -> str:

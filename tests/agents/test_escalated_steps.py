@@ -94,8 +94,8 @@ async def test_samples_are_drawn_in_one_batch_with_the_call_that_counts() -> Non
     (step,) = trajectory.steps
     reasons = [climb["verification"][-1]["reason"] for climb in ladder(step)]
     assert reasons == [
-        "67% of 3 samples do the same, at least 60%",
-        "0% of 3 samples do the same, at least 60%",
+        "67% of 3 samples agree, at least 60%",
+        "0% of 3 samples agree, at least 60%",
     ]
     assert len(step.calls) == 9
     assert replacements(step) == {8}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from loopline.agents.records import Message, Outcome, ToolCall, ToolSpec, Trajec
 from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.interchange.exports import export
 from loopline.trainers.sft.dialogue_files import dialogue_of
-from tests.clients.inspect_reader import read_by_inspect
-from tests.clients.verifiers_reader import read_by_verifiers
+from tests.clients.foreign_reader import read_by_inspect, read_by_verifiers
+from tests.runtime.trl_steps import train_a_step
 from tests.trainers.grpo.recorded import a_call, a_candidate, a_run, a_step, record
 from tests.trainers.test_posted_rewards import record_rewards, reward
 
@@ -126,11 +125,6 @@ def test_verifiers_reads_what_was_read_and_written_as_branches_of_token_ids(
 
 @pytest.mark.slow
 def test_trl_learns_a_preference_from_the_exported_pairs(tmp_path: Path) -> None:
-    trl: Any = pytest.importorskip("trl", reason="needs make test, which installs it")
-    datasets: Any = pytest.importorskip("datasets", reason="needs make test, which installs it")
-    from loopline.trainers.core.network import load_base
-    from loopline.workers.engines.local.model_files import MICRO_MODELS
-
     store = tmp_path / "store"
     runs = [
         a_run(number, a_step([a_candidate(0.0)])).model_copy(update={"answer": answer})
@@ -143,30 +137,8 @@ def test_trl_learns_a_preference_from_the_exported_pairs(tmp_path: Path) -> None
         )
     )
     export(store, "trl", tmp_path / "out")
-    loaded = load_base(str(MICRO_MODELS / "slm"))
-    with warnings.catch_warnings(action="ignore"):
-        trainer = trl.DPOTrainer(
-            model=loaded.model,
-            processing_class=loaded.tokenizer,
-            train_dataset=datasets.load_dataset(
-                "json",
-                data_files=str(tmp_path / "out" / "preferences.jsonl"),
-                cache_dir=str(tmp_path / "cache"),
-            )["train"],
-            args=trl.DPOConfig(
-                output_dir=str(tmp_path / "scratch"),
-                max_steps=1,
-                per_device_train_batch_size=1,
-                bf16=False,
-                use_cpu=True,
-                save_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
-            ),
-        )
-        result = trainer.train()
-    assert result.global_step == 1
-    assert result.training_loss > 0
+    rows = tmp_path / "out" / "preferences.jsonl"
+    train_a_step("DPO", rows, tmp_path, per_device_train_batch_size=1)
 
 
 def test_what_was_exported_can_be_learned_from(store: Path, tmp_path: Path) -> None:

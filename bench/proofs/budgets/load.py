@@ -18,7 +18,7 @@ from loopline.agents.errors import RequestFailed
 from loopline.agents.records import Budget, Message, Run
 from loopline.bench.proofs.budgets.provider import POOL, serve
 from loopline.bus import BudgetExceeded, Bus, BusSettings, Inbox, Limits, RequestError, RunEnded
-from loopline.bus.budgets import DAY, LARGEST, set_limits
+from loopline.bus.budgets import DAY, LARGEST, counts, day_of, set_limits
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.host import BusHost
@@ -174,7 +174,7 @@ async def play(
     crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
 
     ids: list[str] = []
-    first_day = _today()
+    first_day = day_of(time.time())
 
     async def work() -> None:
         try:
@@ -232,22 +232,9 @@ async def _read(settings: BusSettings, ids: list[str], first_day: int, result: R
             spent, *reservations = (int(value or 0) for value in values)
             result.spent[run_id], result.reserved[run_id] = spent, sum(reservations)
             result.hedged += sum(b'"hedge":"second"' in line for line in await bus.usage(run_id))
-        result.day = await _spent_between(bus, first_day)
-
-
-def _today() -> int:
-    return int(time.time() // 86_400)
-
-
-async def _spent_between(bus: Bus, first_day: int) -> tuple[Limits, Limits]:
-    """What all runs have spent, and what is reserved, on the days from the first one to this."""
-    totals = [0, 0, 0, 0]
-    for shard in bus.keys.all_shards():
-        for day in range(first_day, _today() + 1):
-            names = ["tokens", "micro", "held:tokens", "held:micro"]
-            values = await bus.redis.hmget(shard.spent(DAY, day), names)  # pyright: ignore
-            totals = [total + int(value or 0) for total, value in zip(totals, values, strict=True)]
-    return Limits(*totals[:2]), Limits(*totals[2:])
+        for day in range(first_day, day_of(time.time()) + 1):
+            spent_then, reserved_then = await counts(bus, DAY, day)
+            result.day = result.day[0] + spent_then, result.day[1] + reserved_then
 
 
 async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result: Result) -> None:
