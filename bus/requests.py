@@ -111,7 +111,10 @@ class Inbox:
                 if answer[0] == b"done":
                     return answer_of(answer[1])
                 if answer[0] == b"over":
-                    raise RunEnded(f"request {key}: its step is committed or its run has ended")
+                    raise RunEnded(
+                        f"request {key}: its step is committed, its run has ended, or Redis does"
+                        " not have the run"
+                    )
                 # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(LOOK_AGAIN, remaining + 0.05)):

@@ -7,20 +7,21 @@
 --       ("turn.branch"), the caller's consumer that reads the work stream ('' for none)
 -- Returns {'done', reply}; {'waiting', the run's deadline ms, what `read_next` has}, if it was asked
 --       now, or {'waiting'}; the reply then comes to the inbox; or {'over'}: the step is committed
---       or its run has ended.
+--       or its run has ended, or the server does not have the run.
 -- Race closed: a step retried after a crash asks again while, or after, its first request runs:
 -- it is paid for once. A worker that was paused asks for a step that another has committed, whose
--- replies may be gone: nothing is paid for it.
+-- replies may be gone: nothing is paid for it. A server that lost its last writes does not know a
+-- run that was admitted: its work is dropped, so nobody would ever answer.
 local reply = redis.call('HGET', KEYS[1], 'reply')
 if reply then return {'done', reply} end
 local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
-if known[1] == 'ended' or known[2] then return {'over'} end
+if known[1] ~= 'active' or known[2] then return {'over'} end
 redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
 local result = {'waiting'}
 if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
-  if known[1] then note_request(KEYS[4], ARGV[4], KEYS[1]) end
+  note_request(KEYS[4], ARGV[4], KEYS[1])
   result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
 end
 -- A mark of a paid call may have prolonged its life.

@@ -79,7 +79,8 @@ def _play(totals: Totals, runs: int) -> Batch:
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
         folder = Path(scratch)
         book = folder / "book"
-        with running_redis(folder / "redis", listen="tcp", persistence="everysec") as server:
+        # With `everysec` a busy disk delays writes, and a killed Redis loses admitted runs.
+        with running_redis(folder / "redis", listen="tcp", persistence="no") as server:
             settings = BusSettings(
                 redis_url=server.url, lease_seconds=1.0, sweep_seconds=0.1, block_seconds=0.1,
                 retry_base_seconds=0.02, max_attempts=100, max_unrecorded=10_000_000,
