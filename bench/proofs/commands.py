@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 PROOFS: dict[str, Entry] = {
-    "budgets": Entry("Attack runs under a budget, and compare it with their bills.", 6),
+    "budgets": Entry("Attack runs under a budget, and compare it with their bills.", 1),
     "bus": Entry("Measure the bus against its peers, on a Redis of its own.", 6),
     "effects": Entry("Kill workers in tool calls, and count the effects.", 7),
     "engine": Entry("Measure the engines' tokens/s and latency against peers.", 5, "about an hour"),

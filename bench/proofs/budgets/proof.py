@@ -129,6 +129,6 @@ PROOF = Proof(
     name="budgets",
     title="what runs are billed under budgets, while workers die and Redis restarts",
     options=BudgetsOptions,
-    minutes=lambda options: options.runs * options.branches / 3_000,
+    minutes=lambda options: options.runs * options.branches / 25_000,
     run=run,
 )
