@@ -108,17 +108,6 @@ def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> O
     )
 
 
-def mixing_cost(accuracy: float, right: Floats, cost: Floats) -> float:
-    """What it costs to be right so often by sending questions to either model at random; that of
-    the dearer one where the accuracy is beyond both."""
-    (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
-    if big <= small:
-        # The small model is at least as good: nothing needs the big one.
-        return float(min(cheap, dear))
-    share = min(1.0, max(0.0, (accuracy - small) / (big - small)))
-    return float(cheap + share * (dear - cheap))
-
-
 def learn_policy(
     table: Table,
     train: Rows,

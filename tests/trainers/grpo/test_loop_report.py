@@ -39,8 +39,8 @@ def printed(table: Table) -> list[list[str]]:
 def a_report(*rounds: RoundFacts) -> LoopReport:
     return LoopReport(
         settings=settings(), version=len(rounds), rounds=rounds,
-        served_versions={"pair/tool": 121, "pair/plan": 122}, closing=Seconds(), peak_memory_mb=100.0, parameters=1_000,
-        trained_parameters=10,
+        served_versions={"pair/tool": 121, "pair/plan": 122}, closing=Seconds(),
+        peak_memory_mb=100.0, parameters=1_000, trained_parameters=10,
     )  # fmt: skip
 
 
