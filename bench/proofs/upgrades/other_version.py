@@ -36,7 +36,9 @@ def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None 
     """The program as it is, or with a change, in `folder/NAME`."""
     root = folder / name
     package = root / "loopline"
-    ignored = shutil.ignore_patterns("__pycache__", "baselines")
+    # With its bytecode, which Python takes for every file that the change has not written: else each
+    # version, and its first processes each for itself, would compile the whole package.
+    ignored = shutil.ignore_patterns("baselines")
     shutil.copytree(Path(loopline.__file__).parent, package, ignore=ignored)
     if change is not None:
         change(package)
