@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.plan_path.game import Walking, open_episode
+from loopline.agents.environments.plan_path.puzzle import Walking, open_episode
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
 from loopline.agents.environments.plan_path.instance import (
     ENVIRONMENT,

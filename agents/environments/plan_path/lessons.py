@@ -13,7 +13,7 @@ from pydantic import Field
 
 from loopline.agents.environments.lessons import Lessons
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.game import Walking
+from loopline.agents.environments.plan_path.puzzle import Walking
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.players import wall_blind_greedy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.sudoku.game import Filling, open_episode
+from loopline.agents.environments.sudoku.puzzle import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
 from loopline.agents.environments.sudoku.lessons import LESSONS

@@ -20,7 +20,7 @@ from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split, content_hash
 from loopline.agents.environments.team_episode import AGENTS, TOOL
-from loopline.agents.environments.word_problem_team.game import Working, open_episode
+from loopline.agents.environments.word_problem_team.puzzle import Working, open_episode
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import (
     Equation,
