@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from loopline.agents.environments.grid import STEPS, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
+from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.team_episode import PLAN, played_by
 

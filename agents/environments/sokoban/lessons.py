@@ -16,7 +16,6 @@ from loopline.agents.environments.grid import STEPS, Cell, neighbor
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sokoban.puzzle import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Play
@@ -25,7 +24,7 @@ from loopline.agents.environments.sokoban.players import (
     greedy_push,
     solves_by_search,
 )
-from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
+from loopline.agents.environments.sokoban.puzzle import Pushing, SokobanPuzzle, open_episode
 from loopline.agents.environments.sokoban.solver import pushes_to_target, successors
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL, played_by
 from loopline.agents.records import Record

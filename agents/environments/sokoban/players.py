@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from loopline.agents.environments.grid import MIRRORED, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sokoban.puzzle import open_episode
 from loopline.agents.environments.sokoban.instance import SokobanInstance
 from loopline.agents.environments.sokoban.level import Level, Play
-from loopline.agents.environments.sokoban.puzzle import MAX_MOVES
+from loopline.agents.environments.sokoban.puzzle import MAX_MOVES, open_episode
 from loopline.agents.environments.sokoban.solver import paths_to_cells, solve, successors
 from loopline.agents.environments.team_episode import PLAN, played_by
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sudoku.puzzle import open_episode
 from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.sudoku.puzzle import open_episode
 from loopline.agents.environments.sudoku.rules import Write, candidates, next_single, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes

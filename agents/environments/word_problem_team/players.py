@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.team_episode import PLAN, played_by
-from loopline.agents.environments.word_problem_team.puzzle import open_episode
 from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problem_team.puzzle import open_episode
 from loopline.agents.environments.word_problem_team.rules import (
     OPERATORS,
     Work,
