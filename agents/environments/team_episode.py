@@ -104,10 +104,10 @@ class Playable(Protocol):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self: ...
 
 
-I = TypeVar("I", bound=Playable)
+P = TypeVar("P", bound=Playable)
 
 
-def played_by(agent: Agent, instance: I, **changes: object) -> I:
+def played_by(agent: Agent, instance: P, **changes: object) -> P:
     """The instance for one agent alone, and with these changes of its setting."""
     setting = instance.setting.model_copy(update={"team": (agent,), **changes})
     return instance.model_copy(update={"setting": setting})
