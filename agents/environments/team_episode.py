@@ -101,7 +101,9 @@ class Playable(Protocol):
     @property
     def setting(self) -> Setting: ...
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self: ...
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self: ...
 
 
 P = TypeVar("P", bound=Playable)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.upgrades.other_version import CHANGES, copy_of_this
 from loopline.bench.proofs.upgrades import proof
+from loopline.bench.proofs.upgrades.other_version import CHANGES, copy_of_this
 from loopline.bench.proofs.upgrades.proof import UpgradesOptions, Way, upgrade_and_back
 
 RUNS = 6

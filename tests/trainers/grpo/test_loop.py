@@ -102,7 +102,7 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         # Both policies are the one that all agents share, each with a number of its own.
         latest = book.served(facts.round - 1).versions[-1]
-        assert facts.served_versions == latest
+        assert facts.served == latest
         for group in sealed.groups:
             assert group.version == latest[group.policy]
             assert (group.fate == "zero_variance") == (len(set(group.rewards)) == 1)
@@ -114,7 +114,7 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
     shared = on_bus(where.settings.bus, "pair/tool")
     paths = [str((book.published(number) / "shared").resolve()) for number in range(4)]
     assert [entry.path for entry in shared.versions][-4:] == paths
-    assert shared.current == report.served_versions["pair/tool"]
+    assert shared.current == report.served["pair/tool"]
     assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
 
 
@@ -223,7 +223,7 @@ def test_a_trainer_that_is_killed_again_and_again_goes_on_as_if_nothing_had_been
         assert same(adapter(book, facts.round), adapter(reference_book, facts.round))
     # Losses and all else that is known of a round, the numbers of its versions among it.
     assert list(map(without_time, again.rounds)) == list(map(without_time, report.rounds))
-    assert again.served_versions == report.served_versions
+    assert again.served == report.served
     assert torch.equal(random_state_again, random_state)
     # Each version was published, and once.
     assert paths == [str((book.published(number) / "shared").resolve()) for number in range(4)]

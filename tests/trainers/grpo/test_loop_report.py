@@ -20,7 +20,7 @@ from .test_loop_parts import settings
 
 def a_round(number: int = 1, **changes: object) -> RoundFacts:
     fields: dict[str, object] = {
-        "round": number, "served_versions": {"pair/tool": 119, "pair/plan": 120}, "puzzles": 1_024,
+        "round": number, "served": {"pair/tool": 119, "pair/plan": 120}, "puzzles": 1_024,
         "waves": 2, "runs": 1_000, "solved": 300, "broken": 0, "groups": 12_345, "trained": 9_000,
         "zero_variance": 3_000, "stale": 0, "foreign": 0, "left_out": {}, "agreement": 0.995,
         "step": StepFacts(version=0, stale=0, policies={"shared": a_step(loss=-0.1234)}),
@@ -38,9 +38,9 @@ def printed(table: Table) -> list[list[str]]:
 
 def a_report(*rounds: RoundFacts) -> LoopReport:
     return LoopReport(
-        settings=settings(), version=len(rounds), rounds=rounds,
-        served_versions={"pair/tool": 121, "pair/plan": 122}, closing=Seconds(),
-        peak_memory_mb=100.0, parameters=1_000, trained_parameters=10,
+        settings=settings(), version=len(rounds), served={"pair/tool": 121, "pair/plan": 122},
+        rounds=rounds, closing=Seconds(), peak_memory_mb=100.0, parameters=1_000,
+        trained_parameters=10,
     )  # fmt: skip
 
 

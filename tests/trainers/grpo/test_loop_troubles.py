@@ -105,7 +105,7 @@ def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
     aside.rename(weights(output))
     report = run_loop(settings, output, where.settings)
     policy = on_bus(where.settings.bus, "pair/tool")
-    assert policy.current == report.served_versions["pair/tool"]
+    assert policy.current == report.served["pair/tool"]
     assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
     # Somebody else may have loaded a version that one refused, and played by it.
     versions = [entry["pair/tool"] for entry in book_of(output).served(1).versions]

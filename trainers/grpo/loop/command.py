@@ -389,7 +389,7 @@ def table(report: LoopReport) -> Table:
         groups = sum(policy.groups for policy in policies)
         round_table.add_row(
             f"{facts.round}",
-            ", ".join(map(str, sorted(set(facts.served_versions.values())))),
+            ", ".join(map(str, sorted(set(facts.served.values())))),
             f"{facts.puzzles:,}",
             f"{facts.success:.1%}",
             f"{facts.broken:,}",
@@ -412,8 +412,7 @@ def _show(report: LoopReport, output: Path) -> None:
         f"{name} {part / max(seconds.total, 1e-9):.0%}"
         for name, part in seconds.model_dump().items()
     )
-    current = report.served_versions
-    versions = ", ".join(f"{policy} {version}" for policy, version in current.items())
+    versions = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
     typer.echo(
         f"{format_count(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes "
         f"({shares}); "

@@ -41,7 +41,7 @@ class RoundFacts(Record):
     """One round."""
 
     round: int
-    served_versions: dict[str, int]
+    served: dict[str, int]
     """Version of each policy of the deployment when it began."""
     puzzles: int
     """Or tasks of a file."""
@@ -111,7 +111,7 @@ class LoopReport(Record):
     settings: LoopSettings
     version: int
     """Of the policies that it ended with, to the trainer."""
-    served_versions: dict[str, int]
+    served: dict[str, int]
     """The same as the deployment counts, by its policies."""
     rounds: tuple[RoundFacts, ...]
     closing: Seconds
@@ -172,7 +172,7 @@ def last_line(report: LoopReport) -> dict[str, object]:
     return {
         "rounds": len(rounds),
         "version": report.version,
-        "served": report.served_versions,
+        "served": report.served,
         "puzzles": sum(round_facts.puzzles for round_facts in rounds),
         "runs": report.runs,
         "broken_runs": report.broken,

@@ -91,7 +91,7 @@ def facts_of_round(
     ]
     return RoundFacts(
         round=number,
-        served_versions=rolled.served_versions,
+        served=rolled.served_versions,
         puzzles=sum(wave.puzzles for wave in rolled.waves),
         waves=len(rolled.waves),
         runs=len(rolled.trajectories),

@@ -469,7 +469,7 @@ class Loop:
         report = LoopReport(
             settings=self.settings,
             version=self._first_version() + self._final,
-            served_versions=versions,
+            served=versions,
             rounds=self.state.history,
             closing=closing,
             peak_memory_mb=peak_memory_mb(self.policies.network.device),
