@@ -21,9 +21,9 @@ MOST_IDLE = 31
 class ServedPolicy:
     """One policy on this engine: which version serves it, and which one was refused."""
 
-    last_version: int | None = None
+    seen: int | None = None
     """The version in use by the last update that was acted on; None before the first."""
-    last_published: float | None = None
+    seen_published: float | None = None
     """When that one was published, in Unix seconds: a bus that lost its data counts from 1 again,
     and the same number is then another version."""
     version: int | None = None
@@ -50,7 +50,7 @@ class ServedCanary:
     policy: str
     canary: Canary
     published: float | None
-    """When its version was published: see `ServedPolicy.last_published`."""
+    """When its version was published: see `ServedPolicy.seen_published`."""
     refused: str = ""
     """Why it could not be loaded: then the version in use answers in its place."""
     passing: bool = False
@@ -142,7 +142,7 @@ class PolicyFollower:
                     policy.name, self._initial_policy(policy.name)
                 )
                 wanted = (policy.current, policy.published_at(policy.current))
-                if wanted != (served_policy.last_version, served_policy.last_published):
+                if wanted != (served_policy.seen, served_policy.seen_published):
                     (
                         served_policy.refused,
                         served_policy.reason,
@@ -155,7 +155,7 @@ class PolicyFollower:
                     served_policy.idle -= 1
                     continue
                 await self._change(policy, served_policy)
-                served_policy.last_version, served_policy.last_published = wanted
+                served_policy.seen, served_policy.seen_published = wanted
         # After the version in use: one that is promoted serves before its trial ends.
         of_pool = {policy.name: policy for policy in policies if policy.pool == self._pool}
         for name in {*of_pool, *self._canaries}:
@@ -236,7 +236,7 @@ class PolicyFollower:
                     served_policy.version, served_policy.published = version, published
                     log.info("policy serves", policy=policy.name, version=version)
                 return
-        if served_policy.last_version is None and policy.name != self._pool:
+        if served_policy.seen is None and policy.name != self._pool:
             # Nobody chose the plain model: it only stood in until now.
             served_policy.version = None
 
