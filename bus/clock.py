@@ -37,9 +37,6 @@ LOOK_SECONDS = 2.0
 """Between two measurements."""
 AGREE_SECONDS = 2.0
 """A process and the server that are no further apart than this, and half a round trip, agree."""
-WITNESS_MS = 5000
-"""How far a script's time may be from its caller's count for it to decide by it. More than a
-command usually waits for a busy server, less than any lease of a deployment in earnest."""
 RECENT_SECONDS = 10.0
 """A note of the server's time that is not an older says that its clock has run evenly."""
 SKEW_SECONDS = 2.0

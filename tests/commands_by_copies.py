@@ -19,6 +19,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.forked import PRELOADED, ready
+
 PROGRAMS = {"runtime": "runtime", "bench": "bench", "train": "trainers"}
 _CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
@@ -50,8 +52,9 @@ def commands() -> Generator[Path]:
             program.write_text(_CLIENT.format(python=sys.executable, address=str(folder / "desk")))
             program.chmod(0o755)
         threading.Thread(target=_serve, args=[desk], daemon=True).start()
-        # So that the server is one of the main thread.
-        subprocess.run(_command("runtime", "--help"), stdout=subprocess.DEVNULL, check=True)
+        # `_attend` is in a thread: it can use the servers that are there, and start none.
+        for preload in (PRELOADED["loopline.runtime.cli"], PRELOADED["loopline.trainers.cli"]):
+            ready(preload)
         try:
             yield folder / "bin"
         finally:

@@ -58,9 +58,12 @@ PROGRAMS = (
     "math_verify",
 )  # fmt: skip
 """What all programs import that don't compute with torch."""
-RUNTIME = BENCH = WORKERS = PROGRAMS
-TORCH_WORKERS = (*PROGRAMS, "loopline.workers.engines.torch.engine", QWEN2)
-TRAIN = (*TORCH_WORKERS, "loopline.trainers.cli", "loopline.trainers.sft.training", "peft")
+BENCH = PROGRAMS
+TRAIN = TORCH_WORKERS = (
+    *PROGRAMS, "loopline.workers.engines.torch.engine", QWEN2, "loopline.trainers.cli",
+    "loopline.trainers.sft.training", "peft",
+)  # fmt: skip
+"""And by those that do. It takes several seconds: one server has it for all of them."""
 PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.bench.cli": PROGRAMS,
     "loopline.bench.experiments.worker": TRAIN,
@@ -77,8 +80,19 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.workers.judging.math_verify_child": PROGRAMS,
     "loopline.workers.scripted_api": PROGRAMS,
     "tests.bus.worker_process": PROGRAMS,
+    "tests.workers.faulty_worker": PROGRAMS,
 }
 """What is imported before a module is run."""
+MAY_SERVE = (
+    "loopline.workers", "loopline.workers.__main__", "loopline.runtime", "loopline.runtime.cli",
+    "loopline.bench.cli", "tests.workers.faulty_worker",
+)  # fmt: skip
+"""Workers and what starts them: they compute with torch where what they are told says so."""
+_TORCH = re.compile(
+    r'engine"?\s*[:=]\s*"torch"|extends\s*=\s*"(micro|delegate|petting|umi|umi_micro)"'
+)
+"""In the settings of a worker, and in the profile of a deployment."""
+_TORCH_PROFILES = {"micro", "delegate", "petting", "umi", "umi_micro"}
 _CODE = re.compile(r"from (loopline\.\w+\.cli) import main; main\(\)")
 OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
 """Variables that an interpreter goes by from its start."""
@@ -201,6 +215,26 @@ class Server:
 _servers: dict[tuple[str, ...], Server] = {}
 
 
+def preload_of(module: str, arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """What a program has imported that is started with these arguments in that folder."""
+    if module not in MAY_SERVE:
+        return PRELOADED[module]
+    if module.startswith("loopline.runtime") and arguments[:1] != ["up"]:
+        return PRELOADED[module]
+    files = [folder / word for word in arguments if word.endswith((".json", ".toml"))]
+    computes = not _TORCH_PROFILES.isdisjoint(arguments) or any(
+        file.is_file() and _TORCH.search(file.read_text(errors="replace")) for file in files
+    )
+    return TORCH_WORKERS if computes else PRELOADED[module]
+
+
+def ready(preload: Sequence[str]) -> None:
+    """Start what copies are made of, if need be: only the main thread can, and a test may start its
+    programs by another one."""
+    if EXEC not in os.environ and platform.system() == "Linux":
+        _server(tuple(preload))
+
+
 def _server(preload: tuple[str, ...]) -> Server:
     if preload not in _servers:
         _servers[preload] = _start_server(preload)
@@ -282,19 +316,18 @@ def start_by_copies() -> None:
 def start_by(line: Line) -> None:
     """The same in a copy, by the server at the other end of this socket."""
     server = Server(line)
-    _replace(lambda module: server)
+    _replace(lambda preload: server)
 
 
-def _server_of_tests(module: str) -> Server | None:
-    """The server of a module; None where it would have to be started now, by another thread than
-    the main one: processes that are to die with their parent die with that thread."""
-    preload = PRELOADED[module]
+def _server_of_tests(preload: tuple[str, ...]) -> Server | None:
+    """None where it would have to be started now, by another thread than the main one: processes
+    that are to die with their parent die with that thread."""
     if preload not in _servers and threading.current_thread() is not threading.main_thread():
         return None
     return _server(preload)
 
 
-def _replace(server_of: Callable[[str], Server | None]) -> None:
+def _replace(server_of: Callable[[tuple[str, ...]], Server | None]) -> None:
     born = dict(os.environ)
 
     def execute(process: Any, *values: Any, **named: Any) -> None:
@@ -318,9 +351,9 @@ def _replace(server_of: Callable[[str], Server | None]) -> None:
 
 def _copy_of(
     start: Mapping[str, Any], born: Mapping[str, str]
-) -> tuple[str, dict[str, Any], list[int]] | None:
-    """The module, the request and the files of a start by `subprocess`, or None if it must be
-    one by `exec`; `born` is the environment of the server."""
+) -> tuple[tuple[str, ...], dict[str, Any], list[int]] | None:
+    """What its server has imported, the request and the files of a start by `subprocess`, or None
+    if it must be one by `exec`; `born` is the environment of the server."""
     command = start["args"]
     if not isinstance(command, list | tuple) or start["shell"] or not start["close_fds"]:
         return None
@@ -360,4 +393,6 @@ def _copy_of(
     if tie is not None:
         request["dies_by"] = inspect.getclosurevars(tie).nonlocals["number"]
     fits = len(json.dumps(request)) < _LONGEST and os.path.isdir(folder)
-    return (module, request, [*files, *passed]) if fits else None
+    if not fits:
+        return None
+    return preload_of(module, arguments[1:], Path(folder)), request, [*files, *passed]

@@ -17,7 +17,14 @@ from typing import Any, NamedTuple, Protocol, cast
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.marked_answers import MARK, MOVES
 from loopline.agents.environments.registry import find
-from loopline.agents.environments.team_episode import PLAN, TOOL, Puzzle, Setting, TeamEpisode
+from loopline.agents.environments.team_episode import (
+    PLAN,
+    TOOL,
+    Playable,
+    Puzzle,
+    TeamEpisode,
+    played_by,
+)
 from loopline.agents.environments.tool_language import Kind
 from loopline.agents.records import Task
 
@@ -35,16 +42,11 @@ _OPERANDS = ("n1", "n2", "n3", "r1", "2")
 Anyone = TeamEpisode[Any, Any]
 
 
-class Instance(Protocol):
+class Instance(Playable, Protocol):
     """A puzzle of a game for two agents."""
 
     @property
-    def setting(self) -> Setting: ...
-
-    @property
     def task(self) -> Task: ...
-
-    def model_copy(self, *, update: dict[str, Any]) -> Instance: ...
 
 
 class BlindPlayer(NamedTuple):
@@ -96,8 +98,7 @@ def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
     """Their episodes at their beginning, played by that agent alone."""
     episodes: list[Anyone] = []
     for instance in instances:
-        setting = instance.setting.model_copy(update={"team": (agent,), "python": False})
-        task = instance.model_copy(update={"setting": setting}).task
+        task = played_by(agent, instance, python=False).task
         episodes.append(cast("Anyone", find(task.environment).reset(task.instance)))
     return episodes
 

@@ -95,6 +95,26 @@ class Setting(Record):
         return team
 
 
+class Playable(Protocol):
+    """An instance: a record that holds how it is played."""
+
+    @property
+    def setting(self) -> Setting: ...
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self: ...
+
+
+P = TypeVar("P", bound=Playable)
+
+
+def played_by(agent: Agent, instance: P, **changes: object) -> P:
+    """The instance for one agent alone, and with these changes of its setting."""
+    setting = instance.setting.model_copy(update={"team": (agent,), **changes})
+    return instance.model_copy(update={"setting": setting})
+
+
 S = TypeVar("S")
 A = TypeVar("A")
 

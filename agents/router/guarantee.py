@@ -78,20 +78,6 @@ def delta_of_a_split(splits: int, delta: float, failure: float = 0.001) -> float
     return low
 
 
-def upper_bound(errors: int, n: int, delta: float) -> float:
-    """The exact upper bound of a share (Clopper and Pearson), at confidence 1 - delta."""
-    if n == 0 or errors >= n:
-        return 1.0
-    low, high = errors / n, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _binomial_tail(n, errors, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
 def _tail(n: int, k: int, alpha: float, future: int | None) -> float:
     if k < 0:
         return 0.0

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from loopline.agents.router.router import Router
 
 ROUTE_ANSWER = "route_answer"
-SUFFIX = ".router.json"
 MAX_ROUTER_BYTES = 4 * 2**20
 
 

@@ -91,7 +91,7 @@ def play_once(
     folder: Path, settings: Record, kind: type[ResultT], play: Callable[[], tuple[ResultT, float]]
 ) -> ResultT:
     """The result in `folder`, or that of `play`, with the CPU seconds of all sittings; `play` gives
-    with it the seconds of processes that nobody waited for. Raises `LooplineError`s."""
+    with it the seconds of processes that nobody waited for. Raises `MendableError`s."""
     finished = find_record(folder / "result.json", kind)
     with lock_output(folder):
         claim(folder / "settings.json", settings, folder)

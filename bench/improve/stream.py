@@ -95,7 +95,7 @@ class StreamResult(Timed):
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
-    """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
+    """Go on with the stream in `folder`, or begin it. Raises `MendableError`s."""
     return play_once(folder, settings, StreamResult, lambda: _play(folder, settings, say))
 
 

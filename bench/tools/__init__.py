@@ -10,6 +10,5 @@ from __future__ import annotations
 
 from loopline.agents.records import JsonObject
 
-SUITES = ("worlds", "tool_steps", "bfcl", "apibench")
 TEAM_OPTIONS: JsonObject = {"calculator": False, "constrained": True}
 """Options of the workflows that use the tools of a simulated world."""

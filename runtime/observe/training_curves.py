@@ -75,14 +75,6 @@ def stamp_of(trainings: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def read_curves(training: Path) -> dict[str, Series]:
-    """Part of the training (a policy, a stage; empty where it has none) → its curves.
-
-    Raises `UserError` without the package tensorboard.
-    """
-    return CurveReader(training).read()
-
-
 class CurveReader:
     """Reads the curves of a training that goes on: of files that grow, only what is new in them."""
 
@@ -93,7 +85,10 @@ class CurveReader:
         """A page that is left in the middle leaves its reading thread behind."""
 
     def read(self) -> dict[str, Series]:
-        """As `read_curves`."""
+        """Part of the training (a policy, a stage; empty where it has none) → its curves.
+
+        Raises `UserError` without the package tensorboard.
+        """
         with self._lock:
             self._folders = {
                 path: self._folders.get(path) or _EventFolder(path)

@@ -23,6 +23,7 @@ from loopline.bench.improve.stream import Served, StreamResult, play
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.improve.settings import LoopSettings
 from loopline.workers.isolated_python import OWN_PYTHON
+from tests.forked import TORCH_WORKERS, ready
 from tests.trainers.test_improve import decision
 
 QUESTIONS = draw_questions(1, 60, 40)
@@ -157,6 +158,7 @@ play(Path(sys.argv[1]), StreamSettings.model_validate_json(sys.argv[2]), print)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -> None:
+    ready(TORCH_WORKERS)
     folder = tmp_path / "seed-1"
     command = [*OWN_PYTHON, "-c", CHILD, str(folder), TINY.model_dump_json()]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -27,6 +27,7 @@ from loopline.bench.improve.worlds.stream import ServedInstruction, WorldsResult
 from loopline.trainers.improve.gate import GateResult
 from loopline.trainers.improve.team import TeamDecision
 from loopline.trainers.improve.team_settings import TeamLoopSettings
+from tests.forked import TORCH_WORKERS, ready
 
 TINY = WorldsSettings(
     questions=24,
@@ -165,6 +166,7 @@ def test_options_become_the_settings_of_either_stream() -> None:
 def test_a_stream_under_attack_serves_all_judges_a_round_and_goes_on_where_it_ended(
     tmp_path: Path,
 ) -> None:
+    ready(TORCH_WORKERS)
     folder = tmp_path / "seed-1"
     outcome = play_stream(folder, TINY, print)
     assert (outcome.lost, outcome.altered) == (0, 0)

@@ -25,7 +25,7 @@ workers.slm.count = 0
 workers.tool.count = 0
 workers.recorder.count = 0
 """
-SLOW = PROFILE + "models.llm.scripted.tokens_per_second = 0.2\n"
+SLOW = PROFILE + "models.llm.scripted.tokens_per_second = 0.2\nsupervisor.drain_seconds = 2\n"
 
 
 def command(path: Path, profile: str, *arguments: str) -> subprocess.Popen[str]:

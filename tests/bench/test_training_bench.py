@@ -3,50 +3,51 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Generator, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from loopline.bench.errors import UsageError
-from loopline.bench.proofs.harness import Progress
+from loopline.bench.proofs.harness import Progress, conduct
 from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.training import proof, trl_peer
-from loopline.bench.proofs.training.proof import OURS, TRAINERS, Runs, TrainingOptions, check
+from loopline.bench.proofs.training.proof import (
+    OURS,
+    PROOF,
+    TRAINERS,
+    Runs,
+    TrainingOptions,
+    check,
+)
 from loopline.bench.proofs.training.workload import Measured
 from loopline.runtime.config.options import validated
 from loopline.runtime.errors import InputError
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "training")
-SMALL = (
-    "--size",
-    "micro-0.2m",
-    "--samples",
-    "24",
-    "--batch",
-    "8",
-    "--steps",
-    "2",
-    "--repeats",
-    "1",
-)
-
 OPTIONS = TrainingOptions(
     size="micro-0.2m", samples=8, batch=8, steps=1, repeats=1, threads=1, seed=1, only=OURS,
 )  # fmt: skip
 
 
-def bench_training(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=200)
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Executor]:
+    """A process for all measurements: each would import torch again, and here nothing hangs on the
+    memory or the time of one."""
+    with isolated_worker(None) as executor:
+        yield executor
 
 
-def measured(*arguments: str) -> dict[str, Any]:
-    process = bench_training(*SMALL, "--json", *arguments)
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
+@pytest.fixture
+def quick(alone: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def shared() -> Generator[Executor]:
+        yield alone
+
+    monkeypatch.setattr(proof, "isolated_worker", shared)
 
 
 def run(tokens: int, seconds: float) -> Measured:
@@ -81,8 +82,10 @@ def of(report: dict[str, Any], trainer: str, quantity: str) -> float:
     return report["measurements"][f"supervised training / {trainer} / {quantity}"]["value"]
 
 
-def test_our_training_is_measured_without_its_padding() -> None:
-    report = measured("--only", OURS, "--steps", "8")
+@pytest.mark.usefixtures("quick")
+def test_our_training_is_measured_without_its_padding(capsys: pytest.CaptureFixture[str]) -> None:
+    conduct(PROOF, OPTIONS.model_copy(update={"samples": 24, "steps": 8, "as_json": True}))
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
     # Most of the rows, eight a step and alike in length, each with all its tokens and no more.
     mean = report["facts"]["mean_tokens"]
     assert of(report, OURS, "tokens per step") == pytest.approx(8 * mean, rel=0.3)
@@ -92,12 +95,9 @@ def test_our_training_is_measured_without_its_padding() -> None:
     assert "sft_vs_trl" not in report["measurements"]
 
 
-def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("quick")
+def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
     pytest.importorskip("trl", reason="needs make test, which installs it")
-    # A process for all: each would import trl again, and no memory is measured here.
-    monkeypatch.setattr(proof, "isolated_worker", lambda: isolated_worker(None))
     options = OPTIONS.model_copy(update={"samples": 24, "steps": 2, "only": "both"})
     outcome = proof.run(options, Progress())
     figures = {measurement.key: measurement.value for measurement in outcome.measurements}

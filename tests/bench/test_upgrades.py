@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.errors import BenchError
+from loopline.bench.proofs.upgrades import proof
 from loopline.bench.proofs.upgrades.other_version import CHANGES, copy_of_this
 from loopline.bench.proofs.upgrades.proof import UpgradesOptions, Way, upgrade_and_back
 
@@ -17,8 +18,10 @@ RUNS = 6
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("change", "way"), [("payload", "rolling"), ("prompt", "in place")])
 async def test_runs_in_flight_end_well_and_stay_readable_on_both_sides(
-    change: str, way: Way, tmp_path: Path
+    change: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # One worker of each kind: the new one is there before the old one leaves.
+    monkeypatch.setattr(proof, "ROLLING_PAIRS", 1)
     old = copy_of_this(tmp_path, "old")
     new = copy_of_this(tmp_path, "new", CHANGES[change])
     options = UpgradesOptions(runs=RUNS, forks=1)

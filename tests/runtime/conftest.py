@@ -21,7 +21,7 @@ from loopline.runtime.client import deployment as deployment_of
 from loopline.runtime.commands.status import collect_from_bus
 from loopline.runtime.config.settings import load_resolved_file
 from loopline.runtime.config.state import StateDirectory
-from tests.forked import RUNTIME, forked
+from tests.forked import forked, preload_of
 
 LIMIT = 120.0
 """Seconds that anything may take. Generous: the suite also runs alongside other work."""
@@ -76,7 +76,7 @@ class Deployment:
         """`runtime …` to its end."""
         return forked(
             "loopline.runtime.cli",
-            RUNTIME,
+            preload_of("loopline.runtime.cli", arguments, Path.cwd()),
             arguments,
             env={**self.environ, **(env or {})},
             stdin=stdin or b"",

@@ -14,7 +14,6 @@ from loopline.runtime.observe.result_folders import BenchmarkReader, scan
 from loopline.runtime.observe.training_curves import (
     CurveReader,
     groups_of,
-    read_curves,
     rounds_of,
     smooth,
     stamp_of,
@@ -89,14 +88,14 @@ def test_a_benchmark_without_a_report_and_a_damaged_one_are_listed(tmp_path: Pat
 def test_what_was_drawn_behind_a_checkpoint_is_left_out(tmp_path: Path) -> None:
     draw(tmp_path / "curves" / "shared", {1: 1.0, 2: 2.0, 3: 3.0})
     draw(tmp_path / "curves" / "shared", {2: 20.0}, begin=2)
-    assert read_curves(tmp_path) == {"shared": {"loss": [(1, 1.0), (2, 20.0)]}}
+    assert CurveReader(tmp_path).read() == {"shared": {"loss": [(1, 1.0), (2, 20.0)]}}
 
 
 def test_curves_end_where_their_file_is_torn(tmp_path: Path) -> None:
     draw(tmp_path / "curves", {1: 1.0, 2: 2.0})
     (path,) = (tmp_path / "curves").iterdir()
     path.write_bytes(path.read_bytes()[:-5])
-    assert read_curves(tmp_path) == {"": {"loss": [(1, 1.0)]}}
+    assert CurveReader(tmp_path).read() == {"": {"loss": [(1, 1.0)]}}
 
 
 def test_curves_of_a_training_that_goes_on_are_read_on_from_where_they_ended(

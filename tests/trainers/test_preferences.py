@@ -65,8 +65,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> N
         work=tmp_path / "work",
         curves=tmp_path / "curves",
     )
-    training._refer()  # pyright: ignore[reportPrivateUsage]
-    with torch.no_grad():
+    with training._prepared(), torch.no_grad():  # pyright: ignore[reportPrivateUsage]
         for parameter in loaded.model.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
     batch = batch_of(sorted(rows, key=lambda entry: len(entry.ids)), 4096)

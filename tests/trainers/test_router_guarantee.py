@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from loopline.agents.router.guarantee import (
     allowed_errors,
     delta_of_a_split,
     errors_within,
     most_lenient,
-    upper_bound,
 )
 
 
@@ -58,7 +58,8 @@ def test_a_bound_allows_fewer_errors_than_its_share_and_more_the_weaker_it_is(
     k = allowed_errors(n, alpha, delta, m)
     if m is None:
         assert k < alpha * n
-        assert k < 0 or upper_bound(k, n, delta) <= alpha + 1e-6
+        # Clopper and Pearson's upper bound of the share.
+        assert k < 0 or stats.beta.ppf(1 - delta, k + 1, n - k) <= alpha + 1e-6
     assert k <= allowed_errors(n, min(0.99, alpha * 1.5), delta, m)
     assert k <= allowed_errors(n, alpha, min(0.99, delta * 2), m)
 

@@ -19,7 +19,7 @@ from loopline.workers.settings import (
     ToolWorkerSettings,
     WorkerBase,
 )
-from tests.forked import TORCH_WORKERS, WORKERS, Forked
+from tests.forked import Forked, preload_of
 
 
 def scripted_models(**changes: object) -> dict[str, ModelSettings]:
@@ -52,9 +52,9 @@ def deployment(
 def spawn(settings: WorkerBase, folder: Path) -> Forked:
     """Start a worker; its output goes to a file in `folder`."""
     path, log = write_settings(settings, folder)
-    models = settings.models.values() if isinstance(settings, GpuWorkerSettings) else ()
-    preload = TORCH_WORKERS if any(model.engine == "torch" for model in models) else WORKERS
-    return Forked("loopline.workers.__main__", preload, [str(path)], stdout=log, stderr=log)
+    module = "loopline.workers.__main__"
+    preload = preload_of(module, [str(path)], folder)
+    return Forked(module, preload, [str(path)], stdout=log, stderr=log)
 
 
 def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:

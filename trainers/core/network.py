@@ -115,7 +115,7 @@ class Network:
         sees: torch.Tensor,
         parents: torch.Tensor,
     ) -> torch.Tensor:
-        """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreePiece`. The logits
+        """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreeMicroBatch`. The logits
         [n, vocabulary] at `parents` [n]."""
         if self.processes.sharded:
             return self.whole(self._tree_logits, ids, positions, sees, parents)

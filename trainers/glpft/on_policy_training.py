@@ -17,14 +17,15 @@ states that its teacher came to, and answers them by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.batches import Batch, MicroBatch, batch_of
-from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
+from loopline.trainers.glpft.stage_training import StageTraining
 from loopline.trainers.glpft.teacher import Teacher
 from loopline.trainers.grpo.sampling import Sampler
 
@@ -57,32 +58,19 @@ class OnPolicyTraining(StageTraining):
     """Its loss is the mean over the tokens that the student wrote, in nats. So is that of the
     validation rows, whose samples are drawn alike before and after."""
 
+    by_one_process: ClassVar[str] = "on-policy distillation is done"
     _teacher: Teacher = field(init=False)
 
-    def run(
-        self,
-        *,
-        checkpoint_every: int,
-        on_progress: Callable[[StageProgress], None],
-        on_checkpoint: Callable[[str, int], None],
-    ) -> float | None:
-        """See `StageTraining.run`. Raises `TrainingError` where several processes train, and for a
-        teacher that is not there or has another vocabulary."""
-        if self.processes.count > 1:
-            raise TrainingError(
-                "on-policy distillation is done by one process: leave the launcher out"
-            )
+    @contextmanager
+    def _prepared(self) -> Generator[None]:
+        """Raises `TrainingError` for a teacher that is not there or has another vocabulary."""
         if self.settings.teacher is None:
             raise TrainingError("on-policy distillation has no teacher: name one by --teacher")
         teacher = Teacher(self.settings.teacher, self.settings.teacher_url)
         # Before weights are read: it takes a moment, and they may take minutes.
         teacher.require_vocabulary_of(self.network.loaded)
         with teacher as self._teacher:
-            return super().run(
-                checkpoint_every=checkpoint_every,
-                on_progress=on_progress,
-                on_checkpoint=on_checkpoint,
-            )
+            yield
 
     def _losses(
         self, batch: Batch, prompts: float = 0.0

@@ -11,14 +11,15 @@ are those of every stage: the preferred row, `BETWEEN`, the rejected row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.batches import Batch, share_of
-from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
+from loopline.trainers.glpft.stage_training import StageTraining
 
 if TYPE_CHECKING:
     import torch
@@ -63,30 +64,15 @@ def preference_loss(
 class PreferenceTraining(StageTraining):
     """Its loss is the mean over pairs. It begins at log 2, where both models are one."""
 
+    by_one_process: ClassVar[str] = "preferences are learned"
     _references: dict[tuple[int, ...], float] = field(
         default_factory=dict[tuple[int, ...], float], init=False
     )
     """Of each row, by its ids: its log-probability by the model that the stage begins as."""
 
-    def run(
-        self,
-        *,
-        checkpoint_every: int,
-        on_progress: Callable[[StageProgress], None],
-        on_checkpoint: Callable[[str, int], None],
-    ) -> float | None:
-        """See `StageTraining.run`. Raises `TrainingError` where several processes train."""
-        if self.processes.count > 1:
-            raise TrainingError("preferences are learned by one process: leave the launcher out")
-        # Before a checkpoint is loaded: the model is still the one that the stage begins as.
-        self._refer()
-        return super().run(
-            checkpoint_every=checkpoint_every,
-            on_progress=on_progress,
-            on_checkpoint=on_checkpoint,
-        )
-
-    def _refer(self) -> None:
+    @contextmanager
+    def _prepared(self) -> Generator[None]:
+        """The log-probabilities by the model that the stage begins as."""
         import torch
 
         self.network.whole.eval()
@@ -96,6 +82,7 @@ class PreferenceTraining(StageTraining):
                 values = self._log_probabilities(pair)
             for answer, value in zip(pair, values.tolist(), strict=True):
                 self._references[answer.ids] = value
+        yield
 
     def _losses(
         self, batch: Batch, prompts: float = 0.0

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from loopline.trainers.core.checkpoints import (
     Checkpoint,
@@ -78,6 +79,9 @@ class StageProgress:
 class StageTraining:
     """One stage, begun or resumed in `work`, a folder of its own for checkpoints."""
 
+    by_one_process: ClassVar[str] = ""
+    """What one process alone can do, and in which way; empty: several may train together."""
+
     settings: GlpftSettings
     stage: str
     schedule: Schedule
@@ -107,6 +111,23 @@ class StageTraining:
         one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a
         number raises one before it changes weights.
         """
+        if self.by_one_process and self.processes.count > 1:
+            raise TrainingError(f"{self.by_one_process} by one process: leave the launcher out")
+        with self._prepared():
+            return self._train(checkpoint_every, on_progress, on_checkpoint)
+
+    @contextmanager
+    def _prepared(self) -> Generator[None]:
+        """What a kind of stage needs as long as it goes on: entered before a checkpoint is loaded,
+        while the model is still the one that the stage begins as. Raises `TrainingError`s."""
+        yield
+
+    def _train(
+        self,
+        checkpoint_every: int,
+        on_progress: Callable[[StageProgress], None],
+        on_checkpoint: Callable[[str, int], None],
+    ) -> float | None:
         # Parameters and two moments.
         trained = sum(parameter.numel() for _, parameter in self.network.trained())
         require_room_for_two(self.work, 12 * trained)

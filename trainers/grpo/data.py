@@ -70,7 +70,7 @@ class GrpoData:
             if group.round is not None:
                 digest.update(f"round {group.round.number} of {group.round.loop}\n".encode())
             if group.sampled is not None:
-                digest.update(json.dumps([group.sampled.rewards, group.sampled.kept]).encode())
+                digest.update(json.dumps([group.sampled.rewards, group.sampled.members]).encode())
             for member in group.members:
                 sequences = [
                     [

@@ -108,7 +108,7 @@ class GroupSamples:
     """Everything that was sampled, where a group is a part of it."""
 
     rewards: tuple[float, ...]
-    kept: tuple[int, ...]
+    members: tuple[int, ...]
     """Places of the group's members in it."""
 
 
@@ -149,7 +149,7 @@ class Group:
     def advantages(self, baseline: Baseline) -> list[float]:
         """Of the members, against everything that was sampled."""
         values = ADVANTAGES[baseline](self.sampled_rewards)
-        return values if self.sampled is None else [values[at] for at in self.sampled.kept]
+        return values if self.sampled is None else [values[at] for at in self.sampled.members]
 
     def sequence_advantages(self, baseline: Baseline, credit: Credit) -> list[list[float]]:
         """Of each member's sequences."""

@@ -94,10 +94,10 @@ class _Sums:
 class Learner:
     """Trains the policies, batch by batch."""
 
-    def __init__(self, policies: Policies, kept: KeptRatios | None = None) -> None:
-        """`kept`: what is to be recorded of importance ratios."""
+    def __init__(self, policies: Policies, ratios: KeptRatios | None = None) -> None:
+        """`ratios`: what is to be recorded of importance ratios."""
         self.policies = policies
-        self.kept = kept
+        self.ratios = ratios
         self._holds = False
         """Whether gradients are put aside until those of all policies are there."""
         if self.settings.objective.prefers and self.processes.count > 1:
@@ -121,8 +121,8 @@ class Learner:
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
         not a number.
         """
-        if self.kept is not None:
-            self.kept.begin_step()
+        if self.ratios is not None:
+            self.ratios.begin_step()
         if not self.settings.checkpoint_activations:
             for network in self.policies.networks:
                 network.whole.eval()
@@ -183,8 +183,8 @@ class Learner:
         optimizer = self.policies.activate(name)
         for parameters in optimizer.param_groups:
             parameters["lr"] = rate * self.settings.rate_of(name)
-        if self.kept is not None:
-            self.kept.begin_policy(name, version, groups)
+        if self.ratios is not None:
+            self.ratios.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [self._minibatch(part) for part in parts]
@@ -266,8 +266,8 @@ class Learner:
             (whole * processes.count if processes.sharded else whole).backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, micro_batch, divergence)
-            if self.kept is not None:
-                self.kept.add(
+            if self.ratios is not None:
+                self.ratios.add(
                     [rows[at] for at in row_numbers[micro_batch.first :]], tokens, objective
                 )
         for echo in echoes:

@@ -229,7 +229,7 @@ class _Training:
         loaded: LoadedModel,
         output: Path,
         checkpoint_every: int,
-        kept: KeptRatios,
+        ratios: KeptRatios,
         watch: StepListener,
         processes: Processes,
         trackers: tuple[str, ...],
@@ -238,8 +238,8 @@ class _Training:
         self.settings, self.data, self.output = settings, data, output
         self.checkpoint_every, self.watch = checkpoint_every, watch
         self.policies = initial_policies(settings, policy_names(settings, data), loaded, processes)
-        self.kept = kept
-        self.learner = Learner(self.policies, kept)
+        self.ratios = ratios
+        self.learner = Learner(self.policies, ratios)
         self.work = output / CHECKPOINTS
         self.state = GrpoState(
             step=0, settings=settings, version=settings.base_version, seconds=0.0, history=()
@@ -253,7 +253,7 @@ class _Training:
             raise unshared_folder_error(self.output, self.processes)
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
-            self.kept.forget_after(self.state.step)
+            self.ratios.forget_after(self.state.step)
         batches, stale = batches_of(self.data.groups, self.settings)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             curves = {
@@ -300,7 +300,7 @@ class _Training:
             lower = f"Lower --learning-rate ({self.settings.learning_rate:.1e})"
             message = f"step {number}: {error}. {lower}, or leave those runs out"
             raise NotFinite(message if saved is None else f"{message}; {saved}") from error
-        self.kept.write(self.state.step + 1)
+        self.ratios.write(self.state.step + 1)
         facts = self.learner.facts(batch, policy_steps)
         for name, drawn in facts.curves().items():
             curves[name].add(self.state.step + 1, drawn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.plan_path.game import Walking, open_episode
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
 from loopline.agents.environments.plan_path.instance import (
     ENVIRONMENT,
@@ -14,6 +13,7 @@ from loopline.agents.environments.plan_path.instance import (
 )
 from loopline.agents.environments.plan_path.lessons import LESSONS
 from loopline.agents.environments.plan_path.players import POLICIES, solves
+from loopline.agents.environments.plan_path.puzzle import Walking, open_episode
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from loopline.agents.environments.lessons import Lessons
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.game import Walking
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.players import wall_blind_greedy
+from loopline.agents.environments.plan_path.puzzle import Walking
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS, PLAN
 from loopline.agents.records import Record

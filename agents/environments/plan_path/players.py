@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from loopline.agents.environments.grid import STEPS, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.game import open_episode
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
+from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
-from loopline.agents.environments.team_episode import PLAN
+from loopline.agents.environments.team_episode import PLAN, played_by
 
 Policy = Callable[[PlanPathInstance, Walk, random.Random], str]
 """The next move from where a walk has led."""
@@ -68,8 +68,7 @@ POLICIES: dict[str, Policy] = {
 def solves(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
     """Whether a policy solves an instance: it answers in every turn with all the moves that it
     would make from where it is, up to the first one that its answer would end at."""
-    setting = instance.setting.model_copy(update={"team": (PLAN,)})
-    alone = instance.model_copy(update={"setting": setting})
+    alone = played_by(PLAN, instance)
     episode = open_episode(alone)
     rng = random.Random(f"{instance.id}:{seed}")
     while not episode.done:

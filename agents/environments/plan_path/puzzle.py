@@ -28,7 +28,7 @@ from loopline.agents.environments.plan_path.instance import (
 from loopline.agents.environments.plan_path.tools import functions
 from loopline.agents.environments.plan_path.verification import check_walk
 from loopline.agents.environments.plan_path.walk import Moves, Walk, apply_moves
-from loopline.agents.environments.team_episode import PLAN, Step
+from loopline.agents.environments.team_episode import PLAN, Step, TeamEpisode
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -209,3 +209,12 @@ class PlanPathPuzzle:
     def _shaping_share(self, step: Step[Walk, Moves]) -> float:
         before, after = self._phi(step.before), self._phi(step.after)
         return min(1.0, max(0.0, (GAMMA * after - before) / -before))
+
+
+Walking = TeamEpisode[Walk, Moves]
+
+
+def open_episode(instance: PlanPathInstance) -> Walking:
+    """At its beginning."""
+    puzzle = PlanPathPuzzle(instance)
+    return Walking(puzzle, puzzle.start())

@@ -6,11 +6,11 @@ from functools import partial
 
 from loopline.agents.environments.environment import Environment, PublishedPuzzles
 from loopline.agents.environments.sokoban.boxoban import read_boxoban
-from loopline.agents.environments.sokoban.game import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
 from loopline.agents.environments.sokoban.lessons import LESSONS
 from loopline.agents.environments.sokoban.players import PLAYERS, player_solves
+from loopline.agents.environments.sokoban.puzzle import Pushing, open_episode
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 SOKOBAN = Environment[Difficulty, SokobanInstance, Pushing](

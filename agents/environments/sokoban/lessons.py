@@ -16,7 +16,6 @@ from loopline.agents.environments.grid import STEPS, Cell, neighbor
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sokoban.game import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Play
@@ -25,9 +24,9 @@ from loopline.agents.environments.sokoban.players import (
     greedy_push,
     solves_by_search,
 )
-from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
+from loopline.agents.environments.sokoban.puzzle import Pushing, SokobanPuzzle, open_episode
 from loopline.agents.environments.sokoban.solver import pushes_to_target, successors
-from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL, played_by
 from loopline.agents.records import Record
 
 _INNER = range(2, 6)
@@ -117,8 +116,7 @@ def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool
     """The tool agent alone, which calls as often as it may for the push that the greedy player
     would make, and has it carried out."""
     rng = random.Random(instance.id)
-    alone = instance.setting.model_copy(update={"team": (TOOL,)})
-    episode = open_episode(instance.model_copy(update={"setting": alone}))
+    episode = open_episode(played_by(TOOL, instance))
     return solves(episode, lambda now: _greedy_calls(instance, now.state, rng))
 
 

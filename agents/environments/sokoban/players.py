@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 
 from loopline.agents.environments.grid import MIRRORED, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sokoban.game import open_alone
 from loopline.agents.environments.sokoban.instance import SokobanInstance
 from loopline.agents.environments.sokoban.level import Level, Play
-from loopline.agents.environments.sokoban.puzzle import MAX_MOVES
+from loopline.agents.environments.sokoban.puzzle import MAX_MOVES, open_episode
 from loopline.agents.environments.sokoban.solver import paths_to_cells, solve, successors
-from loopline.agents.environments.team_episode import PLAN
+from loopline.agents.environments.team_episode import PLAN, played_by
 
 Push = tuple[Cell, str]
 """The box, and the direction that it goes."""
@@ -60,7 +59,7 @@ def solves_by_search(instance: SokobanInstance) -> bool:
 
 
 def _moves_solve(instance: SokobanInstance, moves: Sequence[str]) -> bool:
-    episode = open_alone(instance)
+    episode = open_episode(played_by(PLAN, instance))
     for at in range(0, len(moves), MAX_MOVES):
         if not episode.done:
             episode.apply(PLAN, f"{MARK} [{', '.join(moves[at : at + MAX_MOVES])}]")

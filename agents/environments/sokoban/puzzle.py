@@ -22,7 +22,7 @@ from loopline.agents.environments.sokoban.level import Level, Moves, Play
 from loopline.agents.environments.sokoban.solver import pushes_to_target, solve
 from loopline.agents.environments.sokoban.tools import functions
 from loopline.agents.environments.sokoban.verification import check_play
-from loopline.agents.environments.team_episode import PLAN, Step
+from loopline.agents.environments.team_episode import PLAN, Step, TeamEpisode
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -222,3 +222,12 @@ class SokobanPuzzle:
 
 def _place(cell: Cell) -> str:
     return f"({cell[0] + 1}, {cell[1] + 1})"
+
+
+Pushing = TeamEpisode[Play, Moves]
+
+
+def open_episode(instance: SokobanInstance) -> Pushing:
+    """At its beginning."""
+    puzzle = SokobanPuzzle(instance)
+    return Pushing(puzzle, puzzle.start())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.sudoku.game import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
 from loopline.agents.environments.sudoku.lessons import LESSONS
 from loopline.agents.environments.sudoku.players import PLAYERS, player_solves
+from loopline.agents.environments.sudoku.puzzle import Filling, open_episode
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 SUDOKU = Environment[Difficulty, SudokuInstance, Filling](

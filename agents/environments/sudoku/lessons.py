@@ -15,10 +15,10 @@ from pydantic import Field
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sudoku.game import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.players import blanks, solves_by_search
+from loopline.agents.environments.sudoku.puzzle import Filling, open_episode
 from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes

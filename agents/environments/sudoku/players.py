@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import chain
 
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sudoku.game import open_alone
 from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.sudoku.puzzle import open_episode
 from loopline.agents.environments.sudoku.rules import Write, candidates, next_single, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes
-from loopline.agents.environments.team_episode import PLAN
+from loopline.agents.environments.team_episode import PLAN, played_by
 
 Player = Callable[[Grid, random.Random], Write | None]
 """The next digit by hand; None: it knows none."""
@@ -53,7 +53,7 @@ PLAYERS: dict[str, Player] = {
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
     """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
     its earlier answers but that they did not solve it."""
-    episode, rng = open_alone(instance), random.Random(instance.id)
+    episode, rng = open_episode(played_by(PLAN, instance)), random.Random(instance.id)
     while not episode.done:
         grid, writes = instance.givens, list[Write]()
         while (write := player(grid, rng)) is not None:
@@ -65,6 +65,6 @@ def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bo
 
 def solves_by_search(instance: SudokuInstance) -> bool:
     """By search for the completion."""
-    episode = open_alone(instance)
+    episode = open_episode(played_by(PLAN, instance))
     episode.apply(PLAN, episode.demonstration() or "")
     return episode.verify().solved

@@ -29,7 +29,7 @@ from loopline.agents.environments.sudoku.rules import (
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes, functions
 from loopline.agents.environments.sudoku.verification import check_writes
-from loopline.agents.environments.team_episode import PLAN, Step
+from loopline.agents.environments.team_episode import PLAN, Step, TeamEpisode
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -232,3 +232,12 @@ class SudokuPuzzle:
 
 def _rows(grid: Grid) -> list[str]:
     return [" ".join(str(digit) if digit else "." for digit in row) for row in grid]
+
+
+Filling = TeamEpisode[Grid, Writes]
+
+
+def open_episode(instance: SudokuInstance) -> Filling:
+    """At its beginning."""
+    puzzle = SudokuPuzzle(instance)
+    return Filling(puzzle, puzzle.start())

@@ -6,11 +6,11 @@ from functools import partial
 
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
-from loopline.agents.environments.word_problem_team.game import Working, open_episode
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
 from loopline.agents.environments.word_problem_team.lessons import LESSONS
 from loopline.agents.environments.word_problem_team.players import PLAYERS, player_solves
+from loopline.agents.environments.word_problem_team.puzzle import Working, open_episode
 
 WORD_PROBLEMS = Environment[Difficulty, WordProblemInstance, Working](
     name=ENVIRONMENT,

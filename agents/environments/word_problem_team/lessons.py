@@ -20,7 +20,6 @@ from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split, content_hash
 from loopline.agents.environments.team_episode import AGENTS, TOOL
-from loopline.agents.environments.word_problem_team.game import Working, open_episode
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import (
     Equation,
@@ -30,7 +29,11 @@ from loopline.agents.environments.word_problem_team.instance import (
 )
 from loopline.agents.environments.word_problem_team.numbers import WORDS, Number, numbers_of
 from loopline.agents.environments.word_problem_team.players import is_right
-from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problem_team.puzzle import (
+    WordProblemPuzzle,
+    Working,
+    open_episode,
+)
 from loopline.agents.environments.word_problem_team.rules import OPERATORS, Work, equation_key
 from loopline.agents.environments.word_problems import Wording, schemes, words
 from loopline.agents.records import Record

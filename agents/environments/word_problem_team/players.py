@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.team_episode import PLAN
-from loopline.agents.environments.word_problem_team.game import open_alone
+from loopline.agents.environments.team_episode import PLAN, played_by
 from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problem_team.puzzle import open_episode
 from loopline.agents.environments.word_problem_team.rules import (
     OPERATORS,
     Work,
@@ -78,6 +78,6 @@ def player_solves(player: Player, instance: WordProblemInstance, seed: int = 0) 
 
 def is_right(instance: WordProblemInstance, value: int) -> bool:
     """Whether that is the answer."""
-    episode = open_alone(instance, turns=1)
+    episode = open_episode(played_by(PLAN, instance, turns=1))
     episode.apply(PLAN, f"{MARK} [answer({value})]")
     return episode.verify().solved

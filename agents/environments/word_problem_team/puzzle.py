@@ -15,7 +15,7 @@ from loopline.agents.environments.game import (
     weighted_parts,
 )
 from loopline.agents.environments.marked_answers import read_calls
-from loopline.agents.environments.team_episode import PLAN, Step
+from loopline.agents.environments.team_episode import PLAN, Step, TeamEpisode
 from loopline.agents.environments.tool_language import OPERAND, ToolFunction
 from loopline.agents.environments.word_problem_team.instance import (
     WordProblemInstance,
@@ -222,3 +222,12 @@ class WordProblemPuzzle:
         if state.answer == self.instance.answer:
             return 1.0
         return solution_equation_count(self.instance, state) / (len(self.instance.solution) + 1)
+
+
+Working = TeamEpisode[Work, Items]
+
+
+def open_episode(instance: WordProblemInstance) -> Working:
+    """At its beginning."""
+    puzzle = WordProblemPuzzle(instance)
+    return Working(puzzle, puzzle.start())

@@ -15,7 +15,6 @@ from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.demo.settings import DemoSettings
 
 RESULT = "result.json"
-AGES = (0, 1, 2, 4, 8, 16, 32)
 
 Correction = Literal["none", "clip", "truncated", "token"]
 """Of `loopline.trainers.grpo.losses`; `token` is the decoupled objective."""

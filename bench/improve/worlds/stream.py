@@ -105,7 +105,7 @@ class WorldsResult(Timed):
 
 
 def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
-    """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
+    """Go on with the stream in `folder`, or begin it. Raises `MendableError`s."""
     return play_once(folder, settings, WorldsResult, lambda: _play(folder, settings, say))
 
 

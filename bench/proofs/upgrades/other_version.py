@@ -36,7 +36,10 @@ def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None 
     """The program as it is, or with a change, in `folder/NAME`."""
     root = folder / name
     package = root / "loopline"
-    ignored = shutil.ignore_patterns("__pycache__", "baselines")
+    # With its bytecode, which Python takes for every file that the change has not written: else
+    # the first processes of each version would all compile the whole package. Not with bytecode
+    # that another process is about to rename.
+    ignored = shutil.ignore_patterns("baselines", "*.pyc.*")
     shutil.copytree(Path(loopline.__file__).parent, package, ignore=ignored)
     if change is not None:
         change(package)

@@ -21,7 +21,8 @@ local function now_ms()
 end
 
 -- Whether the caller's count of the time (ms) agrees. If not, one of the two is wrong (the server's
--- clock may have jumped), so nothing may be decided by the time.
+-- clock may have jumped), so nothing may be decided by the time. 5 s are more than a
+-- command usually waits for a busy server, and less than any lease of a deployment in earnest.
 local function witnessed(now, count)
   return math.abs(now - tonumber(count)) <= 5000
 end

@@ -19,10 +19,9 @@ from loopline.agents.environments.sudoku.environment import SUDOKU
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.agents.environments.word_problem_team import WordProblemInstance, stream
 from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
-from loopline.agents.environments.word_problem_team.game import Working
 from loopline.agents.environments.word_problem_team.lessons import WeakTeam
 from loopline.agents.environments.word_problem_team.numbers import name_numbers
-from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle, Working
 from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import load_base

@@ -11,7 +11,7 @@ import torch
 
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
-from loopline.agents.environments.plan_path.game import open_episode
+from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS
 from loopline.agents.records import PolicyRef, Trajectory

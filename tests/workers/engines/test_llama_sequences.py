@@ -33,7 +33,7 @@ class Memory:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), TOKENS), max_size=60))
 def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, list[int]]]) -> None:
     memory = Memory()
-    pool = Sequences(memory, cells=CELLS, in_work=IN_WORK, kept=KEPT)
+    pool = Sequences(memory, cells=CELLS, in_work=IN_WORK, idle=KEPT)
     working: list[Held] = []
     for what, key, ids in moves:
         if what < 5 and len(working) < IN_WORK:

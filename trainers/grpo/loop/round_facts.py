@@ -25,7 +25,7 @@ class RoundRollouts:
     harvest: RoundGroups
     trajectories: list[Trajectory]
     waves: list[RolloutBatch]
-    served: dict[str, int]
+    served_versions: dict[str, int]
 
 
 def nothing_to_learn(
@@ -91,7 +91,7 @@ def facts_of_round(
     ]
     return RoundFacts(
         round=number,
-        served=rolled.served,
+        served=rolled.served_versions,
         puzzles=sum(wave.puzzles for wave in rolled.waves),
         waves=len(rolled.waves),
         runs=len(rolled.trajectories),

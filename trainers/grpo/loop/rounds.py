@@ -143,8 +143,8 @@ class Loop:
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Retention()
         self.line = line or LeaderChannel(Processes())
-        self.kept = KeptRatios(book.output, self.keeping.ratios)
-        self.learner = learner_of(settings, loaded, self.kept, self.line.processes)
+        self.ratios = KeptRatios(book.output, self.keeping.ratios)
+        self.learner = learner_of(settings, loaded, self.ratios, self.line.processes)
         self.policies = self.learner.policies
         self.gpu = GpuSharing.of(settings.policies.values(), deployed.models)
         self.gpu.bound_memory(self.policies.network.device)
@@ -159,7 +159,7 @@ class Loop:
         self.clock = Clock()
         require_room(self.work, self.policies, self._future_version_count())
         self.state = restore(self.work, LoopState, self.policies) or self.state
-        self.kept.forget_after(self.state.step)
+        self.ratios.forget_after(self.state.step)
         self.book.forget_trajectories(self.state.step)
         if not self.book.published(self.state.step).exists():
             self._write(self.state.step)
@@ -244,7 +244,7 @@ class Loop:
             turn = self.gpu.turn(self.policies.network.device, self.clock, self._raise_if_stopped)
             with turn, self.line.hand_over_step(number, batch):
                 policy_steps = self.learner.step(batch, self.settings.rate_of(number))
-                self.kept.write(number)
+                self.ratios.write(number)
                 # What all of them keep of a round is there when a checkpoint says that it is done.
                 self.line.processes.wait()
         except NotFinite as error:

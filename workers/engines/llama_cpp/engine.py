@@ -86,7 +86,7 @@ class LlamaBackend:
             loaded.close()
             raise
         self._sequences = Sequences(
-            self._context, cells=self._context.cells, in_work=self.max_rows, kept=KEPT
+            self._context, cells=self._context.cells, in_work=self.max_rows, idle=KEPT
         )
         self._adapter: AdapterVersion | None = None
         """Of the rows whose turn it is."""

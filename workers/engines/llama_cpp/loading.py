@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,6 @@ from loopline.workers.engines.local.model_files import (
     unusable_error,
     usable_context,
 )
-from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
 from loopline.workers.engines.text.sentencepiece import (
@@ -155,29 +155,31 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     model = llama.llama_model_load_from_file(str(path).encode(), parameters)
     if model is None:
         raise unusable_error(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
+    with ExitStack() as unless_usable:
+        unless_usable.callback(llama.llama_model_free, model)
+        loaded = _with_its_text(model, settings)
+        unless_usable.pop_all()
+    return loaded
+
+
+def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
+    """The model with what its file says of its text. Raises EngineError for a file whose text would
+    not be exact, or that has no chat template."""
     vocab = llama.llama_model_get_vocab(model)
     template = llama.llama_model_chat_template(model, None)
     if vocab is None or template is None:
-        llama.llama_model_free(model)
         raise unusable_error(
             settings.model, "the file has no chat template; take an instruct model's GGUF"
         )
     wrong = unread_option(settings.template_options, [template.decode()])
     if wrong is not None:
-        llama.llama_model_free(model)
         raise unusable_error(settings.model, wrong)
     count = int(llama.llama_vocab_n_tokens(vocab))
     codec = _codec(model, vocab, count)
     if codec is None:
-        llama.llama_model_free(model)
         raise unusable_error(
             settings.model, "its tokenizer is of SentencePiece's style, but has no byte fallback"
         )
-    try:
-        context = usable_context(int(llama.llama_model_n_ctx_train(model)), settings)
-    except EngineError:
-        llama.llama_model_free(model)
-        raise
     loaded = LoadedGguf(
         base=model_name(settings.model),
         weights_sha256=_metadata(model, WEIGHTS_KEY, 64),
@@ -192,7 +194,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         end_ids=frozenset(
             token for token in range(count) if llama.llama_vocab_is_eog(vocab, token)
         ),
-        max_context=context,
+        max_context=usable_context(int(llama.llama_model_n_ctx_train(model)), settings),
         vocabulary=count,
         control_tokens=_control_tokens(vocab, codec, count),
         template_options=settings.template_options,
@@ -200,7 +202,6 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     try:
         return replace(loaded, habits=habits_of(loaded.render))
     except TemplateRefuses as error:
-        loaded.close()
         raise unusable_error(settings.model, str(error)) from error
 
 

@@ -40,14 +40,14 @@ class Held:
 
 
 class Sequences:
-    """At most `in_work` sequences that grow and `kept` finished ones, in `cells` cells."""
+    """At most `in_work` sequences that grow and `idle` finished ones, in `cells` cells."""
 
-    def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, kept: int) -> None:
+    def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, idle: int) -> None:
         self._memory = memory
         self._capacity = cells
-        self._places = in_work + kept
-        self._kept_places = kept
-        self._free = list(range(in_work + kept))
+        self._places = in_work + idle
+        self._idle_places = idle
+        self._free = list(range(in_work + idle))
         self._in_work: list[Held] = []
         self._kept: list[Held] = []
         """Finished ones, the least recently used first."""
@@ -114,7 +114,7 @@ class Sequences:
         """Keep a sequence that no longer runs, for those that begin like it."""
         self._in_work.remove(sequence)
         self._kept.append(sequence)
-        while len(self._kept) > self._kept_places:
+        while len(self._kept) > self._idle_places:
             self.evict_oldest()
 
     def drop(self, sequence: Held) -> None:

@@ -46,7 +46,7 @@ class _Window:
     """Rows [rows of the pass, 1] and columns [rows of the pass, tokens] to write to."""
     before: int = 0
     """Columns that were written before, where they are equally many in every row."""
-    seen: int = 0
+    visible: int = 0
     """Columns from 0 on that the pass sees."""
 
 
@@ -112,12 +112,12 @@ class _Layer(CacheLayerMixin):
         keys, values = self.held
         keys.transpose(1, 2).index_put_(window.places, key_states.transpose(1, 2))
         values.transpose(1, 2).index_put_(window.places, value_states.transpose(1, 2))
-        return keys[rows, :, : window.seen], values[rows, :, : window.seen]
+        return keys[rows, :, : window.visible], values[rows, :, : window.visible]
 
     # What transformers asks when it makes a mask itself.
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self._window.seen, 0
+        return self._window.visible, 0
 
     def get_seq_length(self) -> int:
         return self._window.before
@@ -188,7 +188,7 @@ class KVCache(Cache):
         window = self._window
         rows = torch.arange(first, first + columns.shape[0], device=columns.device)
         window.first, window.places = first, (rows[:, None], columns)
-        window.before, window.seen = before, width
+        window.before, window.visible = before, width
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Let a row begin as another one does."""
