@@ -433,7 +433,7 @@ class Trajectory(StoredRecord):
     @classmethod
     def from_texts(
         cls,
-        run: str | bytes,
+        run: str | bytes | Run,
         steps: tuple[Step, ...],
         outcome: str,
         answer: str,
@@ -443,7 +443,7 @@ class Trajectory(StoredRecord):
         """An ended run from what the bus keeps of it, before its workflow's rewards: an empty text
         stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
         return cls(
-            run=Run.model_validate_json(run),
+            run=run if isinstance(run, Run) else Run.model_validate_json(run),
             steps=steps,
             outcome=Outcome(outcome),
             answer=answer or None,

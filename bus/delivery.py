@@ -77,16 +77,25 @@ class Delivery:
     async def commit(self, commit: StepCommit) -> bool:
         """See `Committer.commit`."""
         await self.held()
-        committer = self.bus.committer(self.shard)
-        over_budget = await committer.commit(self.lease, self.envelope, commit)
-        if over_budget or commit.finish is not None:
-            self.bus.local.tell_end(self.envelope.run_id, self._ended_state(commit, over_budget))
-        return over_budget
+        committer, local = self.bus.committer(self.shard), self.bus.local
+        ended = self._ended_state(commit)
+        if ended is not None:
+            local.tell_coming(ended)
 
-    def _ended_state(self, commit: StepCommit, over_budget: bool) -> RunState | None:
-        """The state of a run of one step, which this process knows completely."""
-        if self.state is None or commit.finish is None or over_budget:
+        def on_word(word: str) -> None:
+            if word == "budget":
+                local.tell_end(self.envelope.run_id, None)
+            elif word in ("ok", "already") and commit.finish is not None:
+                local.tell_end(self.envelope.run_id, ended)
+
+        return await committer.commit(self.lease, self.envelope, commit, on_word)
+
+    def _ended_state(self, commit: StepCommit) -> RunState | None:
+        """The state of a run of one step, which this process knows completely, once that is
+        committed."""
+        if self.state is None or commit.finish is None:
             return None
+        records = self.state.step_records
         return replace(
             self.state,
             state="ended",
@@ -97,6 +106,7 @@ class Delivery:
             tokens=commit.tokens,
             micro_dollars=commit.micro_dollars,
             ended=self.bus.clock.now(),
+            step_records=None if records is None else (*records, commit.record),
         )
 
     def call_name(self, number: int) -> str:

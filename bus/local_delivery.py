@@ -30,6 +30,8 @@ class Mailbox(Protocol):
 
     def told_reply(self, key: str, reply: bytes) -> None: ...
 
+    def told_coming(self, state: RunState) -> None: ...
+
     def told_end(self, run_id: str, state: RunState | None) -> None: ...
 
 
@@ -99,6 +101,11 @@ class LocalDelivery:
         """A reply is on the bus, but for the inbox of this process."""
         for mailbox in self._mailboxes:
             mailbox.told_reply(key, reply)
+
+    def tell_coming(self, state: RunState) -> None:
+        """A run is going to have ended so, if a commit that is about to be sent is applied."""
+        for mailbox in self._mailboxes:
+            mailbox.told_coming(state)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
         """A run has ended, and everybody but this process was notified; `state` if it is known."""

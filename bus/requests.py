@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -35,6 +36,24 @@ class RunEnd(asyncio.Event):
 
     state: RunState | None = None
     """The ended run, where the process that waits has ended it itself."""
+    prepare: Callable[[RunState], Any] | None = None
+    """Makes what its waiter wants of the ended run. It is called while the commit that ends it is on
+    its way, and what it makes is used if that is applied."""
+    _prepared: tuple[RunState, Any] | None = None
+
+    def foresee(self, state: RunState) -> None:
+        """It will have ended so, or go on."""
+        if self.prepare is not None and not self.is_set():
+            # What it raises, it raises again for who asks without this.
+            with contextlib.suppress(Exception):
+                self._prepared = state, self.prepare(state)
+
+    @property
+    def prepared(self) -> tuple[Any] | None:
+        """What `prepare` has made of the state in which the run ended; None if it has not."""
+        if self._prepared is None or self._prepared[0] is not self.state:
+            return None
+        return (self._prepared[1],)
 
 
 class Inbox:
@@ -226,6 +245,13 @@ class Inbox:
         for future in self._replies.get(key, ()):
             if not future.done():
                 future.set_result(reply)
+
+    def told_coming(self, state: RunState) -> None:
+        end = self._ends.get(state.run_id)
+        if end is not None and end.prepare is not None:
+            # Two turns of the loop from now, when the commit has left.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, end.foresee, state)
 
     def told_end(self, run_id: str, state: RunState | None) -> None:
         end = self._ends.get(run_id)

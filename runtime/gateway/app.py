@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from loopline.agents.errors import AgentError
+from loopline.agents.records import Trajectory
 from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.config.state import StateDirectory
@@ -237,12 +238,13 @@ class Gateway:
         logprobs: bool,
         token_ids: bool,
     ) -> Response:
-        trajectory = await while_connected(request, self._service.wait(admitted))
-        if trajectory is None:
-            return Response(status_code=499)  # to nobody
-        answer = answer_of(trajectory, model)
-        body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
-        return json_response(body, headers=run_headers(admitted))
+        def response_of(trajectory: Trajectory) -> Response:
+            answer = answer_of(trajectory, model)
+            body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
+            return json_response(body, headers=run_headers(admitted))
+
+        response = await while_connected(request, self._service.wait(admitted, response_of))
+        return Response(status_code=499) if response is None else response  # 499: to nobody
 
     async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
         chunks = self._service.stream(admitted, shape, after)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -54,16 +53,27 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """What `work` returns; None, and `work` is cancelled, once the client has gone."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, leaving):
+    task = asyncio.current_task()
+    assert task is not None
+    over = has_left = False
+
+    def on_leave(leaving: asyncio.Task[None]) -> None:
+        nonlocal has_left
+        if not over and not leaving.cancelled():
+            has_left = True
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+
+    leaving = asyncio.create_task(_disconnected(request))
+    leaving.add_done_callback(on_leave)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not has_left or task.uncancel() > 0:
+            raise
+        return None
+    finally:
+        over = True
+        leaving.cancel()
 
 
 async def _disconnected(request: Request) -> None:
