@@ -17,7 +17,7 @@ from loopline.bus.envelope import Envelope
 from loopline.bus.errors import LeaseLost, Retry, RunEnded
 from loopline.bus.keys import Shard
 from loopline.bus.lease import Lease
-from loopline.bus.replies import error_reply
+from loopline.bus.replies import Reply, error_reply
 from loopline.bus.run_state import RunState
 
 if TYPE_CHECKING:
@@ -184,7 +184,12 @@ class Delivery:
         ]
 
     async def reply(
-        self, reply: bytes, *, store: bool, usage: Sequence[tuple[bytes, bytes]] = ()
+        self,
+        reply: bytes,
+        *,
+        store: bool,
+        usage: Sequence[tuple[bytes, bytes]] = (),
+        record: object = None,
     ) -> None:
         """Answer a request. Each usage entry comes twice: as used, and marked as discarded.
 
@@ -193,6 +198,7 @@ class Delivery:
         is not among the entries was not paid. A reply over the size limit is replaced by an error
         that says so. Raises `LeaseLost` when another worker has the request; the usage was entered
         all the same, because it was paid for.
+        `record` is what the reply was written from, for a step of this process.
         """
         await self.held()
         lease, keys = self.lease, self._request_keys()
@@ -217,7 +223,8 @@ class Delivery:
                 "(max_message_bytes)", retryable=False,
             )  # fmt: skip
         key = self.envelope.reply_key
-        committer, handed_over = self.bus.committer(self.shard), cast("bytes", args[4])
+        committer = self.bus.committer(self.shard)
+        handed_over = Reply(cast("bytes", args[4]), record if args[4] is reply else None)
         if store and self.bus.local.waits_for(key):
             # The step of this process that asked may go on: its commit is not applied without this.
             pending = committer.reply_later(self.envelope, keys, args)

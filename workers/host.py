@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from pydantic import BaseModel
+
 from loopline.agents.approvals import (
     APPROVAL_ERROR,
     ApprovalNeeded,
@@ -35,6 +37,7 @@ from loopline.bus import (
     Envelope,
     Inbox,
     MessageTooLarge,
+    Reply,
     RequestError,
     pool_of,
     traceparent_of,
@@ -45,6 +48,7 @@ from loopline.workers.messages import (
     TOOL_STREAM,
     CompletionPayload,
     ToolPayload,
+    answered,
     calls,
     inference_stream,
     tool_result,
@@ -110,9 +114,9 @@ class BusHost:
             stream=self._run.stream,
         )
         reply = await self._ask(
-            inference_stream(pool), "completion", policy, payload.model_dump(mode="json")
+            inference_stream(pool), "completion", policy, payload
         )
-        return calls.validate_json(reply)
+        return calls.validate_json(reply.body) if reply.record is None else answered(reply.record)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
@@ -120,14 +124,14 @@ class BusHost:
         key = request_key(self._run, self._turn, self._branch, self._count)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
-            reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
+            reply = await self._ask(stream, "tool", name, payload)
         except RequestFailed as error:
             if error.retryable:
                 raise
             return {"error": error.message}
         finally:
             self._decision_of(key, "tool", name, arguments)
-        return tool_result.validate_json(reply)
+        return tool_result.validate_json(reply.body)
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
         """See `loopline.agents.approvals.ApprovingHost.approve`."""
@@ -160,8 +164,8 @@ class BusHost:
         return approval
 
     async def _ask(
-        self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
-    ) -> bytes:
+        self, stream: str, kind: Literal["completion", "tool"], name: str, payload: BaseModel
+    ) -> Reply:
         number, started = self._count, self._clock()
         self._count += 1
         error = ""
@@ -177,7 +181,7 @@ class BusHost:
             )
             self.timings.append(timing)
 
-    async def _request(self, stream: str, kind: str, number: int, payload: JsonObject) -> bytes:
+    async def _request(self, stream: str, kind: str, number: int, payload: BaseModel) -> Reply:
         run = self._run
         key = request_key(run, self._turn, self._branch, number)
         envelope = Envelope(
@@ -188,10 +192,10 @@ class BusHost:
             deadline=run.deadline,
             traceparent=traceparent_of(run.id, key, run.tags.get(TRACEPARENT_TAG, "")),
             reply_key=key,
-            payload=payload,
+            payload=payload.model_dump(mode="json"),
         )
         try:
-            return await self._inbox.request(stream, envelope, committed_with=True)
+            return await self._inbox.ask(stream, envelope, committed_with=True, record=payload)
         except RequestError as error:
             if error.kind == APPROVAL_ERROR:
                 raise ApprovalNeeded(ApprovalRequest.model_validate_json(str(error))) from None

@@ -120,7 +120,7 @@ def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
     standard has it."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)
-    context = TraceContext.parse(request.headers.get(TRACEPARENT_HEADER, ""))
+    context = TraceContext.parse(header(request, TRACEPARENT_HEADER) or "")
     return {} if context is None else {TRACEPARENT_TAG: str(context)}
 
 
