@@ -173,7 +173,8 @@ class GenerationOptions(StoredRecord):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, overridden by the caller's options."""
-        values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
+        values = {name: value for name, value in set_here if value is not None}
         n = max(self.n, defaults.n)
         return defaults.model_copy(update={**values, "n": n})
 

@@ -200,9 +200,10 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            if generation is not None:
-                require_honoured(workflow, checked, generation)
-                seed = seed if generation.seed is None else generation.seed
+            chosen = generation if generation is not None and generation.chosen else None
+            if chosen is not None:
+                require_honoured(workflow, checked, chosen)
+                seed = seed if chosen.seed is None else chosen.seed
             agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
@@ -235,7 +236,7 @@ class Client(WaitingCalls):
                 prompt_files=files,
                 role_versions=role_versions,
                 workflow_version=version,
-                generation=generation if generation and generation.chosen else None,
+                generation=chosen,
                 seed=seed,
                 budget=budget,
                 created=now,

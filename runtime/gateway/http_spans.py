@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loopline.bus import TRACEPARENT_HEADER, TRACEPARENT_TAG, Bus, TraceContext, trace_id_of
+from loopline.runtime.gateway.http import header
 from loopline.workers.tracing.conventions import Conventions
 from loopline.workers.tracing.outbox import SpanOutbox, new_span_id
 from loopline.workers.tracing.spans import Span

@@ -135,8 +135,9 @@ class Assembly:
         texts = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
         return [Delta(index=index, text=text) for index, text in texts if text]
 
-    def completions(self) -> list[Completion]:
-        """In order of index; fewer than asked for (but one) where the endpoint doesn't know `n`.
+    def completions(self, sending: int = 0) -> list[Completion]:
+        """Of the call of that number, in order of index; fewer than asked for (but one) where the
+        endpoint doesn't know `n`.
 
         The provider counts completion tokens over all its choices. Where ids or logprobs say how
         many each has, they are split so; else index 0 carries the sum. Raises EngineError:
@@ -152,14 +153,17 @@ class Assembly:
         raw = self._settings.logprobs == "raw"
         result: list[Completion] = []
         for index, choice in enumerate(choices):
-            share = usage.model_copy(
+            share = (
+                usage
+                if len(choices) == 1
+                else usage.model_copy(
                 update={
                     "prompt": usage.prompt if index == 0 else 0,
                     "cached": usage.cached if index == 0 else 0,
                     "reasoning": usage.reasoning if index == 0 else 0,
                     "completion": counts[index],
                 }
-            )
+            ))
             calls = choice.calls.finished(f"{self._request.id}/{index}")
             if not calls:  # a server without a parser for its model's markup
                 calls = calls_of(self._request, index, choice.text.text)
@@ -187,6 +191,7 @@ class Assembly:
                     usage=share,
                     first_token_seconds=first_token,
                     decode_seconds=max(0.0, elapsed - first_token),
+                    sending=sending,
                 )
             )
         return result

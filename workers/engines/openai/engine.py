@@ -187,7 +187,11 @@ class OpenAIEngine:
                         if not isinstance(event, Delta | Completion):
                             yield event
                             continue
-                        moved = event.model_copy(update={"index": first + event.index})
+                        moved = (
+                            event.model_copy(update={"index": first + event.index})
+                            if first
+                            else event
+                        )
                         if isinstance(moved, Completion):
                             completions.append(moved)
                         else:
@@ -209,6 +213,8 @@ class OpenAIEngine:
         sampling = request.sampling
         several = self._habits.answers_n and "n" not in self._habits.left_out
         update: dict[str, object] = {"n": sampling.n - first if several else 1}
+        if first == 0 and update["n"] == sampling.n:
+            return request
         if first == 0:
             return request.model_copy(update={"sampling": sampling.model_copy(update=update)})
         if sampling.seed is not None:
@@ -325,7 +331,7 @@ class OpenAIEngine:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
-            completions = assembly.completions()
+            completions = assembly.completions(number)
         except (EngineError, TimeoutError) as error:
             if (usage := assembly.paid()) is not None:
                 self._count([usage])
@@ -338,7 +344,7 @@ class OpenAIEngine:
             raise
         self._count([item.usage for item in completions])
         for completion in completions:
-            yield completion.model_copy(update={"sending": number})
+            yield completion
 
     async def _deltas(
         self,
