@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, cast
 
 import aiohappyeyeballs
 import httptools
@@ -280,8 +280,7 @@ class _Line(asyncio.Protocol):
         self._wake()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._has_all:
