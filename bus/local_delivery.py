@@ -76,9 +76,7 @@ class LocalDelivery:
         if reader is None or not reader.reserve():
             return None
         try:
-            return reader.begin(
-                start.shard, stream, envelope, body, start.state, start, record
-            )
+            return reader.begin(start.shard, stream, envelope, body, start.state, start, record)
         except BusError:
             return None  # its reader says what is wrong with it
         finally:

@@ -113,9 +113,7 @@ class BusHost:
             options=generation_of(self._run, self._agent, options),
             stream=self._run.stream,
         )
-        reply = await self._ask(
-            inference_stream(pool), "completion", policy, payload
-        )
+        reply = await self._ask(inference_stream(pool), "completion", policy, payload)
         return calls.validate_json(reply.body) if reply.record is None else answered(reply.record)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:

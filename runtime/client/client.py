@@ -380,9 +380,7 @@ class Client(WaitingCalls):
         await self._inbox.wait_ended(run_id, within=left)
         return await self.trajectory(run_id, expected)
 
-    async def wait_for(
-        self, run_id: str, expected: Expected, make: Callable[[Trajectory], T]
-    ) -> T:
+    async def wait_for(self, run_id: str, expected: Expected, make: Callable[[Trajectory], T]) -> T:
         """What `make` makes of the trajectory, as soon as the run has ended; raises what `wait` and
         `make` raise. Where this process ends the run, `make` is called while the last commit is on
         its way, perhaps for nothing, so it must do nothing but return."""

@@ -63,7 +63,5 @@ def trajectory_of(state: RunState) -> Trajectory:
     run = run_of(state)
     steps = _read(state, lambda: steps_at_hand(state))
     return add_rewards(
-        Trajectory.from_texts(
-            run, steps, state.outcome, state.answer, state.reason, state.ended
-        )
+        Trajectory.from_texts(run, steps, state.outcome, state.answer, state.reason, state.ended)
     )

@@ -48,7 +48,6 @@ from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.responses_socket import ResponsesSocket
 from loopline.runtime.gateway.runs_api import RunsApi
-from loopline.runtime.gateway.short_cut import Failure, ShortCut, handlers
 from loopline.runtime.gateway.service import (
     RESERVED_TAGS,
     RESPONSE_TAG,
@@ -56,6 +55,7 @@ from loopline.runtime.gateway.service import (
     Question,
     Service,
 )
+from loopline.runtime.gateway.short_cut import Failure, ShortCut, handlers
 from loopline.runtime.gateway.waiting_api import WaitingApi
 from loopline.workers.tracing.outbox import SpanOutbox
 
@@ -91,13 +91,13 @@ def gateway_app(
     routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     failures: dict[type[Exception], Failure] = {
-            ApiError: _on_api_error,
-            HTTPException: _on_http_error,
-            **dict.fromkeys(OUTAGE, _on_outage),
-            BusError: _on_client_error,
-            UserError: _on_client_error,
-            AgentError: _on_client_error,
-            Exception: _on_defect,
+        ApiError: _on_api_error,
+        HTTPException: _on_http_error,
+        **dict.fromkeys(OUTAGE, _on_outage),
+        BusError: _on_client_error,
+        UserError: _on_client_error,
+        AgentError: _on_client_error,
+        Exception: _on_defect,
     }
     posts = {"/v1/chat/completions": gateway.create_chat}
     app = ShortCut(Starlette(routes=routes, exception_handlers=handlers(failures)), posts, failures)

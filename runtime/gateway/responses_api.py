@@ -197,7 +197,9 @@ class ResponsesApi:
             run, answer = admitted.run, answer_of(trajectory, params.model)
             summary = content_of(answer.choices[0].message)
             if not summary:
-                raise ApiError(502, f"the model '{params.model}' wrote no summary", code="no_summary")
+                raise ApiError(
+                    502, f"the model '{params.model}' wrote no summary", code="no_summary"
+                )
             return json_response(
                 compacted(run.id, int(run.created), messages, summary, response_usage(trajectory)),
                 headers=run_headers(admitted),

@@ -47,6 +47,8 @@ class ShortCut:
             raise defect
 
 
-def handlers(failures: Mapping[type[Exception], Failure]) -> dict[type[Exception], ExceptionHandler]:
+def handlers(
+    failures: Mapping[type[Exception], Failure],
+) -> dict[type[Exception], ExceptionHandler]:
     """As Starlette takes them."""
     return dict(failures)

@@ -144,8 +144,9 @@ async def test_a_connection_that_ends_with_its_answer_is_not_used_again(answer: 
         (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", "protocol"),
         (packed(b"br", b"x"), "compressed as 'br'"),
         (packed(b"gzip", b"x" * 50), "can't be read"),
-        (packed(b"gzip", gzip.compress(BODY)[:-9]), "within its compressed body"),
+        (packed(b"gzip", gzip.compress(BODY, mtime=0)[:-9]), "within its compressed body"),
     ],
+    ids=["nothing", "short", "no-last-chunk", "ssh", "head", "upgrade", "br", "rubbish", "cut"],
 )
 async def test_what_is_no_whole_answer_is_an_error_of_the_network(answer: bytes, why: str) -> None:
     async with serving(answer, closes=True) as server, client() as http:

@@ -157,13 +157,14 @@ class Assembly:
                 usage
                 if len(choices) == 1
                 else usage.model_copy(
-                update={
-                    "prompt": usage.prompt if index == 0 else 0,
-                    "cached": usage.cached if index == 0 else 0,
-                    "reasoning": usage.reasoning if index == 0 else 0,
-                    "completion": counts[index],
-                }
-            ))
+                    update={
+                        "prompt": usage.prompt if index == 0 else 0,
+                        "cached": usage.cached if index == 0 else 0,
+                        "reasoning": usage.reasoning if index == 0 else 0,
+                        "completion": counts[index],
+                    }
+                )
+            )
             calls = choice.calls.finished(f"{self._request.id}/{index}")
             if not calls:  # a server without a parser for its model's markup
                 calls = calls_of(self._request, index, choice.text.text)

@@ -111,9 +111,7 @@ def _httpx_errors() -> Generator[None]:
             httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError,
         )
         timed_out = isinstance(error, httpx2.TimeoutException)
-        raise NetworkError(
-            error_text(error), timed_out=timed_out, never_sent=never_sent
-        ) from error
+        raise NetworkError(error_text(error), timed_out=timed_out, never_sent=never_sent) from error
     except RuntimeError as error:
         if "closed" not in str(error):
             raise
