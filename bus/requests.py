@@ -38,8 +38,8 @@ class RunEnd(asyncio.Event):
     state: RunState | None = None
     """The ended run, where the process that waits has ended it itself."""
     prepare: Callable[[RunState], Any] | None = None
-    """Makes what its waiter wants of the ended run. It is called while the commit that ends it is on
-    its way, and what it makes is used if that is applied."""
+    """Makes what its waiter wants of the ended run. It is called while the commit that ends it is
+    on its way, and what it makes is used if that is applied."""
     _prepared: tuple[RunState, Any] | None = None
 
     def foresee(self, state: RunState) -> None:
@@ -101,8 +101,8 @@ class Inbox:
         committed_with: bool = False,
         record: BaseModel | None = None,
     ) -> Reply:
-        """Ask a pool. `record`: the payload that the envelope's was written from, for a pool of this
-        process, which need not read it again.
+        """Ask a pool. `record`: the payload that the envelope's was written from, for a pool of
+        this process, which need not read it again.
 
         `committed_with`: nothing comes of the answer but requests and the commit of the step that
         asks. Then an answer of this process is there before the bus has it, and the commit stores

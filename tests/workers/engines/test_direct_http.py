@@ -222,7 +222,7 @@ async def test_what_is_unpacked_comes_in_pieces() -> None:
 
 async def test_nobody_listening_is_known_never_to_have_been_asked() -> None:
     async with client() as http:
-        with pytest.raises(NetworkError, match="cannot connect to 127.0.0.1:1") as failure:
+        with pytest.raises(NetworkError, match=r"cannot connect to 127\.0\.0\.1:1") as failure:
             await http.post("http://127.0.0.1:1/v1", b"{}", {})
         assert failure.value.never_sent
 
