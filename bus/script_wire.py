@@ -96,6 +96,7 @@ class _Line(asyncio.Protocol):
     def __init__(self, connection: OwnConnection) -> None:
         self._node: Node = connection.node
         self._generation = connection.generation
+        assert connection.socket_timeout is not None
         self._seconds: float = connection.socket_timeout
         self._connection = connection
         """Kept: its writer closes the transport when it goes."""
