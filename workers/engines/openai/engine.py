@@ -187,11 +187,7 @@ class OpenAIEngine:
                         if not isinstance(event, Delta | Completion):
                             yield event
                             continue
-                        moved = (
-                            event.model_copy(update={"index": first + event.index})
-                            if first
-                            else event
-                        )
+                        moved = event.model_copy(update={"index": first + event.index})
                         if isinstance(moved, Completion):
                             completions.append(moved)
                         else:
@@ -213,8 +209,6 @@ class OpenAIEngine:
         sampling = request.sampling
         several = self._habits.answers_n and "n" not in self._habits.left_out
         update: dict[str, object] = {"n": sampling.n - first if several else 1}
-        if first == 0 and update["n"] == sampling.n:
-            return request
         if first == 0:
             return request.model_copy(update={"sampling": sampling.model_copy(update=update)})
         if sampling.seed is not None:
