@@ -15,10 +15,9 @@ from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
 from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
 from loopline.workers.engines.openai.errors import refusal_of
-from loopline.workers.engines.openai.network import NetworkError
 from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.engines.openai.retry import retry_after_seconds
-from loopline.workers.engines.openai.transport import Answer, transport_to
+from loopline.workers.engines.openai.transport import Answer, NetworkError, transport_to
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from loopline.workers.engines.openai.complaints import Complaint
-from loopline.workers.engines.openai.network import NetworkError
+from loopline.workers.engines.openai.transport import NetworkError
 from loopline.workers.engines.protocol import EngineError, ErrorKind
 
 # LiteLLM has such lists, and one of finish reasons. As a library they cost 2 s and 200 MB at each
