@@ -387,9 +387,13 @@ class Consumer:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
+        def abandon(verdict: Verdict) -> None:
+            if not delivery.settling:
+                verdicts.append(verdict)
+                task.cancel()
+
         def on_verdict(verdict: Verdict) -> None:
-            verdicts.append(verdict)
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(abandon, verdict)
 
         def hold(entry: str) -> None:
             self.bus.keeper.hold(delivery.lease, shard.run(envelope.run_id), on_verdict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -45,6 +46,18 @@ class Delivery:
     """Of a message that is handled before it is published. Until then the lease has no entry."""
     limited: bool = True
     """False where `deadline` has seen that no budget limits the run's calls."""
+    settling: bool = False
+    """Redis has been told what becomes of the message, and its answer says whether the lease still
+    held: that the keeper does not find the lease any more means nothing from here on."""
+
+    @contextmanager
+    def _settle(self) -> Generator[None]:
+        self.settling = True
+        try:
+            yield
+        except BaseException:
+            self.settling = False
+            raise
 
     async def held(self) -> None:
         """Until this process has the lease. Raises `NotDelivered`."""
@@ -84,7 +97,8 @@ class Delivery:
             elif word in ("ok", "already") and commit.finish is not None:
                 local.tell_end(self.envelope.run_id, ended)
 
-        return await committer.commit(self.lease, self.envelope, commit, on_word)
+        with self._settle():
+            return await committer.commit(self.lease, self.envelope, commit, on_word)
 
     def _ended_state(self, commit: StepCommit) -> RunState | None:
         """The state of a run of one step, which this process knows completely, once that is
@@ -225,9 +239,11 @@ class Delivery:
             # The step of this process that asked may go on: its commit is not applied without this.
             pending = committer.reply_later(self.envelope, keys, args)
             self.bus.local.tell_reply(key, handed_over)
-            result = await pending
+            with self._settle():
+                result = await pending
         else:
-            result = await committer.reply(keys, args)
+            with self._settle():
+                result = await committer.reply(keys, args)
         if result == "lost":
             raise LeaseLost(f"request {key}: taken over")
         self.bus.local.tell_reply(key, handed_over)  # also who has asked again meanwhile
@@ -238,4 +254,7 @@ class Delivery:
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
         args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-        await retry_during_outage("drop", lambda: scripts.call(self.bus.redis, "drop", keys, args))
+        with self._settle():
+            await retry_during_outage(
+                "drop", lambda: scripts.call(self.bus.redis, "drop", keys, args)
+            )
