@@ -187,7 +187,9 @@ class OpenAIEngine:
                         if not isinstance(event, Delta | Completion):
                             yield event
                             continue
-                        moved = event.model_copy(update={"index": first + event.index})
+                        moved = event
+                        if first:
+                            moved = event.model_copy(update={"index": first + event.index})
                         if isinstance(moved, Completion):
                             completions.append(moved)
                         else:
@@ -209,6 +211,8 @@ class OpenAIEngine:
         sampling = request.sampling
         several = self._habits.answers_n and "n" not in self._habits.left_out
         update: dict[str, object] = {"n": sampling.n - first if several else 1}
+        if first == 0 and update["n"] == sampling.n:
+            return request
         if first == 0:
             return request.model_copy(update={"sampling": sampling.model_copy(update=update)})
         if sampling.seed is not None:
@@ -373,6 +377,8 @@ class OpenAIEngine:
                 if isinstance(payload, bytes):
                     for delta in self._read_whole(payload, assembly):
                         yield delta
+                    await anext(payloads, None)  # its end, for which nothing is read any more
+                    break
                 elif payload.data.strip() == DONE:
                     assembly.end()
                     await drain_payloads(payloads)
