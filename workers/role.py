@@ -59,8 +59,9 @@ class RoleHandler:
             require_versions(run, role)
         except VersionMismatch as error:
             raise OtherVersion(f"run {envelope.run_id}: {error}; {self._build}") from error
-        # A run that was woken from the dead letters has a later deadline than its record.
-        run = run.model_copy(update={"deadline": state.deadline})
+        if state.deadline != int(1000 * run.deadline) / 1000:
+            # A run that was woken from the dead letters has a later deadline than its record.
+            run = run.model_copy(update={"deadline": state.deadline})
         handoff = Handoff(
             role=role,
             turn=envelope.turn,

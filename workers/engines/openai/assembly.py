@@ -94,7 +94,7 @@ class Assembly:
             self.answered = self.answered or bool(body.get("choices"))
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
-        """Take a response or a chunk; returns the new text. What belongs to neither (a ping, an
+        """Take a response or a chunk; returns the new text, if the request streams. What belongs to neither (a ping, an
         event of the server's own) is passed over in a stream.
 
         Raises EngineError of kind `garbage` for anything but a known shape.
@@ -122,7 +122,7 @@ class Assembly:
             text, ids = self._add_choice(part, streamed=streamed)
             if streamed and self._first_token is None and part.has_content:
                 self._first_token = time.perf_counter() - self._started
-            if text or ids:
+            if self._request.stream and (text or ids):
                 deltas.append(Delta(index=part.index, text=text, ids=tuple(ids)))
         return deltas
 
