@@ -94,8 +94,8 @@ class Assembly:
             self.answered = self.answered or bool(body.get("choices"))
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
-        """Take a response or a chunk; returns the new text, if the request streams. What belongs to neither (a ping, an
-        event of the server's own) is passed over in a stream.
+        """Take a response or a chunk; returns the new text, if the request streams. What belongs to
+        neither (a ping, an event of the server's own) is passed over in a stream.
 
         Raises EngineError of kind `garbage` for anything but a known shape.
         """
