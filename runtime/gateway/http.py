@@ -20,6 +20,9 @@ from loopline.runtime.gateway.service import Admitted, Service
 T = TypeVar("T")
 
 REQUEST_ID = "x-request-id"
+UNWATCHED_SECONDS = 0.05
+"""Until somebody watches whether the client of a call is still there: a task that no short call
+needs."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -52,10 +55,12 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None, and `work` is cancelled, once the client has gone."""
-    task = asyncio.current_task()
+    """What `work` returns; None, and `work` is cancelled, once the client has gone (which is seen
+    after `UNWATCHED_SECONDS` at the earliest)."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     over = has_left = False
+    leaving: asyncio.Task[None] | None = None
 
     def on_leave(leaving: asyncio.Task[None]) -> None:
         nonlocal has_left
@@ -63,8 +68,12 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
             has_left = True
             task.cancel()
 
-    leaving = asyncio.create_task(_disconnected(request))
-    leaving.add_done_callback(on_leave)
+    def watch() -> None:
+        nonlocal leaving
+        leaving = loop.create_task(_disconnected(request))
+        leaving.add_done_callback(on_leave)
+
+    timer = loop.call_later(UNWATCHED_SECONDS, watch)
     try:
         return await work
     except asyncio.CancelledError:
@@ -73,7 +82,9 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
         return None
     finally:
         over = True
-        leaving.cancel()
+        timer.cancel()
+        if leaving is not None:
+            leaving.cancel()
 
 
 async def _disconnected(request: Request) -> None:
