@@ -76,8 +76,8 @@ class Connections:
         if not settings.checks_host:
             log.warning("tls without a check of the host", redis=settings.safe_url)
         node = connection_pool.Node()
-        client = ScriptingRedis if script_wire else Redis
-        self.commands: Redis = client.from_pool(
+        kind = ScriptingRedis if script_wire else Redis
+        self.commands: Redis = kind.from_pool(
             connection_pool.pool(
                 settings.redis_url,
                 max_connections=max_connections,

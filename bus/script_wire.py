@@ -58,6 +58,7 @@ class ScriptWire:
         self._pool = pool
         self._line: _Line | None = None
         self._opening = asyncio.Lock()
+        self._closings = 0
 
     async def ask(self, *command: str | bytes | int | float) -> Any:
         """What Redis answers. Raises its errors, and redis-py's for a connection that failed."""
@@ -78,13 +79,17 @@ class ScriptWire:
                 if line.usable:
                     return line
                 line.retire()
-            connection = self._pool.make_connection()
+            connection, closings = self._pool.make_connection(), self._closings
             assert isinstance(connection, OwnConnection)
             await connection.connect()
+            if closings != self._closings:
+                connection.leave()
+                raise RedisConnectionError("closed while it was opened")
             self._line = line = _Line(connection)
             return line
 
     async def close(self) -> None:
+        self._closings += 1
         if self._line is not None:
             self._line.fail(RedisConnectionError, "closed")
             self._line = None

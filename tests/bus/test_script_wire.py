@@ -21,7 +21,7 @@ from loopline.bus.script_wire import ScriptingRedis
 from loopline.testing import RedisProcess
 from tests.bus.eager_process import ASKING, USED, running
 from tests.bus.payloads import admit
-from tests.bus.serving import ended
+from tests.bus.serving import ended, until
 
 ECHO = "return ARGV[1]"
 SLOW = "local n = 0 for i = 1, tonumber(ARGV[2]) do n = n + i end return ARGV[1]"
@@ -144,11 +144,18 @@ async def test_a_connection_to_another_server_than_the_primary_is_given_up(
         assert proxy.accepted == 3
 
 
-async def test_a_closed_client_says_so_to_those_who_wait(any_server: RedisProcess) -> None:
-    async with client_of(any_server.url) as client:
-        waiting = asyncio.ensure_future(client.eval(SLOW, 0, "x", 30_000_000))
-        await asyncio.sleep(0.01)
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_closed_client_says_so_to_those_who_wait(
+    any_server: RedisProcess, opened: bool
+) -> None:
+    async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
+        if opened:
+            assert await client.eval(ECHO, 0, "1") == b"1"
+        proxy.partition()
+        waiting = asyncio.ensure_future(client.eval(ECHO, 0, "2"))
+        await until(lambda: proxy.accepted == 1, "it waits for an answer")
         await client.aclose(close_connection_pool=True)
+        proxy.heal()
         with pytest.raises(RedisConnectionError, match="closed"):
             await waiting
 
