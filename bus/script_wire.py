@@ -51,7 +51,7 @@ class ScriptingRedis(Redis):
 
 
 class ScriptWire:
-    """Opens its connection when it is first asked, and anew whenever it is gone."""
+    """Opens its connection when it is first asked, and again whenever it is gone."""
 
     def __init__(self, pool: FairPool) -> None:
         """Its connection is made as the pool's are, and is not among them."""

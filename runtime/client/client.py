@@ -200,10 +200,10 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            chosen = generation if generation is not None and generation.chosen else None
-            if chosen is not None:
-                require_honoured(workflow, checked, chosen)
-                seed = seed if chosen.seed is None else chosen.seed
+            choices = generation if generation is not None and generation.chosen else None
+            if choices is not None:
+                require_honoured(workflow, checked, choices)
+                seed = seed if choices.seed is None else choices.seed
             agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
@@ -236,7 +236,7 @@ class Client(WaitingCalls):
                 prompt_files=files,
                 role_versions=role_versions,
                 workflow_version=version,
-                generation=chosen,
+                generation=choices,
                 seed=seed,
                 budget=budget,
                 created=now,

@@ -109,8 +109,8 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
-        asked = await self.admit(request, caller, body, key=key)
-        admitted, view, params = asked.admitted, asked.view, asked.params
+        question = await self.admit(request, caller, body, key=key)
+        admitted, view, params = question.admitted, question.view, question.params
         if params.background:
             admitted = replace(admitted, outlives_client=True)
         if params.stream:

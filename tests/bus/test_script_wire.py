@@ -52,14 +52,14 @@ def test_every_caller_gets_its_own_answer_through_resets_and_cancellations(
     any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     source = random.Random(7)
-    raised = answered = 0
+    raised = answers = 0
 
     async def main() -> None:
-        nonlocal raised, answered
+        nonlocal raised, answers
         async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
 
             async def talk(name: int) -> None:
-                nonlocal raised, answered
+                nonlocal raised, answers
                 for index in range(80):
                     text = f"{name}/{index}/".encode() + b"x" * source.randint(0, 60_000)
                     asking = asyncio.ensure_future(client.eval(ECHO, 0, text))
@@ -68,7 +68,7 @@ def test_every_caller_gets_its_own_answer_through_resets_and_cancellations(
                         asking.cancel()
                     try:
                         assert await asking == text
-                        answered += 1
+                        answers += 1
                     except RedisError:
                         raised += 1
                     except asyncio.CancelledError:
@@ -91,7 +91,7 @@ def test_every_caller_gets_its_own_answer_through_resets_and_cancellations(
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
     assert raised
-    assert answered > 200
+    assert answers > 200
 
 
 async def test_errors_of_redis_are_the_callers_alone(any_server: RedisProcess) -> None:
@@ -129,7 +129,7 @@ async def test_a_script_that_takes_too_long_is_a_time_out_for_all_who_wait(
 async def test_a_connection_to_another_server_than_the_primary_is_given_up(
     any_server: RedisProcess,
 ) -> None:
-    """Whoever waits at it is answered all the same."""
+    """Anyone who waits at it is answered all the same."""
     node = Node()
     async with Proxy(any_server.url) as proxy, client_of(proxy.url, node=node) as client:
         assert await client.eval(ECHO, 0, "1") == b"1"
@@ -153,6 +153,7 @@ async def test_a_closed_client_says_so_to_those_who_wait(
             assert await client.eval(ECHO, 0, "1") == b"1"
         proxy.partition()
         waiting = asyncio.ensure_future(client.eval(ECHO, 0, "2"))
+        await asyncio.sleep(0)
         await until(lambda: proxy.accepted == 1, "it waits for an answer")
         await client.aclose(close_connection_pool=True)
         proxy.heal()

@@ -1,4 +1,4 @@
-"""A lease that ends because its message was settled is no lease that was lost."""
+"""A lease ends with its message: the keeper that misses it then has not lost it."""
 
 from __future__ import annotations
 
