@@ -173,7 +173,8 @@ class GenerationOptions(StoredRecord):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, overridden by the caller's options."""
-        values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
+        values = {name: value for name, value in set_here if value is not None}
         n = max(self.n, defaults.n)
         return defaults.model_copy(update={**values, "n": n})
 
@@ -433,7 +434,7 @@ class Trajectory(StoredRecord):
     @classmethod
     def from_texts(
         cls,
-        run: str | bytes,
+        run: str | bytes | Run,
         steps: tuple[Step, ...],
         outcome: str,
         answer: str,
@@ -443,7 +444,7 @@ class Trajectory(StoredRecord):
         """An ended run from what the bus keeps of it, before its workflow's rewards: an empty text
         stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
         return cls(
-            run=Run.model_validate_json(run),
+            run=run if isinstance(run, Run) else Run.model_validate_json(run),
             steps=steps,
             outcome=Outcome(outcome),
             answer=answer or None,

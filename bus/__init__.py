@@ -48,7 +48,7 @@ from loopline.bus.observer import Observer
 from loopline.bus.policies import Policy, PolicyError, pool_of
 from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
-from loopline.bus.replies import error_reply
+from loopline.bus.replies import Reply, error_reply
 from loopline.bus.requests import Inbox, RunEnd
 from loopline.bus.rewards import publish_reward
 from loopline.bus.run_state import OpenWait, RunState
@@ -107,6 +107,7 @@ __all__ = [
     "PolicyError",
     "Registry",
     "Reject",
+    "Reply",
     "RequestError",
     "Reservation",
     "Retry",

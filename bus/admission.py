@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loopline.bus import scripts
 from loopline.bus.budgets import Scope, scopes_json
@@ -43,6 +43,8 @@ class Admission:
     """Joins that those steps left open; `branches` are the ones still to come."""
     delay: float = 0.0
     """Seconds until its messages are published; its time begins then."""
+    record: object = field(default=None, compare=False, repr=False)
+    """The record that `run` was written from, for a step that begins in this process."""
 
     @property
     def is_limited(self) -> bool:

@@ -57,7 +57,8 @@ class Bus:
     """One per process. `start` checks the server, takes what the deployment has agreed on
     (`settings` and `keys` are those from then on) and begins renewing leases; it waits up to
     `join_seconds` for a server that does not answer yet. `claims` are further fields of the
-    agreement, written if they are not there yet; `agreement` has those that hold.
+    agreement, written if they are not there yet; `agreement` has those that hold. With
+    `script_wire` all scripts share a connection, for a process whose callers wait for them.
 
     A call of this class waits for a server outage to end, for `patience` seconds, then raises
     `BusUnavailable`; workers wait without end (None).
@@ -72,6 +73,7 @@ class Bus:
         patience: float | None = None,
         standing: Standing = "guest",
         claims: Mapping[str, str] | None = None,
+        script_wire: bool = False,
     ) -> None:
         self.settings = settings
         self.patience = patience
@@ -94,7 +96,7 @@ class Bus:
         self.on_change = asyncio.Event()
         """Set together with it."""
         self._where = f"at {settings.safe_url}"
-        self._connections = Connections(settings)
+        self._connections = Connections(settings, script_wire=script_wire)
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
         self.local = LocalDelivery()
@@ -261,6 +263,8 @@ class Bus:
             admission.run,
             admission.journal,
             deadline=int(admission.deadline * 1000) / 1000,
+            run_record=admission.record,
+            step_records=None if admission.journal else (),
         )
 
         async def send(name: str, keys: list[str], args: list[scripts.Value]) -> list[Any]:
@@ -275,6 +279,7 @@ class Bus:
             args += [value for body in bodies for value in (body, "")]
             return await send(gate.script, [*gate.keys, *keys], [*gate.args, *args])
         if len(bodies) == 1 and not (admission.journal or admission.joins or admission.delay):
+            results: list[Any] = []
             with self.local.starting_run(
                 shard,
                 state,
@@ -286,7 +291,12 @@ class Bus:
                     await start.wait_until_ready()
                     results = await send("start", *start.script_parts(keys, args, bodies[0]))
                     start.settle(results)
-                    return results[0]
+            if start is not None:
+                # What has begun goes on first, up to what it sends: somebody works on that
+                # meanwhile.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                return results[0]
         with self.local.reading(shard, [message.stream for message in admission.messages]) as reads:
             for body, reader in zip(bodies, reads.names, strict=True):
                 args += [body, reader]

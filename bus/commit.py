@@ -11,6 +11,7 @@ import asyncio
 import re
 import secrets
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
@@ -101,6 +102,8 @@ class StepCommit:
     """Id of the join that this branch arrives at."""
     wait: Wait | None = None
     finish: Finish | None = None
+    record: object = field(default=None, compare=False, repr=False)
+    """The record that `step` was written from."""
 
 
 def check_signal_name(name: str) -> None:
@@ -177,6 +180,7 @@ class _PendingCommit:
     done: asyncio.Future[str]
     replies: list[_PendingReply] = field(default_factory=list[_PendingReply])
     """To the step, which were handed to it before they were given."""
+    on_word: Callable[[str], None] | None = None
 
 
 class Committer:
@@ -241,14 +245,22 @@ class Committer:
         else:
             _tell(reply.done, word)
 
-    async def commit(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> bool:
-        """Apply a commit; True if it went through but used up the run's budget.
+    async def commit(
+        self,
+        lease: Lease,
+        envelope: Envelope,
+        commit: StepCommit,
+        on_word: Callable[[str], None] | None = None,
+    ) -> bool:
+        """Apply a commit; True if it went through but used up the run's budget. `on_word` is called
+        with what `commit.lua` answers, before anybody else hears of it.
 
         Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed but, in the
         second case, the settled message. Raises `MessageTooLarge` or ValueError before anything is
         sent.
         """
         waiting = self._flatten(lease, envelope, commit)
+        waiting.on_word = on_word
         waiting.replies = self._replies.pop((envelope.run_id, envelope.guard), [])
         self._queue.append(waiting)
         if self._sender is None or self._sender.done():
@@ -369,13 +381,17 @@ class Committer:
                 for waiting in (*replies, *batch):
                     _fail(waiting.done, error)
                 continue
-            for reply, word in zip(replies, words, strict=False):
-                _tell(reply.done, word)
             if refused:
+                for reply, word in zip(replies, words, strict=True):
+                    _tell(reply.done, word)
                 self._commit_without(batch, dict(zip(map(id, replies), words, strict=True)))
                 continue
             for waiting, word in zip(batch, words[len(replies) :], strict=True):
-                _tell(waiting.done, word)
+                if waiting.on_word is not None:
+                    waiting.on_word(word)
+            # In the loop's next turn: who waits for the end of a run is served before those who
+            # only have to put their things away.
+            asyncio.get_running_loop().call_soon(_tell_all, (*replies, *batch), words)
 
     async def _call(self, name: str, keys: list[str], args: list[scripts.Value]) -> list[bytes]:
         return await retry_during_outage(
@@ -392,6 +408,11 @@ class Committer:
                 self._queue.appendleft(waiting)
             else:
                 _fail(waiting.done, Retry("another worker has the step's request", delay=0.0))
+
+
+def _tell_all(waiting: Sequence[_PendingReply | _PendingCommit], words: Sequence[str]) -> None:
+    for waiter, word in zip(waiting, words, strict=True):
+        _tell(waiter.done, word)
 
 
 def _tell(waiter: asyncio.Future[str], word: str) -> None:

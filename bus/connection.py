@@ -31,6 +31,7 @@ from redis.exceptions import (
 from loopline.bus import connection_pool, health
 from loopline.bus.errors import BusUnavailable
 from loopline.bus.remedies import is_refusal, remedy
+from loopline.bus.script_wire import ScriptingRedis
 from loopline.bus.settings import BusSettings, tls_options
 
 log = structlog.get_logger("loopline.bus.connection")
@@ -67,12 +68,16 @@ MAX_PAUSE = 5.0
 class Connections:
     """The pools of one process. Values come back as bytes."""
 
-    def __init__(self, settings: BusSettings, *, max_connections: int = 32) -> None:
+    def __init__(
+        self, settings: BusSettings, *, max_connections: int = 32, script_wire: bool = False
+    ) -> None:
+        """`script_wire`: scripts share a connection (`loopline.bus.script_wire`)."""
         self.settings = settings
         if not settings.checks_host:
             log.warning("tls without a check of the host", redis=settings.safe_url)
         node = connection_pool.Node()
-        self.commands = Redis.from_pool(
+        kind = ScriptingRedis if script_wire else Redis
+        self.commands: Redis = kind.from_pool(
             connection_pool.pool(
                 settings.redis_url,
                 max_connections=max_connections,

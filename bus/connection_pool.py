@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 from redis._parsers import _AsyncHiredisParser
@@ -70,7 +70,9 @@ class Node:
             self.generation += 1
 
 
-class _OwnConnection(AbstractConnection):
+class OwnConnection(AbstractConnection):
+    """Of a pool of this module."""
+
     node: Node
     generation = 0
 
@@ -101,6 +103,21 @@ class _OwnConnection(AbstractConnection):
             if writer is not None:
                 with contextlib.suppress(Exception):
                     writer.transport.abort()
+
+    def take_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+        """Hand the transport of an open connection to a protocol, which reads from now on."""
+        writer = self._writer
+        assert writer is not None
+        writer.transport.set_protocol(protocol)
+        return cast("asyncio.Transport", writer.transport)
+
+    def leave(self) -> None:
+        """Close it at once; raises nothing."""
+        writer = self._writer
+        self._reader = self._writer = None
+        if writer is not None:
+            with contextlib.suppress(Exception):
+                writer.transport.abort()
 
     async def read_response(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -171,15 +188,15 @@ def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class _Tcp(_OwnConnection, Connection):
+class _Tcp(OwnConnection, Connection):
     pass
 
 
-class _Tls(_OwnConnection, SSLConnection):
+class _Tls(OwnConnection, SSLConnection):
     pass
 
 
-class _Unix(_OwnConnection, UnixDomainSocketConnection):
+class _Unix(OwnConnection, UnixDomainSocketConnection):
     pass
 
 
@@ -223,7 +240,7 @@ class FairPool(ConnectionPool):
 
         Race left open: it is closed a moment later. Then the command fails and is repeated.
         """
-        if isinstance(connection, _OwnConnection) and connection.is_connected:
+        if isinstance(connection, OwnConnection) and connection.is_connected:
             if connection.clean:
                 return
             await connection.disconnect(nowait=True)
@@ -231,7 +248,7 @@ class FairPool(ConnectionPool):
 
     def make_connection(self) -> AbstractConnection:
         connection = super().make_connection()
-        assert isinstance(connection, _OwnConnection)
+        assert isinstance(connection, OwnConnection)
         connection.node = self._node
         return connection
 

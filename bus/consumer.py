@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
+from pydantic import BaseModel
 
 from loopline.bus import scripts, tasks
 from loopline.bus.bus import Bus
@@ -320,12 +321,14 @@ class Consumer:
         body: bytes,
         state: RunState,
         start: EagerStart,
+        record: BaseModel | None = None,
     ) -> EagerDelivery | None:
         """Start handling a message that goes to its stream with the run's admission, or not at all;
-        None if it must not begin before. Raises what `Registry.decode` raises."""
+        None if it must not begin before. `record`: its payload, if it was not written elsewhere.
+        Raises what `Registry.decode` raises."""
         if not self._eager:
             return None
-        payload = self.bus.registry.decode(envelope)
+        payload = self.bus.registry.decode(envelope) if record is None else record
         eager = EagerDelivery(start, self, stream, body)
         lease = Lease(shard.work(stream), UNKNOWN_ENTRY, self.name, 1)
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state, eager)
@@ -384,9 +387,13 @@ class Consumer:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
+        def abandon(verdict: Verdict) -> None:
+            if not delivery.settling:
+                verdicts.append(verdict)
+                task.cancel()
+
         def on_verdict(verdict: Verdict) -> None:
-            verdicts.append(verdict)
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(abandon, verdict)
 
         def hold(entry: str) -> None:
             self.bus.keeper.hold(delivery.lease, shard.run(envelope.run_id), on_verdict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +18,7 @@ from loopline.bus.envelope import Envelope
 from loopline.bus.errors import LeaseLost, NoRoom, RunEnded
 from loopline.bus.keys import Shard
 from loopline.bus.lease import Lease
-from loopline.bus.replies import error_reply
+from loopline.bus.replies import Reply, error_reply
 from loopline.bus.run_state import RunState
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ class Delivery:
     """Of a message that is handled before it is published. Until then the lease has no entry."""
     limited: bool = True
     """False where `deadline` has seen that no budget limits the run's calls."""
+    settling: bool = False
+    """Redis has been told what becomes of the message, and its answer says whether the lease still
+    held: that the keeper does not find the lease any more means nothing from here on."""
+
+    @contextmanager
+    def _settle(self) -> Generator[None]:
+        self.settling = True
+        try:
+            yield
+        except BaseException:
+            self.settling = False
+            raise
 
     async def held(self) -> None:
         """Until this process has the lease. Raises `NotDelivered`."""
@@ -73,16 +86,26 @@ class Delivery:
     async def commit(self, commit: StepCommit) -> bool:
         """See `Committer.commit`."""
         await self.held()
-        committer = self.bus.committer(self.shard)
-        over_budget = await committer.commit(self.lease, self.envelope, commit)
-        if over_budget or commit.finish is not None:
-            self.bus.local.tell_end(self.envelope.run_id, self._ended_state(commit, over_budget))
-        return over_budget
+        committer, local = self.bus.committer(self.shard), self.bus.local
+        ended = self._ended_state(commit)
+        if ended is not None:
+            local.tell_coming(ended)
 
-    def _ended_state(self, commit: StepCommit, over_budget: bool) -> RunState | None:
-        """The state of a run of one step, which this process knows completely."""
-        if self.state is None or commit.finish is None or over_budget:
+        def on_word(word: str) -> None:
+            if word == "budget":
+                local.tell_end(self.envelope.run_id, None)
+            elif word in ("ok", "already") and commit.finish is not None:
+                local.tell_end(self.envelope.run_id, ended)
+
+        with self._settle():
+            return await committer.commit(self.lease, self.envelope, commit, on_word)
+
+    def _ended_state(self, commit: StepCommit) -> RunState | None:
+        """The state of a run of one step, which this process knows completely, once that is
+        committed."""
+        if self.state is None or commit.finish is None:
             return None
+        records = self.state.step_records
         return replace(
             self.state,
             state="ended",
@@ -93,6 +116,7 @@ class Delivery:
             tokens=commit.tokens,
             micro_dollars=commit.micro_dollars,
             ended=self.bus.clock.now(),
+            step_records=None if records is None else (*records, commit.record),
         )
 
     def call_name(self, number: int) -> str:
@@ -170,7 +194,12 @@ class Delivery:
         ]
 
     async def reply(
-        self, reply: bytes, *, store: bool, usage: Sequence[tuple[bytes, bytes]] = ()
+        self,
+        reply: bytes,
+        *,
+        store: bool,
+        usage: Sequence[tuple[bytes, bytes]] = (),
+        record: object = None,
     ) -> None:
         """Answer a request. Each usage entry comes twice: as used, and marked as discarded.
 
@@ -179,6 +208,7 @@ class Delivery:
         is not among the entries was not paid. A reply over the size limit is replaced by an error
         that says so. Raises `LeaseLost` when another worker has the request; the usage was entered
         all the same, because it was paid for.
+        `record` is what the reply was written from, for a step of this process.
         """
         await self.held()
         lease, keys = self.lease, self._request_keys()
@@ -203,14 +233,17 @@ class Delivery:
                 "(max_message_bytes)", retryable=False,
             )  # fmt: skip
         key = self.envelope.reply_key
-        committer, handed_over = self.bus.committer(self.shard), cast("bytes", args[4])
+        committer = self.bus.committer(self.shard)
+        handed_over = Reply(cast("bytes", args[4]), record if args[4] is reply else None)
         if store and self.bus.local.waits_for(key):
             # The step of this process that asked may go on: its commit is not applied without this.
             pending = committer.reply_later(self.envelope, keys, args)
             self.bus.local.tell_reply(key, handed_over)
-            result = await pending
+            with self._settle():
+                result = await pending
         else:
-            result = await committer.reply(keys, args)
+            with self._settle():
+                result = await committer.reply(keys, args)
         if result == "lost":
             raise LeaseLost(f"request {key}: taken over")
         self.bus.local.tell_reply(key, handed_over)  # also who has asked again meanwhile
@@ -221,4 +254,7 @@ class Delivery:
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
         args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-        await retry_during_outage("drop", lambda: scripts.call(self.bus.redis, "drop", keys, args))
+        with self._settle():
+            await retry_during_outage(
+                "drop", lambda: scripts.call(self.bus.redis, "drop", keys, args)
+            )

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from loopline.bus.budgets import Reservation
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import NotDelivered
@@ -131,14 +133,19 @@ class EagerStart:
         await self.sent.wait()
 
     async def ask(
-        self, stream: str, envelope: Envelope, keys: Sequence[str], args: Sequence[Value]
+        self,
+        stream: str,
+        envelope: Envelope,
+        keys: Sequence[str],
+        args: Sequence[Value],
+        record: BaseModel | None = None,
     ) -> list[Any] | None:
         """Request with the admission: what `request.lua` answers. None: ask as usual, the run is
         admitted. Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
             assert isinstance(body, bytes)
-            delivery = self.local.begin(self, stream, envelope, body)
+            delivery = self.local.begin(self, stream, envelope, body, record)
             self.request = _Request(keys, args, delivery)
             if delivery is None:
                 self.ready.set()

@@ -13,10 +13,13 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import BaseModel
+
 from loopline.bus.eager_start import EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import BusError
 from loopline.bus.keys import Shard
+from loopline.bus.replies import Reply
 from loopline.bus.run_state import RunState
 
 if TYPE_CHECKING:
@@ -28,7 +31,9 @@ class Mailbox(Protocol):
 
     def waits_for(self, key: str) -> bool: ...
 
-    def told_reply(self, key: str, reply: bytes) -> None: ...
+    def told_reply(self, key: str, reply: Reply) -> None: ...
+
+    def told_coming(self, state: RunState) -> None: ...
 
     def told_end(self, run_id: str, state: RunState | None) -> None: ...
 
@@ -58,7 +63,12 @@ class LocalDelivery:
         self._mailboxes.remove(mailbox)
 
     def begin(
-        self, start: EagerStart, stream: str, envelope: Envelope, body: bytes
+        self,
+        start: EagerStart,
+        stream: str,
+        envelope: Envelope,
+        body: bytes,
+        record: BaseModel | None = None,
     ) -> EagerDelivery | None:
         """Begin with a message before it is published; None where it is not served here, or there
         is no place for it."""
@@ -66,7 +76,7 @@ class LocalDelivery:
         if reader is None or not reader.reserve():
             return None
         try:
-            return reader.begin(start.shard, stream, envelope, body, start.state, start)
+            return reader.begin(start.shard, stream, envelope, body, start.state, start, record)
         except BusError:
             return None  # its reader says what is wrong with it
         finally:
@@ -95,10 +105,15 @@ class LocalDelivery:
         """Whether only steps of this process wait for this reply, which then commit it."""
         return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
-    def tell_reply(self, key: str, reply: bytes) -> None:
+    def tell_reply(self, key: str, reply: Reply) -> None:
         """A reply is on the bus, but for the inbox of this process."""
         for mailbox in self._mailboxes:
             mailbox.told_reply(key, reply)
+
+    def tell_coming(self, state: RunState) -> None:
+        """A run is going to have ended so, if a commit that is about to be sent is applied."""
+        for mailbox in self._mailboxes:
+            mailbox.told_coming(state)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
         """A run has ended, and everybody but this process was notified; `state` if it is known."""

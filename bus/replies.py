@@ -7,10 +7,19 @@ an object that has a key `error`. Answers are JSON, and no JSON text begins with
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from loopline.bus.errors import RequestError
 
 _MARK = b"!"
+
+
+class Reply(NamedTuple):
+    """An answer to a request."""
+
+    body: bytes
+    record: object = None
+    """The record that it was written from, where that was in this process."""
 
 
 def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import structlog
+from pydantic import BaseModel
 
 from loopline.bus import scripts
 from loopline.bus.bus import Bus
@@ -20,7 +22,7 @@ from loopline.bus.delivery import REQUEST_LIFE_MS
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
 from loopline.bus.keys import INBOX_LIFE_MS, Shard
-from loopline.bus.replies import answer_of
+from loopline.bus.replies import Reply, answer_of
 from loopline.bus.run_state import RunState
 
 log = structlog.get_logger("loopline.bus.requests")
@@ -35,6 +37,24 @@ class RunEnd(asyncio.Event):
 
     state: RunState | None = None
     """The ended run, where the process that waits has ended it itself."""
+    prepare: Callable[[RunState], Any] | None = None
+    """Makes what its waiter wants of the ended run. It is called while the commit that ends it is
+    on its way, and what it makes is used if that is applied."""
+    _prepared: tuple[RunState, Any] | None = None
+
+    def foresee(self, state: RunState) -> None:
+        """It will have ended so, or go on."""
+        if self.prepare is not None and not self.is_set():
+            # What it raises, it raises again for who asks without this.
+            with contextlib.suppress(Exception):
+                self._prepared = state, self.prepare(state)
+
+    @property
+    def prepared(self) -> tuple[Any] | None:
+        """What `prepare` has made of the state in which the run ended; None if it has not."""
+        if self._prepared is None or self._prepared[0] is not self.state:
+            return None
+        return (self._prepared[1],)
 
 
 class Inbox:
@@ -42,7 +62,7 @@ class Inbox:
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
-        self._replies: dict[str, set[asyncio.Future[bytes]]] = {}
+        self._replies: dict[str, set[asyncio.Future[Reply]]] = {}
         self._steps: dict[str, int] = {}
         """By key, how many of those that wait are steps that commit what they are answered."""
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
@@ -70,7 +90,19 @@ class Inbox:
     async def request(
         self, stream: str, envelope: Envelope, *, committed_with: bool = False
     ) -> bytes:
-        """Ask a pool; the answer's bytes.
+        """As `ask`; the answer's bytes."""
+        return (await self.ask(stream, envelope, committed_with=committed_with)).body
+
+    async def ask(
+        self,
+        stream: str,
+        envelope: Envelope,
+        *,
+        committed_with: bool = False,
+        record: BaseModel | None = None,
+    ) -> Reply:
+        """Ask a pool. `record`: the payload that the envelope's was written from, for a pool of
+        this process, which need not read it again.
 
         `committed_with`: nothing comes of the answer but requests and the commit of the step that
         asks. Then an answer of this process is there before the bus has it, and the commit stores
@@ -87,7 +119,7 @@ class Inbox:
             raise MessageTooLarge(f"request of {len(body)} bytes; the limit is {limit}")
         shard = self.bus.keys.shard_of(envelope.run_id)
         key = envelope.reply_key
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         # Two steps of one process may wait for one key: a retry alongside its abandoned first try.
         waiting = self._replies.setdefault(key, set())
         waiting.add(future)
@@ -107,9 +139,9 @@ class Inbox:
                 remaining = self.bus.clock.left(envelope.deadline)
                 if remaining <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
-                answer = await self._ask(shard, stream, envelope, keys, args)
+                answer = await self._ask(shard, stream, envelope, keys, args, record)
                 if answer[0] == b"done":
-                    return answer_of(answer[1])
+                    return Reply(answer_of(answer[1]))
                 if answer[0] == b"over":
                     raise RunEnded(
                         f"request {key}: its step is committed, its run has ended, or Redis does"
@@ -118,7 +150,9 @@ class Inbox:
                 # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(LOOK_AGAIN, remaining + 0.05)):
-                        return answer_of(await asyncio.shield(future))
+                        reply = await asyncio.shield(future)
+                        answer_of(reply.body)
+                        return reply
         finally:
             waiting.discard(future)
             if not waiting:
@@ -132,10 +166,11 @@ class Inbox:
         envelope: Envelope,
         keys: list[str],
         args: list[scripts.Value],
+        record: BaseModel | None,
     ) -> list[Any]:
         start = self.bus.local.starting.get(envelope.run_id)
         if start is not None:
-            eager_answer = await start.ask(stream, envelope, keys, args)
+            eager_answer = await start.ask(stream, envelope, keys, args, record)
             if eager_answer is not None:
                 return eager_answer
         with self.bus.local.reading(shard, [stream]) as reads:
@@ -217,7 +252,7 @@ class Inbox:
 
     def _deliver(self, fields: dict[bytes, bytes]) -> None:
         if fields[b"type"] == b"reply":
-            self.told_reply(fields[b"key"].decode(), fields[b"reply"])
+            self.told_reply(fields[b"key"].decode(), Reply(fields[b"reply"]))
         elif fields[b"type"] == b"ended":
             self.told_end(fields[b"run_id"].decode(), None)
 
@@ -225,10 +260,17 @@ class Inbox:
         waiting = self._replies.get(key)
         return bool(waiting) and len(waiting) == self._steps.get(key)
 
-    def told_reply(self, key: str, reply: bytes) -> None:
+    def told_reply(self, key: str, reply: Reply) -> None:
         for future in self._replies.get(key, ()):
             if not future.done():
                 future.set_result(reply)
+
+    def told_coming(self, state: RunState) -> None:
+        end = self._ends.get(state.run_id)
+        if end is not None and end.prepare is not None:
+            # Two turns of the loop from now, when the commit has left.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, end.foresee, state)
 
     def told_end(self, run_id: str, state: RunState | None) -> None:
         end = self._ends.get(run_id)

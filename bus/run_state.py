@@ -49,6 +49,11 @@ class RunState:
     """Of an active run, the first to begin before the others."""
     decisions: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Decisions by the key of their request, JSON (`loopline.bus.waits.decide`)."""
+    run_record: object = field(default=None, compare=False, repr=False)
+    """The record that `run` was written from, where it was in this process. The bus does not look
+    inside it, either."""
+    step_records: tuple[object, ...] | None = field(default=None, compare=False, repr=False)
+    """The same of all `steps`."""
 
     @property
     def active(self) -> bool:

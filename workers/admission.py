@@ -52,6 +52,7 @@ def admission_of(
         journal=tuple(step.model_dump_json().encode() for step in journal),
         joins=joins,
         delay=delay,
+        record=run,
     )
 
 

@@ -141,7 +141,10 @@ class Pool:
         usage = paid.entries(
             answer.calls, answer.lane, answer.sendings, shared_with=answer.shared_with
         )
-        await delivery.reply(answer.reply, store=answer.store, usage=usage)
+        # An error has no record.
+        await delivery.reply(
+            answer.reply, store=answer.store, usage=usage, record=answer.calls or None
+        )
 
     def _is_meant(self, payload: CompletionPayload) -> bool:
         """Whether the request is for the pool, and not for a version or an adapter of it, which no

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import BaseModel
+
 from loopline.agents.approvals import (
     APPROVAL_ERROR,
     ApprovalNeeded,
@@ -38,6 +40,7 @@ from loopline.bus import (
     Envelope,
     Inbox,
     MessageTooLarge,
+    Reply,
     RequestError,
     pool_of,
     traceparent_of,
@@ -48,6 +51,7 @@ from loopline.workers.messages import (
     TOOL_STREAM,
     CompletionPayload,
     ToolPayload,
+    answered,
     calls,
     inference_stream,
     tool_result,
@@ -119,10 +123,8 @@ class BusHost:
             options=generation_of(self._run, self._agent, options),
             stream=self._run.stream,
         )
-        reply = await self._ask(
-            inference_stream(pool), "completion", policy, payload.model_dump(mode="json")
-        )
-        return calls.validate_json(reply)
+        reply = await self._ask(inference_stream(pool), "completion", policy, payload)
+        return calls.validate_json(reply.body) if reply.record is None else answered(reply.record)
 
     def of_agent(self, agent: str) -> Host:
         """See `loopline.agents.roles.escalation.SecondHost`."""
@@ -136,14 +138,14 @@ class BusHost:
         key = request_key(self._run, self._turn, self._branch, self._requests.number)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
-            reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
+            reply = await self._ask(stream, "tool", name, payload)
         except RequestFailed as error:
             if error.retryable:
                 raise
             return {"error": error.message}
         finally:
             self._decision_of(key, "tool", name, arguments)
-        return tool_result.validate_json(reply)
+        return tool_result.validate_json(reply.body)
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
         """See `loopline.agents.approvals.ApprovingHost.approve`."""
@@ -176,8 +178,8 @@ class BusHost:
         return approval
 
     async def _ask(
-        self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
-    ) -> bytes:
+        self, stream: str, kind: Literal["completion", "tool"], name: str, payload: BaseModel
+    ) -> Reply:
         number, started = self._requests.number, self._clock()
         self._requests.number += 1
         error = ""
@@ -193,7 +195,7 @@ class BusHost:
             )
             self.timings.append(timing)
 
-    async def _request(self, stream: str, kind: str, number: int, payload: JsonObject) -> bytes:
+    async def _request(self, stream: str, kind: str, number: int, payload: BaseModel) -> Reply:
         run = self._run
         key = request_key(run, self._turn, self._branch, number)
         envelope = Envelope(
@@ -204,10 +206,10 @@ class BusHost:
             deadline=run.deadline,
             traceparent=traceparent_of(run.id, key, run.tags.get(TRACEPARENT_TAG, "")),
             reply_key=key,
-            payload=payload,
+            payload=payload.model_dump(mode="json"),
         )
         try:
-            return await self._inbox.request(stream, envelope, committed_with=True)
+            return await self._inbox.ask(stream, envelope, committed_with=True, record=payload)
         except RequestError as error:
             if error.kind == APPROVAL_ERROR:
                 raise ApprovalNeeded(ApprovalRequest.model_validate_json(str(error))) from None

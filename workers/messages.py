@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pydantic import Field, TypeAdapter
 
 from loopline.agents.payloads import payload_types
@@ -83,6 +85,13 @@ class ToolPayload(StoredRecord):
 
 calls: TypeAdapter[tuple[Call, ...]] = TypeAdapter(tuple[Call, ...])
 """The reply to a `CompletionPayload`."""
+
+
+def answered(record: object) -> tuple[Call, ...]:
+    """The same, as the record that it was written from."""
+    assert isinstance(record, tuple)
+    return cast("tuple[Call, ...]", record)
+
 
 tool_result: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 """The reply to a `ToolPayload`."""

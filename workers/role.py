@@ -11,7 +11,7 @@ from loopline.agents.errors import AgentError, PromptMismatch, RequestFailed, Ve
 from loopline.agents.payloads import Payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import TakenStep, take_step
-from loopline.agents.versions import read_run, read_steps, require_versions
+from loopline.agents.versions import require_versions
 from loopline.agents.workflows import Handoff
 from loopline.bus import (
     BudgetExceeded,
@@ -26,6 +26,7 @@ from loopline.bus import (
 )
 from loopline.workers.host import BusHost
 from loopline.workers.messages import role_of
+from loopline.workers.records_at_hand import run_at_hand, steps_at_hand
 from loopline.workers.routing import commit_of
 
 log = structlog.get_logger("loopline.workers.role")
@@ -54,12 +55,13 @@ class RoleHandler:
             raise run_ended(envelope.run_id, state.outcome)
         role = role_of(delivery.stream)
         try:
-            run, journal = read_run(state.run), read_steps(state.steps)
+            run, journal = run_at_hand(state), steps_at_hand(state)
             require_versions(run, role)
         except VersionMismatch as error:
             raise OtherVersion(f"run {envelope.run_id}: {error}; {self._build}") from error
-        # A run that was woken from the dead letters has a later deadline than its record.
-        run = run.model_copy(update={"deadline": state.deadline})
+        if state.deadline != int(1000 * run.deadline) / 1000:
+            # A run that was woken from the dead letters has a later deadline than its record.
+            run = run.model_copy(update={"deadline": state.deadline})
         handoff = Handoff(
             role=role,
             turn=envelope.turn,

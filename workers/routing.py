@@ -70,4 +70,5 @@ def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
         arrive=arrive,
         wait=wait,
         finish=finish,
+        record=step,
     )

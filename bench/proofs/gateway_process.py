@@ -62,13 +62,16 @@ def api_key(folder: Path) -> str:
 def _main(profile: Path, state: Path, worker: Path) -> None:
     # Here, because a bench that only starts such a process needs no worker.
     from loopline.runtime.gateway.front import GatewayFront
+    from loopline.runtime.observe.logging import configure
     from loopline.workers.__main__ import JOIN_SECONDS
     from loopline.workers.gc_tuning import skip_final_collection
     from loopline.workers.process import Worker
     from loopline.workers.settings import worker_settings
 
     skip_final_collection()
-    front = GatewayFront(load_resolved_file(profile), StateDirectory(state))
+    deployment = load_resolved_file(profile)
+    configure(level=deployment.logging.level, form=deployment.logging.format)  # as its workers do
+    front = GatewayFront(deployment, StateDirectory(state))
     settings = worker_settings.validate_json(worker.read_text("utf-8"))
     uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS, front=front).run())
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
 
@@ -72,6 +72,8 @@ from loopline.workers.routing import outgoing
 
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
+
+T = TypeVar("T")
 
 TOLD_SECONDS = 0.05
 """How long to wait for the notice of an end that is already in the log."""
@@ -198,9 +200,10 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            if generation is not None:
-                require_honoured(workflow, checked, generation)
-                seed = seed if generation.seed is None else generation.seed
+            choices = generation if generation is not None and generation.chosen else None
+            if choices is not None:
+                require_honoured(workflow, checked, choices)
+                seed = seed if choices.seed is None else choices.seed
             agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
@@ -233,7 +236,7 @@ class Client(WaitingCalls):
                 prompt_files=files,
                 role_versions=role_versions,
                 workflow_version=version,
-                generation=generation if generation and generation.chosen else None,
+                generation=choices,
                 seed=seed,
                 budget=budget,
                 created=now,
@@ -376,6 +379,16 @@ class Client(WaitingCalls):
         left = 0.0 if expected is None else self.bus.clock.left(expected.deadline)
         await self._inbox.wait_ended(run_id, within=left)
         return await self.trajectory(run_id, expected)
+
+    async def wait_for(self, run_id: str, expected: Expected, make: Callable[[Trajectory], T]) -> T:
+        """What `make` makes of the trajectory, as soon as the run has ended; raises what `wait` and
+        `make` raise. Where this process ends the run, `make` is called while the last commit is on
+        its way, perhaps for nothing, so it must do nothing but return."""
+        expected.end.prepare = lambda state: make(trajectory_of(state))
+        await self._inbox.wait_ended(run_id, within=self.bus.clock.left(expected.deadline))
+        if (prepared := expected.end.prepared) is not None:
+            return prepared[0]
+        return make(await self.trajectory(run_id, expected))
 
     async def trajectory(self, run_id: str, expected: Expected | None = None) -> Trajectory:
         """An ended run, from the bus, or from this process, if it has ended it. Raises

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from loopline.agents.errors import VersionMismatch
 from loopline.agents.records import Run, Step, Trajectory
-from loopline.agents.versions import read_run, read_steps
 from loopline.agents.workflows import add_rewards
 from loopline.bus import TRACEPARENT_TAG, RunState, TraceContext, trace_id_of
 from loopline.runtime.errors import UserError
+from loopline.workers.records_at_hand import run_at_hand, steps_at_hand
 
 T = TypeVar("T")
 
@@ -26,13 +26,13 @@ def run_of(state: RunState) -> Run:
             f"the bus has no run {state.run_id}",
             hint="`runtime runs ls` lists those it has; older ones are in the store.",
         )
-    return _read(state, lambda: read_run(state.run))
+    return _read(state, lambda: run_at_hand(state))
 
 
 def steps_of(state: RunState) -> tuple[Step, ...]:
     """Raises `RunUnknown`."""
     run_of(state)
-    return _read(state, lambda: read_steps(state.steps))
+    return _read(state, lambda: steps_at_hand(state))
 
 
 def without_own_trace(trajectory: Trajectory) -> Trajectory:
@@ -60,9 +60,8 @@ def trajectory_of(state: RunState) -> Trajectory:
 
     Raises `RunUnknown`.
     """
-    steps = steps_of(state)
+    run = run_of(state)
+    steps = _read(state, lambda: steps_at_hand(state))
     return add_rewards(
-        Trajectory.from_texts(
-            state.run, steps, state.outcome, state.answer, state.reason, state.ended
-        )
+        Trajectory.from_texts(run, steps, state.outcome, state.answer, state.reason, state.ended)
     )

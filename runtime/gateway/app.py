@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from loopline.agents.errors import AgentError
+from loopline.agents.records import Trajectory
 from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.config.state import StateDirectory
@@ -54,6 +55,7 @@ from loopline.runtime.gateway.service import (
     Question,
     Service,
 )
+from loopline.runtime.gateway.short_cut import Failure, ShortCut, handlers
 from loopline.runtime.gateway.waiting_api import WaitingApi
 from loopline.workers.tracing.outbox import SpanOutbox
 
@@ -88,18 +90,17 @@ def gateway_app(
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            ApiError: _on_api_error,
-            HTTPException: _on_http_error,
-            **dict.fromkeys(OUTAGE, _on_outage),
-            BusError: _on_client_error,
-            UserError: _on_client_error,
-            AgentError: _on_client_error,
-            Exception: _on_defect,
-        },
-    )
+    failures: dict[type[Exception], Failure] = {
+        ApiError: _on_api_error,
+        HTTPException: _on_http_error,
+        **dict.fromkeys(OUTAGE, _on_outage),
+        BusError: _on_client_error,
+        UserError: _on_client_error,
+        AgentError: _on_client_error,
+        Exception: _on_defect,
+    }
+    posts = {"/v1/chat/completions": gateway.create_chat}
+    app = ShortCut(Starlette(routes=routes, exception_handlers=handlers(failures)), posts, failures)
     return app if outbox is None else HttpSpans(app, service.client.bus, outbox, worker)
 
 
@@ -237,12 +238,13 @@ class Gateway:
         logprobs: bool,
         token_ids: bool,
     ) -> Response:
-        trajectory = await while_connected(request, self._service.wait(admitted))
-        if trajectory is None:
-            return Response(status_code=499)  # to nobody
-        answer = answer_of(trajectory, model)
-        body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
-        return json_response(body, headers=run_headers(admitted))
+        def response_of(trajectory: Trajectory) -> Response:
+            answer = answer_of(trajectory, model)
+            body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
+            return json_response(body, headers=run_headers(admitted))
+
+        response = await while_connected(request, self._service.wait(admitted, response_of))
+        return Response(status_code=499) if response is None else response  # 499: to nobody
 
     async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
         chunks = self._service.stream(admitted, shape, after)

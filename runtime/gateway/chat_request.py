@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
@@ -63,7 +64,8 @@ class OtherPart(BaseModel):
         return kind
 
 
-Content = str | list[TextPart | RefusalPart | ImagePart | OtherPart] | None
+Part = TextPart | RefusalPart | ImagePart | OtherPart
+Content = str | list[Part] | None
 
 
 class FunctionCall(_Part):
@@ -336,19 +338,19 @@ def tool_spec(function: Function) -> ToolSpec:
 
 def message_of(message: ChatMessage, where: str) -> Message:
     """One message as records have it. Raises `ApiError` for a part that no model here takes."""
-    return user_message(
-        _parts(message.content or message.refusal, where),
-        where,
-        role="system" if message.role == "developer" else message.role,
-        tool_calls=tuple(_tool_call(call) for call in message.tool_calls or ()),
-        tool_call_id=message.tool_call_id,
-        name=message.name,
-    )
-
-
-def _parts(content: Content, where: str) -> list[ContentPart]:
+    content = message.content or message.refusal
+    fields: dict[str, Any] = {
+        "role": "system" if message.role == "developer" else message.role,
+        "tool_calls": tuple(_tool_call(call) for call in message.tool_calls or ()),
+        "tool_call_id": message.tool_call_id,
+        "name": message.name,
+    }
     if content is None or isinstance(content, str):
-        return [ContentPart(type="text", text=content or "")]
+        return Message(content=content or "", **fields)
+    return user_message(_parts(content, where), where, **fields)
+
+
+def _parts(content: Sequence[Part], where: str) -> list[ContentPart]:
     parts: list[ContentPart] = []
     for index, part in enumerate(content):
         match part:

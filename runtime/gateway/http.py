@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -21,6 +20,9 @@ from loopline.runtime.gateway.service import Admitted, Service
 T = TypeVar("T")
 
 REQUEST_ID = "x-request-id"
+UNWATCHED_SECONDS = 0.05
+"""Until somebody watches whether the client of a call is still there: a task that no short call
+needs."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -53,17 +55,36 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None, and `work` is cancelled, once the client has gone."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, leaving):
+    """What `work` returns; None, and `work` is cancelled, once the client has gone (which is seen
+    after `UNWATCHED_SECONDS` at the earliest)."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    over = has_left = False
+    leaving: asyncio.Task[None] | None = None
+
+    def on_leave(leaving: asyncio.Task[None]) -> None:
+        nonlocal has_left
+        if not over and not leaving.cancelled():
+            has_left = True
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+
+    def watch() -> None:
+        nonlocal leaving
+        leaving = loop.create_task(_disconnected(request))
+        leaving.add_done_callback(on_leave)
+
+    timer = loop.call_later(UNWATCHED_SECONDS, watch)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not has_left or task.uncancel() > 0:
+            raise
+        return None
+    finally:
+        over = True
+        timer.cancel()
+        if leaving is not None:
+            leaving.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loopline.bus import TRACEPARENT_HEADER, TRACEPARENT_TAG, Bus, TraceContext, trace_id_of
+from loopline.runtime.gateway.http import header
 from loopline.workers.tracing.conventions import Conventions
 from loopline.workers.tracing.outbox import SpanOutbox, new_span_id
 from loopline.workers.tracing.spans import Span
@@ -120,7 +121,7 @@ def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
     standard has it."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)
-    context = TraceContext.parse(request.headers.get(TRACEPARENT_HEADER, ""))
+    context = TraceContext.parse(header(request, TRACEPARENT_HEADER) or "")
     return {} if context is None else {TRACEPARENT_TAG: str(context)}
 
 

@@ -18,7 +18,13 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.agents.records import Call, GenerationOptions, Message, SamplingParams
+from loopline.agents.records import (
+    Call,
+    GenerationOptions,
+    Message,
+    SamplingParams,
+    Trajectory,
+)
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import RunState
 from loopline.runtime.client.run_records import run_of, steps_of, trajectory_of
@@ -103,19 +109,21 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
-        response = await self.admit(request, caller, body, key=key)
-        admitted, view, params = response.admitted, response.view, response.params
+        question = await self.admit(request, caller, body, key=key)
+        admitted, view, params = question.admitted, question.view, question.params
         if params.background:
             admitted = replace(admitted, outlives_client=True)
         if params.stream:
             return self._stream(admitted, view, _last_seen(request))
         if params.background:
             return await self._present(admitted, view)
-        trajectory = await while_connected(request, self._service.wait(admitted))
-        if trajectory is None:
-            return Response(status_code=499)  # to nobody
-        answer_of(trajectory, view.model)  # a run without an answer is an error of its own status
-        return json_response(view.ended(trajectory), headers=run_headers(admitted))
+
+        def response_of(trajectory: Trajectory) -> Response:
+            answer_of(trajectory, view.model)  # without an answer: an error of its own status
+            return json_response(view.ended(trajectory), headers=run_headers(admitted))
+
+        response = await while_connected(request, self._service.wait(admitted, response_of))
+        return Response(status_code=499) if response is None else response  # 499: to nobody
 
     async def admit(
         self,
@@ -184,17 +192,21 @@ class ResponsesApi:
                 trace_tags=partial(trace_tags, request),
             )
         )
-        trajectory = await while_connected(request, self._service.wait(admitted))
-        if trajectory is None:
-            return Response(status_code=499)  # to nobody
-        run, answer = admitted.run, answer_of(trajectory, params.model)
-        summary = content_of(answer.choices[0].message)
-        if not summary:
-            raise ApiError(502, f"the model '{params.model}' wrote no summary", code="no_summary")
-        return json_response(
-            compacted(run.id, int(run.created), messages, summary, response_usage(trajectory)),
-            headers=run_headers(admitted),
-        )
+
+        def response_of(trajectory: Trajectory) -> Response:
+            run, answer = admitted.run, answer_of(trajectory, params.model)
+            summary = content_of(answer.choices[0].message)
+            if not summary:
+                raise ApiError(
+                    502, f"the model '{params.model}' wrote no summary", code="no_summary"
+                )
+            return json_response(
+                compacted(run.id, int(run.created), messages, summary, response_usage(trajectory)),
+                headers=run_headers(admitted),
+            )
+
+        response = await while_connected(request, self._service.wait(admitted, response_of))
+        return Response(status_code=499) if response is None else response  # 499: to nobody
 
     async def get(self, request: Request) -> Response:
         """A response as it is now, or its events behind one of them."""

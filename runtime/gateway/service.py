@@ -95,6 +95,7 @@ class Admitted:
 
 
 Rendered = TypeVar("Rendered")
+Made = TypeVar("Made")
 
 
 class Rendering(Protocol[Rendered]):
@@ -236,10 +237,14 @@ class Service:
             return ()
         return tuple(tool.name for tool in ChatOptions.model_validate(run.options).tools)
 
-    async def wait(self, admitted: Admitted) -> Trajectory:
-        """The ended run. A caller that is cancelled meanwhile cancels it, unless it is kept."""
+    async def wait(self, admitted: Admitted, make: Callable[[Trajectory], Made]) -> Made:
+        """What `make` makes of the ended run: see `Client.wait_for`. A caller that is cancelled
+        meanwhile cancels it, unless it is kept."""
+        run_id, expected = admitted.run.id, admitted.expected
         try:
-            trajectory = await self.client.wait(admitted.run.id, admitted.expected)
+            if expected is not None and admitted.session is None:
+                return await self.client.wait_for(run_id, expected, make)
+            trajectory = await self.client.wait(run_id, expected)
         except asyncio.CancelledError:
             await self.abandon(admitted)
             raise
@@ -248,7 +253,7 @@ class Service:
         except UserError as error:
             raise lost(str(error)) from error
         await self._remember(admitted, trajectory)
-        return trajectory
+        return make(trajectory)
 
     async def stream(
         self, admitted: Admitted, shape: StreamShape, after: str | None = None

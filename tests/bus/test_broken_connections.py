@@ -66,7 +66,7 @@ def test_a_pooled_connection_that_was_reset_is_opened_anew(
 
 
 def _clean(connection: object) -> bool:
-    assert isinstance(connection, connection_pool._OwnConnection)  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(connection, connection_pool.OwnConnection)
     return connection.clean
 
 

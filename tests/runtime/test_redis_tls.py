@@ -3,9 +3,10 @@ in turn."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import pytest
 import redis
 import trustme
+import uvloop
 
 from loopline.bus import Bus, BusUnavailable
 from loopline.bus.connection import renewal_client
@@ -119,6 +121,23 @@ async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
     queue = await jobs.connect(settings)
     assert await queue.ping()
     await queue.aclose(close_connection_pool=True)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_scripts_share_a_connection_that_is_encrypted(
+    certificate: Certificate, port: int, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    settings = settings_of(port, *options_of(certificate))
+    texts = [str(number) * 20_000 for number in range(60)]
+
+    async def main() -> list[bytes]:
+        async with Bus(settings.bus, script_wire=True) as bus:
+            return await asyncio.gather(
+                *(bus.redis.eval("return ARGV[1]", 0, text) for text in texts)  # pyright: ignore
+            )
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(main()) == [text.encode() for text in texts]
 
 
 async def test_a_certificate_of_another_host_is_taken_by_no_client(

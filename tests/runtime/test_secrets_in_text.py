@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from loopline.runtime.config import secrets
 from loopline.runtime.config.secrets import Redactor
 
 HIDDEN = {
@@ -61,3 +64,18 @@ def test_the_time_that_a_text_takes_grows_with_its_length_and_no_faster(unit: st
         return min(durations)
 
     assert seconds(60_000) < 40 * max(seconds(5_000), 1e-4)
+
+
+_PIECES = st.one_of(
+    st.sampled_from([*HIDDEN, *SHOWN, "sk-", "_", "-", "AKIA", "AIza", "eyJ", ".", " ", ":", "="]),
+    st.text("abcXYZ019-_.=:/@\"' \n", max_size=20),
+    st.text(max_size=5),
+)
+
+
+@given(st.lists(_PIECES, max_size=6).map("".join))
+def test_a_text_that_is_not_searched_has_nothing_to_hide(text: str) -> None:
+    expected = text
+    for pattern, hidden in secrets._IN_TEXT:  # pyright: ignore[reportPrivateUsage]
+        expected = pattern.sub(hidden, expected)
+    assert Redactor().text(text) == expected

@@ -95,7 +95,10 @@ class Ticket:
 
     async def take(self, slots: asyncio.Semaphore) -> None:
         """Wait for one of the engine's slots; the caller releases it."""
-        await self.guard(slots.acquire())
+        if slots.locked() or self._cancelled or self.seconds_left() == 0:
+            await self.guard(slots.acquire())
+        else:
+            await slots.acquire()
 
 
 class InFlight:

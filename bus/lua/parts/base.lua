@@ -13,11 +13,16 @@ local function of_shard(kind)
   return string.match(KEYS[1], '^{[^}]*}:') .. kind
 end
 
--- The deployment's time: the server's plus the shift that corrects its jumps (bus/clock.py).
+-- The deployment's time: the server's plus the shift that corrects its jumps (bus/clock.py). Looked at
+-- once: a script is one moment.
+local moment
 local function now_ms()
-  local t = redis.call('TIME')
-  local shift = redis.call('HGET', of_shard('deployment'), 'shift') or 0
-  return t[1] * 1000 + math.floor(t[2] / 1000) + shift
+  if not moment then
+    local t = redis.call('TIME')
+    local shift = redis.call('HGET', of_shard('deployment'), 'shift') or 0
+    moment = t[1] * 1000 + math.floor(t[2] / 1000) + shift
+  end
+  return moment
 end
 
 -- Whether the caller's count of the time (ms) agrees. If not, one of the two is wrong (the server's

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from loopline.workers.engines.in_flight import Ticket
-from loopline.workers.engines.protocol import EngineDeadline
+from loopline.workers.engines.protocol import EngineDeadline, EngineError
 from tests.workers.engines.asking import request
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
@@ -77,3 +77,17 @@ def test_a_limit_that_comes_before_the_deadline_is_a_timeout(new_loop: NewLoop) 
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+async def test_a_free_slot_is_for_a_request_that_is_wanted_still() -> None:
+    slots = asyncio.Semaphore(1)
+    late, cancelled = Ticket(request(deadline=time.time() - 1)), Ticket(request())
+    cancelled.cancel()
+    with pytest.raises(EngineDeadline):
+        await late.take(slots)
+    with pytest.raises(EngineError, match="cancelled"):
+        await cancelled.take(slots)
+    await Ticket(request()).take(slots)
+    assert slots.locked()
+    with pytest.raises(EngineDeadline):
+        await Ticket(request(deadline=time.time() + 0.02)).take(slots)

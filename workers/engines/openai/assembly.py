@@ -94,8 +94,8 @@ class Assembly:
             self.answered = self.answered or bool(body.get("choices"))
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
-        """Take a response or a chunk; returns the new text. What belongs to neither (a ping, an
-        event of the server's own) is passed over in a stream.
+        """Take a response or a chunk; returns the new text, if the request streams. What belongs to
+        neither (a ping, an event of the server's own) is passed over in a stream.
 
         Raises EngineError of kind `garbage` for anything but a known shape.
         """
@@ -122,7 +122,7 @@ class Assembly:
             text, ids = self._add_choice(part, streamed=streamed)
             if streamed and self._first_token is None and part.has_content:
                 self._first_token = time.perf_counter() - self._started
-            if text or ids:
+            if self._request.stream and (text or ids):
                 deltas.append(Delta(index=part.index, text=text, ids=tuple(ids)))
         return deltas
 
@@ -135,8 +135,9 @@ class Assembly:
         texts = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
         return [Delta(index=index, text=text) for index, text in texts if text]
 
-    def completions(self) -> list[Completion]:
-        """In order of index; fewer than asked for (but one) where the endpoint doesn't know `n`.
+    def completions(self, sending: int = 0) -> list[Completion]:
+        """Of the call of that number, in order of index; fewer than asked for (but one) where the
+        endpoint doesn't know `n`.
 
         The provider counts completion tokens over all its choices. Where ids or logprobs say how
         many each has, they are split so; else index 0 carries the sum. Raises EngineError:
@@ -152,13 +153,17 @@ class Assembly:
         raw = self._settings.logprobs == "raw"
         result: list[Completion] = []
         for index, choice in enumerate(choices):
-            share = usage.model_copy(
-                update={
-                    "prompt": usage.prompt if index == 0 else 0,
-                    "cached": usage.cached if index == 0 else 0,
-                    "reasoning": usage.reasoning if index == 0 else 0,
-                    "completion": counts[index],
-                }
+            share = (
+                usage
+                if len(choices) == 1
+                else usage.model_copy(
+                    update={
+                        "prompt": usage.prompt if index == 0 else 0,
+                        "cached": usage.cached if index == 0 else 0,
+                        "reasoning": usage.reasoning if index == 0 else 0,
+                        "completion": counts[index],
+                    }
+                )
             )
             calls = choice.calls.finished(f"{self._request.id}/{index}")
             if not calls:  # a server without a parser for its model's markup
@@ -187,6 +192,7 @@ class Assembly:
                     usage=share,
                     first_token_seconds=first_token,
                     decode_seconds=max(0.0, elapsed - first_token),
+                    sending=sending,
                 )
             )
         return result

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import logging
 import random
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -28,7 +27,7 @@ from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
-from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
+from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, payloads_of
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.turns import Turns
 from loopline.workers.engines.openai.wire import (
@@ -187,7 +186,9 @@ class OpenAIEngine:
                         if not isinstance(event, Delta | Completion):
                             yield event
                             continue
-                        moved = event.model_copy(update={"index": first + event.index})
+                        moved = event
+                        if first:
+                            moved = event.model_copy(update={"index": first + event.index})
                         if isinstance(moved, Completion):
                             completions.append(moved)
                         else:
@@ -209,6 +210,8 @@ class OpenAIEngine:
         sampling = request.sampling
         several = self._habits.answers_n and "n" not in self._habits.left_out
         update: dict[str, object] = {"n": sampling.n - first if several else 1}
+        if first == 0 and update["n"] == sampling.n:
+            return request
         if first == 0:
             return request.model_copy(update={"sampling": sampling.model_copy(update=update)})
         if sampling.seed is not None:
@@ -325,7 +328,7 @@ class OpenAIEngine:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
-            completions = assembly.completions()
+            completions = assembly.completions(number)
         except (EngineError, TimeoutError) as error:
             if (usage := assembly.paid()) is not None:
                 self._count([usage])
@@ -338,7 +341,7 @@ class OpenAIEngine:
             raise
         self._count([item.usage for item in completions])
         for completion in completions:
-            yield completion.model_copy(update={"sending": number})
+            yield completion
 
     async def _deltas(
         self,
@@ -373,6 +376,8 @@ class OpenAIEngine:
                 if isinstance(payload, bytes):
                     for delta in self._read_whole(payload, assembly):
                         yield delta
+                    await anext(payloads, None)  # its end, for which nothing is read any more
+                    break
                 elif payload.data.strip() == DONE:
                     assembly.end()
                     await drain_payloads(payloads)
@@ -457,33 +462,6 @@ class OpenAIEngine:
         if self._connection is None:
             raise EngineError("the openai engine is not started", kind="internal")
         return self._connection
-
-
-async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Event]:
-    """The events of a stream, or the bytes of an answer that is none: by how it begins, since
-    servers name either as the other."""
-    head = b""
-    async for part in parts:
-        head += part
-        beginning = head.lstrip(_BLANKS)
-        if len(beginning) >= _HEAD_BYTES or b"\n" in beginning or b"\r" in beginning:
-            break
-    if _STREAM.match(head.lstrip(_BLANKS)):
-        async for event in sse_events(_prepend(head, parts)):
-            yield event
-    else:
-        yield head + b"".join([part async for part in parts])
-
-
-_BLANKS = b" \t\r\n\xef\xbb\xbf"
-_HEAD_BYTES = 8
-_STREAM = re.compile(rb"(data|event|id|retry|error)? ?:")
-
-
-async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    yield head
-    async for part in parts:
-        yield part
 
 
 def _keep(strays: list[str], text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ END_SECONDS = 0.1
 
 DONE = "[DONE]"
 BOM = "\ufeff"
+_BLANKS = b" \t\r\n\xef\xbb\xbf"
+_HEAD_BYTES = 8
+_STREAM = re.compile(rb"(data|event|id|retry|error)? ?:")
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,28 @@ def _too_long(what: str) -> EngineError:
     return EngineError(
         f"the endpoint sent more than {MAX_EVENT_BYTES} bytes without {what}", kind="garbage"
     )
+
+
+async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Event]:
+    """The events of a stream, or the bytes of an answer that is none: by how it begins, since
+    servers name either as the other."""
+    head = b""
+    async for part in parts:
+        head += part
+        beginning = head.lstrip(_BLANKS)
+        if len(beginning) >= _HEAD_BYTES or b"\n" in beginning or b"\r" in beginning:
+            break
+    if _STREAM.match(head.lstrip(_BLANKS)):
+        async for event in sse_events(_prepend(head, parts)):
+            yield event
+    else:
+        yield head + b"".join([part async for part in parts])
+
+
+async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    yield head
+    async for part in parts:
+        yield part
 
 
 async def drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:

@@ -1,0 +1,54 @@
+"""The way of nearly all requests, past the router and the layers that all others go through."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Failure = Callable[[Request, Exception], Awaitable[Response]]
+
+
+class ShortCut:
+    """Stands before an application whose routes these are, too."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        posts: Mapping[str, Endpoint],
+        failures: Mapping[type[Exception], Failure],
+    ) -> None:
+        """`posts`: by path, what answers POST. `failures` are those of the application, for
+        `Exception` as well: that one is raised again, for the server's log."""
+        self._app = app
+        self._posts = posts
+        self._failures = failures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = None
+        if scope["type"] == "http" and scope["method"] == "POST":
+            endpoint = self._posts.get(scope["path"])
+        if endpoint is None:
+            await self._app(scope, receive, send)
+            return
+        scope["endpoint"], scope["path_params"] = endpoint, {}
+        request, defect = Request(scope, receive, send), None
+        try:
+            response = await endpoint(request)
+        except Exception as error:  # noqa: BLE001 - each has its answer
+            kind = next(kind for kind in type(error).__mro__ if kind in self._failures)
+            response = await self._failures[kind](request, error)
+            defect = error if kind is Exception else None
+        await response(scope, receive, send)
+        if defect is not None:
+            raise defect
+
+
+def handlers(
+    failures: Mapping[type[Exception], Failure],
+) -> dict[type[Exception], ExceptionHandler]:
+    """As Starlette takes them."""
+    return dict(failures)
