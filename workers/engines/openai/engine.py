@@ -27,6 +27,7 @@ from loopline.workers.engines.openai.complaints import complaint_in, complaint_o
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
+from loopline.workers.engines.openai.notices import Notices
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
@@ -66,7 +67,7 @@ class OpenAIEngine:
         self._endpoint = f"{settings.model} at {self._address.name}"
         self._habits = Habits(settings)
         self._useless = UselessAnswers(settings)
-        self._said: set[str] = set()
+        self._log_once = Notices(self._endpoint, _log).log_once
         self._policy = RetryPolicy(
             settings.max_attempts, settings.backoff_seconds, settings.max_backoff_seconds
         )
@@ -441,11 +442,6 @@ class OpenAIEngine:
 
     def _warn_unknown_finish(self, reason: str) -> None:
         self._log_once(f"ends completions with the unknown finish_reason {reason[:64]!r}")
-
-    def _log_once(self, what: str) -> None:
-        if what not in self._said:
-            self._said.add(what)
-            _log.warning("%s %s", self._endpoint, what)
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1
