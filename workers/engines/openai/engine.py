@@ -25,6 +25,7 @@ from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection
+from loopline.workers.engines.openai.embeddings import assembly_of
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.notices import Notices
@@ -227,7 +228,7 @@ class OpenAIEngine:
         while True:
             yielded = False
             body = request_body(request, self._settings, self._habits)
-            assembly = Assembly(
+            assembly = assembly_of(
                 request, self._settings, self._endpoint, self._habits, self._warn_unknown_finish,
                 self._open_connection.secrets,
             )  # fmt: skip
@@ -288,7 +289,7 @@ class OpenAIEngine:
         sampling = request.sampling
         limit = sampling.max_tokens
         if self._habits.limit_field not in body:  # the endpoint refused to be told one
-            limit = self._settings.max_context or MOST_TOKENS
+            limit = 0 if self._settings.embeddings else self._settings.max_context or MOST_TOKENS
         prompt = most_prompt_tokens(request, content, self._settings.image_tokens)
         return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
 
@@ -399,10 +400,10 @@ class OpenAIEngine:
             payload = decode(raw)
         except Unreadable as error:
             # A part of an answer was paid for, a gateway's page was not.
-            assembly.answered = b'"choices"' in raw
+            assembly.answered = assembly.mark in raw
             page = complaint_in(raw).quoted(self._open_connection.secrets)
             raise EngineError(
-                f"{self._endpoint} answered something that is not a chat completion ({error}): "
+                f"{self._endpoint} answered something that is not {assembly.awaited} ({error}): "
                 f"{page}",
                 kind="garbage",
                 retryable=True,
