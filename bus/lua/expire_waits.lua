@@ -15,7 +15,7 @@ for _, member in ipairs(due) do
   local run = of_shard('run') .. ':' .. run_id
   local wait = read_wait(run, guard)
   if wait and redis.call('HGET', run, 'state') == 'active' then
-    if wait.kind == 'approval' then
+    if wait.kind == 'approval' or wait.kind == 'effect' then
       local decided = '{"decision":"expired","digest":"' .. cjson.decode(wait.note).digest
         .. '","at":' .. string.format('%.3f', now / 1000) .. '}'
       redis.call('HSET', run, 'approval:' .. wait.name, decided)

@@ -345,6 +345,10 @@ def _waits(lines: str) -> tuple[str, ...]:
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)
         until = datetime.fromtimestamp(int(expires) / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        what = {"signal": f"the signal {name}", "approval": "approval"}.get(kind, "its time")
+        what = {
+            "signal": f"the signal {name}",
+            "approval": "approval",
+            "effect": "a call's outcome",
+        }.get(kind, "its time")
         words.append(f"{what} until {until}")
     return tuple(words)
