@@ -60,7 +60,7 @@ class EmbeddingVectors(Record):
 
 
 def packed(values: Iterable[float]) -> str:
-    """A vector as `EmbeddingVectors` has it. Raises TypeError for what is no number."""
+    """A vector as `EmbeddingVectors` has it. Raises TypeError for anything but numbers."""
     return base64.b64encode(_native(array("f", values)).tobytes()).decode("ascii")
 
 

@@ -25,9 +25,9 @@ class Embeddings:
             raise UnexpectedPayload(
                 f"role {self.name} takes no {context.payload.type_name!r}, only the question"
             )
-        asked = EmbeddingInput.model_validate(context.run.options)
+        wanted = EmbeddingInput.model_validate(context.run.options)
         try:
-            calls = await host.complete([asked.message])
+            calls = await host.complete([wanted.message])
         except RequestFailed as error:
             if error.retryable:
                 raise

@@ -166,7 +166,7 @@ class Gateway:
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
         if RESPONSE_TAG in admitted.run.tags or admitted.run.workflow == "embeddings":
-            # Its own route knows whether it was stored, or deleted; vectors are no completion.
+            # Its own route knows whether it was stored, or deleted; vectors are not a completion.
             raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):

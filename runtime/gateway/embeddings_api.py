@@ -90,14 +90,14 @@ class EmbeddingsApi:
             )
         body = await self._http.body(request)
         try:
-            asked = EmbeddingsRequest.model_validate(body, strict=True)
+            params = EmbeddingsRequest.model_validate(body, strict=True)
         except ValidationError as error:
             raise validation_error(error, body) from error
         key = header(request, idempotency.HEADER)
         admitted = await self._service.admit(
             Question(
                 caller=caller,
-                model=asked.model,
+                model=params.model,
                 messages=(),
                 options=ChatOptions(),
                 generation=GenerationOptions(),
@@ -111,16 +111,16 @@ class EmbeddingsApi:
                 idempotency_key=key,
                 body_digest="" if key is None else idempotency.digest_of(body),
                 trace_tags=partial(trace_tags, request),
-                embedding=EmbeddingInput(input=asked.inputs, dimensions=asked.dimensions),
+                embedding=EmbeddingInput(input=params.inputs, dimensions=params.dimensions),
             )
         )
         note_joined(request, admitted.run.id)
         trajectory = await while_connected(request, self._service.wait(admitted))
         if trajectory is None:
             return Response(status_code=499)  # to nobody
-        in_base64 = asked.encoding_format == "base64"
+        in_base64 = params.encoding_format == "base64"
         return json_response(
-            embeddings_body(trajectory, asked.model, in_base64=in_base64),
+            embeddings_body(trajectory, params.model, in_base64=in_base64),
             headers=run_headers(admitted),
         )
 

@@ -16,20 +16,20 @@ from loopline.trainers.router.parting import parts
     st.integers(1, 60), st.integers(1, 60),
 )  # fmt: skip
 def test_every_row_is_in_one_part_and_with_all_of_its_question(
-    asked: list[int], seed: int, first: int, more: int
+    numbers: list[int], seed: int, first: int, more: int
 ) -> None:
-    questions = np.array(asked, dtype=np.int64)
-    sizes = [min(first, len(asked)), min(first + more, len(asked))]
+    questions = np.array(numbers, dtype=np.int64)
+    sizes = [min(first, len(numbers)), min(first + more, len(numbers))]
     generator = np.random.Generator(np.random.PCG64(seed))
-    if len(set(asked)) <= 2 and len(set(asked)) < len(asked):
+    if len(set(numbers)) <= 2 and len(set(numbers)) < len(numbers):
         with pytest.raises(BadLabels, match="too few for 3 parts"):
             parts(questions, sizes, generator)
         return
     split = parts(questions, sizes, generator)
-    assert sorted(np.concatenate(split)) == [*range(len(asked))]
+    assert sorted(np.concatenate(split)) == [*range(len(numbers))]
     together = [set(questions[part]) for part in split]
-    assert sum(map(len, together)) == len(set(asked))
-    if len(set(asked)) < len(asked):
+    assert sum(map(len, together)) == len(set(numbers))
+    if len(set(numbers)) < len(numbers):
         assert all(together), "none is empty"
 
 

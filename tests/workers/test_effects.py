@@ -145,8 +145,8 @@ class Deployment:
 
     def step_again(self) -> BusHost:
         """The host of the same step, as it is taken the next time."""
-        known = vars(self.host)
-        return BusHost(known["_inbox"], known["_run"], "planner", 0, 0)
+        fields = vars(self.host)
+        return BusHost(fields["_inbox"], fields["_run"], "planner", 0, 0)
 
     async def listed(self) -> list[tuple[UnfinishedCall, CallNote]]:
         return [

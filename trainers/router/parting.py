@@ -19,9 +19,10 @@ def question_numbers(rows: Iterable[Labelled]) -> Rows:
 
 
 def parts(questions: Rows, sizes: Sequence[int], generator: np.random.Generator) -> list[Rows]:
-    """Rows in an order drawn at random, and cut behind so many, or as near to it as leaves rows of
-    one question together. `questions`: as `question_numbers` has them. `sizes`: rows up to each
-    cut, growing. Raises `BadLabels` where there are fewer questions than parts; none is empty then.
+    """Rows in an order drawn at random, cut where `sizes` says (rows up to each cut, growing), or as
+    near to it as leaves rows of one question together. `questions`: as `question_numbers` has them.
+
+    Raises `BadLabels` where rows share questions and these are fewer than the parts: none is empty.
     """
     count, distinct = len(questions), len(np.unique(questions))
     if distinct == count:

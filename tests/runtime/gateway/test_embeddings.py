@@ -21,7 +21,7 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 
 @dataclass
 class Endpoint:
-    """A scripted server that runs beside the test."""
+    """A scripted server that runs next to the test."""
 
     url: str
     server: ScriptedServer
@@ -92,12 +92,12 @@ async def test_openais_client_gets_the_vectors_of_texts_in_their_order(place: Pl
 
 async def test_numbers_token_ids_and_dimensions_are_passed_on(place: Place) -> None:
     async with place.gateway.openai() as client:
-        one = await client.embeddings.create(
+        single = await client.embeddings.create(
             model="embed", input="hello", encoding_format="float", dimensions=5
         )
         ids = await client.embeddings.create(model="embed", input=[11, 12, 13], dimensions=4)
         lists = await client.embeddings.create(model="embed", input=[[11, 12, 13], [7]])
-    assert close(one.data[0].embedding, vector_of("hello", 5))
+    assert close(single.data[0].embedding, vector_of("hello", 5))
     assert close(ids.data[0].embedding, vector_of([11, 12, 13], 4))
     assert [len(item.embedding) for item in lists.data] == [DIMENSIONS, DIMENSIONS]
     assert close(lists.data[1].embedding, vector_of([7], DIMENSIONS))

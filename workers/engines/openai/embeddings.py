@@ -46,7 +46,7 @@ class EmbeddingAssembly(Assembly):
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
         """Raises EngineError of kind `garbage` for anything but one vector per input."""
-        asked = EmbeddingInput.model_validate_json(self._request.messages[-1].content)
+        wanted = EmbeddingInput.model_validate_json(self._request.messages[-1].content)
         data = cast(dict[str, object], payload).get("data") if isinstance(payload, dict) else None
         if not isinstance(data, list):
             raise self._malformed_error(f"it has no list 'data': {str(payload)[:80]!r}")
@@ -57,10 +57,10 @@ class EmbeddingAssembly(Assembly):
             if not isinstance(index, int) or index in places:
                 raise self._malformed_error(f"the index {str(index)[:20]!r} of an embedding")
             places[index] = self._vector(entry.get("embedding"))
-        if sorted(places) != [*range(len(asked.input))]:
-            raise self._malformed_error(f"{len(places)} embeddings of {len(asked.input)} inputs")
+        if sorted(places) != [*range(len(wanted.input))]:
+            raise self._malformed_error(f"{len(places)} embeddings of {len(wanted.input)} inputs")
         lengths = {len(vector) for vector in places.values()}
-        if len(lengths) > 1 or (asked.dimensions is not None and lengths != {asked.dimensions}):
+        if len(lengths) > 1 or (wanted.dimensions is not None and lengths != {wanted.dimensions}):
             raise self._malformed_error(f"embeddings of {sorted(lengths)} dimensions")
         self._vectors = EmbeddingVectors(
             dimensions=lengths.pop(), vectors=tuple(packed(places[i]) for i in sorted(places))

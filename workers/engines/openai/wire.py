@@ -92,14 +92,14 @@ def request_body(
 def embeddings_body(request: GenerateRequest, settings: ModelSettings) -> dict[str, Any]:
     """Numbers are asked for in plain JSON, which every server knows. Raises as `request_body`."""
     try:
-        asked = EmbeddingInput.model_validate_json(request.messages[-1].content)
+        wanted = EmbeddingInput.model_validate_json(request.messages[-1].content)
     except ValidationError as error:
         raise EngineError(
             f"the model {settings.model!r} makes vectors of texts, and answers nobody: ask it by"
             " POST /v1/embeddings, or leave embeddings out of its [models] table",
             kind="bad_request",
         ) from error
-    return {"model": settings.model, **asked.model_dump(mode="json", exclude_defaults=True)}
+    return {"model": settings.model, **wanted.model_dump(mode="json", exclude_defaults=True)}
 
 
 def keeps_logprobs(
