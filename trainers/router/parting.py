@@ -19,8 +19,8 @@ def question_numbers(rows: Iterable[Labelled]) -> Rows:
 
 
 def parts(questions: Rows, sizes: Sequence[int], generator: np.random.Generator) -> list[Rows]:
-    """Rows in an order drawn at random, cut where `sizes` says (rows up to each cut, growing), or as
-    near to it as leaves rows of one question together. `questions`: as `question_numbers` has them.
+    """Rows in an order drawn at random, cut where `sizes` says (rows up to each cut, growing), or
+    as near to it as leaves rows of one question together. `questions`: see `question_numbers`.
 
     Raises `BadLabels` where rows share questions and these are fewer than the parts: none is empty.
     """
