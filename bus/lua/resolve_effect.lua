@@ -7,7 +7,7 @@
 -- Returns 'waiting' (the run waits for it, and goes on), 'settled' (nothing waits for it any more; it
 --       is only taken from the list), 'busy' (a worker is at it) or 'missing'.
 -- Race closed: two people resolve one call: the second one finds nothing. Outcome and waking are one
--- step: whoever dies in between leaves no run that waits for what has come.
+-- step: a command that dies in between leaves no run that waits for what has come.
 local line = redis.call('HGET', KEYS[1], KEYS[2])
 if not line then return 'missing' end
 if effect_is_held(line, ARGV[1]) then return 'busy' end
