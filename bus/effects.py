@@ -102,13 +102,7 @@ async def finish(
     """
     lease = delivery.lease
     shard, envelope = delivery.shard, delivery.envelope
-    keys = [
-        lease.stream,
-        _request(delivery),
-        shard.effects,
-        shard.run(envelope.run_id),
-        shard.active,
-    ]
+    keys = [lease.stream, _request(delivery), shard.effects, shard.run(envelope.run_id)]
     args: list[scripts.Value] = [
         lease.group,
         lease.entry,
@@ -118,7 +112,7 @@ async def finish(
         note,
         DEAD_LIFE_MS,
         int(tells),
-        *_wait(delivery.bus, envelope.reply_key),
+        *_wait(envelope.reply_key),
     ]
     answer = await retry_during_outage(
         "end effect", lambda: scripts.call(delivery.bus.redis, "end_effect", keys, args)
@@ -137,9 +131,10 @@ async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolu
     key = call.request.removeprefix(f"{call.shard.request('')}:")
     run, active = call.shard.run(_run_id(key)), call.shard.active
     keys, args = [call.shard.effects, call.request, run, active], [GROUP, reply or b""]
+    retention = int(bus.settings.retention_seconds * 1000)
     answer = await retry_during_outage(
         "resolve effect",
-        lambda: scripts.call(bus.redis, "resolve_effect", keys, [*args, *_wait(bus, key)]),
+        lambda: scripts.call(bus.redis, "resolve_effect", keys, [*args, *_wait(key), retention]),
         give_up_after=bus.patience,
         where=f"at {bus.settings.safe_url}",
     )
@@ -173,11 +168,10 @@ def _run_id(reply_key: str) -> str:
     return reply_key.rpartition("/")[0].rpartition("/")[0]
 
 
-def _wait(bus: Bus, reply_key: str) -> tuple[scripts.Value, ...]:
-    """Arguments of `wake_for_outcome` in parts/waits.lua."""
+def _wait(reply_key: str) -> tuple[scripts.Value, ...]:
+    """Run, guard and name of the wait for the outcome of a request's call."""
     guard = reply_key.rpartition("/")[0].rpartition("/")[2]
-    retention = int(bus.settings.retention_seconds * 1000)
-    return _run_id(reply_key), guard, wait_name(reply_key), retention
+    return _run_id(reply_key), guard, wait_name(reply_key)
 
 
 def _request(delivery: Delivery) -> str:

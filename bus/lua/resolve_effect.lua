@@ -19,5 +19,6 @@ if ARGV[2] == '' then
 else
   redis.call('HSET', KEYS[2], 'outcome', ARGV[2])
 end
-wake_for_outcome({run = KEYS[3], active = KEYS[4]}, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+local wait = wait_for_outcome(KEYS[3], ARGV[4], ARGV[5])
+if wait then wake({run = KEYS[3], active = KEYS[4]}, ARGV[3], ARGV[4], wait, '', ARGV[6]) end
 return 'waiting'

@@ -89,13 +89,12 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   list_run(k.run, run_id, now_ms(), retention)
 end
 
--- End a wait for what became of a call that must not be made twice, if the run has it.
-local function wake_for_outcome(k, run_id, guard, name, retention)
-  local wait = read_wait(k.run, guard)
+-- The run's wait for what became of a call that must not be made twice; nil if it has none.
+local function wait_for_outcome(run, guard, name)
+  local wait = read_wait(run, guard)
   if wait and wait.kind == 'effect' and wait.name == name
-    and redis.call('HGET', k.run, 'state') == 'active' then
-    wake(k, run_id, guard, wait, '', retention)
-  end
+    and redis.call('HGET', run, 'state') == 'active' then return wait end
+  return nil
 end
 
 -- Take the oldest signal of this name that came before its wait; the list holds lines of name, id and
