@@ -26,7 +26,8 @@ class ApprovalRequest(Record):
 
     request: str
     """Names the call, or the answer, in its run."""
-    kind: Literal["tool", "answer"]
+    kind: Literal["tool", "answer", "outcome"]
+    """`outcome`: what became of a call that was begun, and must not be made twice."""
     name: str
     """The tool; of an answer, the agent."""
     agent: str

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from loopline.bus import scripts, tasks
 from loopline.bus.admission import Admission, Gate, script_call
@@ -117,8 +117,8 @@ class Bus:
         """Raises `BusUnavailable`, which says what is wrong and what to do, or `DeploymentMismatch`
         if the settings name another value than the deployment has."""
         await self._connections.check(wait_seconds=self._join_seconds)
-        await self._measure_clock()
-        await self._agree()
+        joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
+        await self._retry_at_start("join", lambda: self._join(joining))
         loop = asyncio.get_running_loop()
 
         def ended(error: BaseException) -> None:
@@ -128,15 +128,15 @@ class Bus:
         self.keeper.start(ended)
         self.background.start(self._keep_watch(), name="watch of clock and agreement")
 
-    async def _agree(self) -> None:
-        """Take what the deployment has agreed on."""
-        joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
-        self.agreement = await retry_during_outage(
-            "join",
-            lambda: joining.join(self._standing),
-            give_up_after=max(self._join_seconds, 5.0),
-            where=self._where,
-        )
+    async def _retry_at_start(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        patience = max(self._join_seconds, 5.0)
+        return await retry_during_outage(what, operation, give_up_after=patience, where=self._where)
+
+    async def _join(self, joining: DeploymentJoin) -> None:
+        """Agree on the time, and take what the deployment has agreed on. A server that restarts in
+        between may have lost what was written before, so what fails is begun again whole."""
+        await self._measure_clock()
+        self.agreement = await joining.join(self._standing)
         self.settings = self.settings.agreed(self.agreement.shared)
         self.keys = Keys(self.settings.prefix, self.settings.shards)
         self.keeper = LeaseKeeper(self.settings)
@@ -149,12 +149,7 @@ class Bus:
         await publish_epoch(self.redis, self.keys.all_shards(), self.agreement.epoch)
 
     async def _measure_clock(self) -> None:
-        await retry_during_outage(
-            "clock",
-            lambda: self.clock.measure(self.redis, self.keys),
-            give_up_after=self._join_seconds,
-            where=self._where,
-        )
+        await self.clock.measure(self.redis, self.keys)
         if not self.clock.measured:
             raise BusUnavailable(
                 f"the clock of Redis at {self.settings.safe_url} can't be measured: it answers too"
@@ -180,12 +175,16 @@ class Bus:
 
     async def check_writable(self) -> None:
         """Raises `BusUnavailable` with the remedy when the server takes no writes now."""
-        try:
-            await self.redis.set(self.keys.probe, b"", px=1000)
-        except RedisError as error:
-            raise BusUnavailable(
-                f"Redis at {self.settings.safe_url} takes no writes ({error}): {remedy(error)}"
-            ) from error
+
+        async def probe() -> None:
+            try:
+                await self.redis.set(self.keys.probe, b"", px=1000)
+            except ResponseError as error:  # of a server that is there
+                raise BusUnavailable(
+                    f"Redis at {self.settings.safe_url} takes no writes ({error}): {remedy(error)}"
+                ) from error
+
+        await self._retry_at_start("check of writes", probe)
 
     async def close(self) -> None:
         await self.background.end()

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 
+from loopline.bus.bounded import Remembered
 from loopline.bus.bus import Bus
 from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import CONTENT_LIFE_MS
@@ -17,6 +18,8 @@ from loopline.bus.keys import CONTENT_LIFE_MS
 RENEW_SECONDS = 600.0
 """How often a process writes a text again, for a server that lost its data."""
 MAX_CONTENT_BYTES = 262_144
+MAX_REMEMBERED = 4_096
+"""Texts that a process knows to lie on the bus. One that it forgets it writes again."""
 GIVE_UP_SECONDS = 30.0
 """As for an admission."""
 
@@ -25,12 +28,14 @@ class ContentWriter:
     """The texts that this process has written, so that it rarely writes them again."""
 
     def __init__(self) -> None:
-        self._written: dict[str, float] = {}
+        self._written: Remembered[str, float] = Remembered(MAX_REMEMBERED)
+        """By digest, when (monotonic seconds)."""
 
     def missing(self, digests: Mapping[str, str]) -> bool:
         """Whether one of these (name → digest) is not known to lie on the bus."""
         oldest = time.monotonic() - RENEW_SECONDS
-        return any(self._written.get(digest, oldest) <= oldest for digest in digests.values())
+        times = (self._written.get(digest) for digest in digests.values())
+        return any(written is None or written <= oldest for written in times)
 
     async def write(self, bus: Bus, contents: Mapping[str, str]) -> None:
         """Digest → text. Raises ValueError for a text that is too long, and `BusUnavailable`."""
@@ -46,7 +51,7 @@ class ContentWriter:
                 lambda key=key, body=body: bus.redis.set(key, body, px=CONTENT_LIFE_MS),
                 give_up_after=GIVE_UP_SECONDS,
             )
-            self._written[digest] = time.monotonic()
+            self._written.set(digest, time.monotonic())
 
 
 async def read_content(bus: Bus, digest: str) -> str | None:

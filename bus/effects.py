@@ -101,7 +101,8 @@ async def finish(
     the reply to give, if nobody was to know and another delivery has written an outcome down.
     """
     lease = delivery.lease
-    keys = [lease.stream, _request(delivery), delivery.shard.effects]
+    shard, envelope = delivery.shard, delivery.envelope
+    keys = [lease.stream, _request(delivery), shard.effects, shard.run(envelope.run_id)]
     args: list[scripts.Value] = [
         lease.group,
         lease.entry,
@@ -111,6 +112,7 @@ async def finish(
         note,
         DEAD_LIFE_MS,
         int(tells),
+        *_wait(envelope.reply_key),
     ]
     answer = await retry_during_outage(
         "end effect", lambda: scripts.call(delivery.bus.redis, "end_effect", keys, args)
@@ -118,13 +120,21 @@ async def finish(
     return bytes(answer[1]) if answer[0] == b"resolved" else answer[0] == b"ok"
 
 
+def wait_name(reply_key: str) -> str:
+    """Of a wait for what became of a request's call. Another than that for its approval."""
+    return f"{reply_key}/outcome"
+
+
 async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
-    """Settle the outcome of a call; without a `reply` it is made again. Raises `BusUnavailable`."""
+    """Settle the outcome of a call; without a `reply` it is made again. A run that waits for it
+    goes on. Raises `BusUnavailable`."""
+    key = call.request.removeprefix(f"{call.shard.request('')}:")
+    run, active = call.shard.run(_run_id(key)), call.shard.active
+    keys, args = [call.shard.effects, call.request, run, active], [GROUP, reply or b""]
+    retention = int(bus.settings.retention_seconds * 1000)
     answer = await retry_during_outage(
         "resolve effect",
-        lambda: scripts.call(
-            bus.redis, "resolve_effect", [call.shard.effects, call.request], [GROUP, reply or b""]
-        ),
+        lambda: scripts.call(bus.redis, "resolve_effect", keys, [*args, *_wait(key), retention]),
         give_up_after=bus.patience,
         where=f"at {bus.settings.safe_url}",
     )
@@ -151,6 +161,17 @@ async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
             cursor = answer[0].decode()
             if cursor == "0":
                 break
+
+
+def _run_id(reply_key: str) -> str:
+    """Of a request of a step, as `step_name` begins its key."""
+    return reply_key.rpartition("/")[0].rpartition("/")[0]
+
+
+def _wait(reply_key: str) -> tuple[scripts.Value, ...]:
+    """Run, guard and name of the wait for the outcome of a request's call."""
+    guard = reply_key.rpartition("/")[0].rpartition("/")[2]
+    return _run_id(reply_key), guard, wait_name(reply_key)
 
 
 def _request(delivery: Delivery) -> str:

@@ -13,9 +13,9 @@ class OpenWait:
     guard: str
     """Of the step that is taken afterwards ("turn.branch")."""
     kind: str
-    """`signal`, `approval`, or `timer`: it begins later."""
+    """`signal`, `approval`, `effect`: what became of a call, or `timer`: it begins later."""
     name: str
-    """The signal's; of an approval the key of the request."""
+    """The signal's; of an approval the key of the request; of an effect `effects.wait_name`."""
     expires: float
     """Unix seconds by the bus's clock, as `since`."""
     since: float

@@ -1,9 +1,10 @@
-"""Runs that wait: for a signal, for an approval, or until a given time.
+"""Runs that wait: for a signal, for an approval, for a person's word on what became of a call, or
+until a given time.
 
 A waiting run has no message on a stream and no lease, and its time stands still. Its hash holds the
 wait, a sorted set the timer (`open_wait` in parts/waits.lua). Each wait ends once: a signal
-(`send_signal`), a decision (`decide`) and the sweep after its expiry (`expire`) each remove it by a
-script.
+(`send_signal`), a decision (`decide`), an outcome (`effects.resolve`) and the sweep after its
+expiry (`expire`) each remove it by a script.
 """
 
 from __future__ import annotations
@@ -101,13 +102,22 @@ async def send_signal(
     return SignalSent(answer.decode())
 
 
-async def park(delivery: Delivery, key: str, note: bytes, seconds: float) -> None:
-    """Put a step aside until somebody decides on its request `key`; then it is taken again. `note`
-    is JSON with the `digest` of what is to be approved. Raises `LeaseLost`, or `RunEnded` where the
-    run is over or the step committed."""
+async def park(
+    delivery: Delivery,
+    name: str,
+    note: bytes,
+    seconds: float,
+    *,
+    unfinished: str | None = None,
+) -> None:
+    """Put a step aside until somebody decides on what the wait's `name` stands for; then it is
+    taken again. `note` is JSON with the `digest` of what is to be approved. `unfinished`: the key
+    of a request whose call has no outcome, so that `effects.resolve` ends the wait. Raises
+    `LeaseLost`, or `RunEnded` where the run is over or the step committed."""
     lease, shard, envelope = delivery.lease, delivery.shard, delivery.envelope
     await delivery.held()
-    keys = [lease.stream, shard.run(envelope.run_id), shard.active, shard.history]
+    request = shard.request(unfinished or name)
+    keys = [lease.stream, shard.run(envelope.run_id), shard.active, shard.history, request]
     args: list[scripts.Value] = [
         lease.group,
         lease.entry,
@@ -115,12 +125,13 @@ async def park(delivery: Delivery, key: str, note: bytes, seconds: float) -> Non
         lease.count,
         envelope.run_id,
         envelope.guard,
-        key,
+        name,
         int(check_wait_seconds(seconds) * 1000),
         note,
         envelope.to_json(),
         _retention_ms(delivery.bus),
         int(delivery.bus.settings.history),
+        "approval" if unfinished is None else "effect",
     ]
     answer = await retry_during_outage(
         "park", lambda: scripts.call(delivery.bus.redis, "park", keys, args)

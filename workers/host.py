@@ -96,6 +96,7 @@ class BusHost:
         self._turn = turn
         self._branch = branch
         self._requests = _Count()
+        self._publishes = True
 
     async def complete(
         self,
@@ -121,7 +122,7 @@ class BusHost:
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             options=generation_of(self._run, self._agent, options),
-            stream=self._run.stream,
+            stream=self._run.stream and self._publishes,
         )
         reply = await self._ask(inference_stream(pool), "completion", policy, payload)
         return calls.validate_json(reply.body) if reply.record is None else answered(reply.record)
@@ -130,6 +131,12 @@ class BusHost:
         """See `loopline.agents.roles.escalation.SecondHost`."""
         twin = copy.copy(self)
         twin._agent = agent
+        return twin
+
+    def unpublished(self) -> Host:
+        """See `loopline.agents.held_back.PublishingHost`."""
+        twin = copy.copy(self)
+        twin._publishes = False
         return twin
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:

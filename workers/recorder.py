@@ -245,6 +245,8 @@ class Table:
         into. Only what a name says is remembered: no file is ever written under another's."""
         places = sorted(map(Place.of, entries))
         names = os.listdir(self._folder)
+        for name in self._known.keys() - set(names):
+            del self._known[name]  # a compaction has put its rows into another file
         for name in names:
             if name.endswith(PARTIAL):
                 # Of a recorder that was killed: anyone who has the lock is the only one that

@@ -72,10 +72,16 @@ class RoleHandler:
             step_result, host = await self._take(run, journal, handoff, delivery, state.decisions)
         except ApprovalNeeded as needed:
             request = needed.request
+            asks_outcome = request.kind == "outcome"
             await waits.park(
-                delivery, request.request, request.model_dump_json().encode(), request.seconds
+                delivery,
+                request.request,
+                request.model_dump_json().encode(),
+                request.seconds,
+                unfinished=request.request.removesuffix("/outcome") if asks_outcome else None,
             )
-            log.info("waits for approval", agent=handoff.agent, of=request.name)
+            what = "a call's outcome" if asks_outcome else "approval"
+            log.info(f"waits for {what}", agent=handoff.agent, of=request.name)
             return
         except BudgetExceeded as error:
             await delivery.bus.end_run(run.id, "budget", str(error))

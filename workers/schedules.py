@@ -23,6 +23,7 @@ from loopline.agents.errors import AgentError
 from loopline.agents.records import Record, Run
 from loopline.agents.workflows import prompt_hashes, workflows
 from loopline.bus import OUTAGE, Bus, BusError, ContentWriter, schedules
+from loopline.bus.bounded import Remembered
 from loopline.workers.admission import admission_of, publish_prompts
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ log = structlog.get_logger("loopline.workers.schedules")
 
 LATE_SECONDS = 60.0
 """A tick that is fired later than this was missed: no worker was there."""
+MAX_LOGGED = 1_024
+"""Ticks whose trouble is not logged again."""
 SCHEDULE_TAG, TICK_TAG = "schedule", "tick"
 
 Missed = Literal["once", "skip"]
@@ -82,7 +85,9 @@ def zone_of(name: str) -> tzinfo:
 class Memory:
     """What one process has done about schedules."""
 
-    logged: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
+    logged: Remembered[tuple[str, float], None] = field(
+        default_factory=lambda: Remembered(MAX_LOGGED)
+    )
     """Ticks whose trouble was logged."""
     contents: ContentWriter = field(default_factory=ContentWriter)
 
@@ -113,7 +118,7 @@ async def _fire(bus: Bus, stored: StoredSchedule, memory: Memory) -> bool:
     except (AgentError, ValidationError, ValueError, BusError) as error:
         # Another worker may know the workflow, or have room: the tick stays due.
         if (stored.name, stored.tick) not in memory.logged:
-            memory.logged.add((stored.name, stored.tick))
+            memory.logged.set((stored.name, stored.tick), None)
             log.warning("schedule not fired", schedule=stored.name, why=str(error)[:500])
         return False
 

@@ -12,6 +12,7 @@ import structlog
 
 from loopline.agents.approvals import (
     APPROVAL_ERROR,
+    ApprovalNeeded,
     ApprovalRequest,
     digest_of,
     read_decision,
@@ -21,7 +22,7 @@ from loopline.agents.errors import UnknownName
 from loopline.agents.records import Approval, JsonObject, StoredRecord
 from loopline.agents.tools import NotCarriedOut, ToolContext, tools
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
-from loopline.bus import Delivery, Retry, effects, error_reply, waits
+from loopline.bus import Delivery, effects, error_reply, waits
 from loopline.bus.consumer import Handler
 from loopline.bus.effects import Start
 from loopline.workers.messages import ToolPayload, tool_result
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("loopline.workers.tool")
 
-WAIT_SECONDS = 5.0
-"""How often it checks whether a person has resolved a call."""
 MAX_NOTED_CHARS = 4_000
 """Of the arguments in the list of calls without an outcome."""
 
@@ -121,7 +120,11 @@ def tool_handler(
             if approval.decision != "approved":
                 return tool_result.dump_json({"error": refusal_of(approval)}), True
         if callee.effect == "once":
-            return await _Once(delivery, payload, callee).reply(), True
+            try:
+                return await _Once(delivery, payload, callee).reply(), True
+            except ApprovalNeeded as needed:
+                request = needed.request.model_dump_json()
+                return error_reply(APPROVAL_ERROR, request, retryable=False), False
         result = await callee.carry_out(payload.arguments, _context(delivery, payload))
         return tool_result.dump_json(result.value), True
 
@@ -172,7 +175,8 @@ class _Once:
         )
 
     async def reply(self) -> bytes:
-        """Make the call, or return its outcome. Raises `Retry` while a person has to decide."""
+        """Make the call, or return its outcome. Raises `ApprovalNeeded` until a person says what it
+        is, or nobody does in time."""
         begun = await effects.begin(self._delivery, _line(self._note))
         if isinstance(begun, bytes):
             return begun
@@ -203,20 +207,36 @@ class _Once:
             log.warning("answer came late", tool=self._payload.name, call=self._context.key)
         return reply
 
+    @property
+    def _request(self) -> ApprovalRequest:
+        """What the run waits for. It is decided by `effects.resolve` alone."""
+        payload = self._payload
+        return ApprovalRequest(
+            request=effects.wait_name(self._context.key),
+            kind="outcome",
+            name=payload.name,
+            agent=payload.agent,
+            arguments=payload.arguments,
+            digest=digest_of("outcome", payload.name, payload.arguments),
+            seconds=self._callee.approval_seconds,
+        )
+
+    async def _is_given_up(self) -> bool:
+        """Whether nobody has said in time what became of it."""
+        request, run_id = self._request, self._context.run_id
+        decision = await waits.read_decision(self._delivery.bus, run_id, request.request)
+        return read_decision(decision, request.request, request.name, request.digest) is not None
+
     async def _unknown(self, answer: ToolAnswer) -> bytes:
-        person = self._callee.on_unknown == "person"
+        person = self._callee.on_unknown == "person" and not await self._is_given_up()
         note = self._note.model_copy(update={"why": answer.unknown, "waits_for_person": person})
         outcome = await effects.finish(self._delivery, None, _line(note), tells=not person)
         if isinstance(outcome, bytes):  # its first worker was paused, and has answered meanwhile
             return outcome
         call = {"tool": self._payload.name, "call": self._context.key, "why": answer.unknown}
         if person:
-            raise Retry(
-                f"a call of {self._payload.name} waits for a person: its outcome is unknown "
-                f"(runtime effects resolve {self._context.key})",
-                WAIT_SECONDS,
-                counted=False,
-            )
+            log.warning("outcome unknown, its run waits for a person", **call)
+            raise ApprovalNeeded(self._request)
         log.warning("outcome unknown, its model decides", **call)
         value = {**answer.value, "outcome": "unknown", "call": self._context.key}
         return tool_result.dump_json(value)

@@ -11,6 +11,7 @@ from loopline.agents.registry import Registry
 from loopline.agents.roles.agent import Agent
 from loopline.agents.roles.chat import Chat
 from loopline.agents.roles.completion import Completion
+from loopline.agents.roles.embeddings import Embeddings
 from loopline.agents.roles.expert import Expert
 from loopline.agents.roles.first import First
 from loopline.agents.roles.pair.code_team import Coder, UnitTester
@@ -47,6 +48,7 @@ roles.register(UmiSummarizer())
 roles.register(UmiSingle())
 roles.register(Completion())
 roles.register(Chat())
+roles.register(Embeddings())
 roles.register(PlayerRole())
 roles.register(Coder())
 roles.register(UnitTester())

@@ -11,6 +11,7 @@ from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.approvals import ApprovingHost, refusal_of
 from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.escalation_options import big_agent
+from loopline.agents.held_back import held_back
 from loopline.agents.payloads import (
     AGENT,
     PartPayload,
@@ -83,14 +84,17 @@ class Agent:
             case other:
                 raise UnexpectedPayload(f"role {AGENT} takes no {other.type_name!r}")
         acting = context.payload.acting or AGENT
+        # What a person may deny is not read by others before; nor what a ladder may.
+        speaking = host if behaviour.requires_approval is False else held_back(host)
+        drafting = speaking if behaviour.escalation is None else held_back(host)
         conversation = Conversation(
-            OfferedHost(host, offered),
+            OfferedHost(drafting, offered),
             messages,
             tools=offered.tools,
             options=behaviour.generation,
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
-            escalation=_escalation(behaviour, run, acting, host),
+            escalation=_escalation(behaviour, run, acting, speaking),
         )
         ending = await conversation.run()
         if behaviour.requires_approval is not False:  # an empty schema fits all

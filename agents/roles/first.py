@@ -7,6 +7,7 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from loopline.agents.cascade_options import CascadeOptions
+from loopline.agents.held_back import held_back
 from loopline.agents.prompts import Prompt, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Candidate, Decision, JsonObject
@@ -39,10 +40,11 @@ class First:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         run, prompts = context.run, prompt_set_of(context.run)
         options = CascadeOptions.model_validate(run.options)
+        drafting = held_back(host)  # answer and samples; the other model's text is the answer
         of_steps = options.step_escalation()
         escalation = None if of_steps is None else Escalation(of_steps, run, host, "solo")
         messages, conversation, result_of = question_conversation(
-            self.name, context, host, escalation
+            self.name, context, drafting, escalation
         )
         ending = await conversation.run()
         result = result_of(conversation, ending)
@@ -67,7 +69,7 @@ class First:
             boxed=prompts == "mathematics",
             cut_off=ending.cut_off,
         )
-        verification = await check_rungs(evidence, host, rungs)
+        verification = await check_rungs(evidence, drafting, rungs)
         samples = agreement.calls if agreement is not None else ()
         prices: dict[str, JsonValue] = {"answer": _price(conversation.calls)}
         if escalation is not None:

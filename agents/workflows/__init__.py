@@ -16,6 +16,7 @@ from loopline.agents.workflows.cascade import CascadeWorkflow
 from loopline.agents.workflows.chat import ChatWorkflow
 from loopline.agents.workflows.completion import CompletionWorkflow
 from loopline.agents.workflows.delegate import DelegateWorkflow
+from loopline.agents.workflows.embeddings import EmbeddingsWorkflow
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
@@ -93,6 +94,7 @@ workflows.register(UmiWorkflow())
 workflows.register(UmiSingleWorkflow())
 workflows.register(CompletionWorkflow())
 workflows.register(ChatWorkflow())
+workflows.register(EmbeddingsWorkflow())
 workflows.register(PairWorkflow())
 
 

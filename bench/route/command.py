@@ -26,6 +26,7 @@ from loopline.bench.route.splits import (
 )
 from loopline.trainers.router.fitting import Floats, area_under_curve
 from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough, thinned
+from loopline.trainers.router.parting import question_numbers
 from loopline.trainers.router.policy import SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded
 from loopline.workers.sandbox.limits import cores
@@ -56,6 +57,7 @@ def measure(options: RouteOptions) -> RouteReport:
     with threadpool_limits(1, user_api="blas"), bar:
         splits = play_splits(
             table,
+            question_numbers(rows),
             splits=options.splits,
             alpha=options.alpha,
             delta=options.delta,

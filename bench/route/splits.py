@@ -11,6 +11,7 @@ import numpy as np
 
 from loopline.agents.router.guarantee import delta_of_a_split, errors_within
 from loopline.trainers.router.fitting import Floats
+from loopline.trainers.router.parting import parts
 from loopline.trainers.router.policy import Policy, Rows, Table, learn_policy, outcomes
 
 TRAIN, CALIBRATION = 0.4, 0.3
@@ -66,6 +67,7 @@ class Splits:
 
 def play_splits(
     table: Table,
+    questions: Rows,
     *,
     splits: int,
     alpha: float,
@@ -76,17 +78,20 @@ def play_splits(
     threads: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Splits:
-    """`checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its score of each small
-    answer, of which any threshold is a rule. What comes of it does not depend on `threads`."""
+    """`questions`: as `question_numbers` has them; rows of one question are in one part of each
+    split. `checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its score of each small
+    answer, of which any threshold is a rule. What comes of it does not depend on `threads`.
+
+    Raises `BadLabels` for fewer than three different questions."""
     count = len(table)
     results = Splits(count, np.zeros(count), scores=np.zeros(count))
     results.delta_of_a_split = delta_of_a_split(splits, delta)
 
     def learned(at: int) -> tuple[Policy, Rows, Rows]:
         generator = np.random.Generator(np.random.PCG64([seed, at]))
-        order = generator.permutation(count).astype(np.int64)
-        first, second = round(TRAIN * count), round((TRAIN + CALIBRATION) * count)
-        train, calibration, test = order[:first][:MOST_LEARNED], order[first:second], order[second:]
+        sizes = [round(TRAIN * count), round((TRAIN + CALIBRATION) * count)]
+        train, calibration, test = parts(questions, sizes, generator)
+        train = train[:MOST_LEARNED]
         policy = learn_policy(
             table, train, calibration,
             alpha=alpha, delta=results.delta_of_a_split, future=len(test),

@@ -1,15 +1,17 @@
 -- include: entries.lua
 -- include: effects.lua
+-- include: waits.lua
 -- Write down the outcome of a call that begin_effect.lua noted, before its reply is given.
--- KEYS: work stream, request, effects
+-- KEYS: work stream, request, effects, run
 -- ARGV: group, entry id, consumer, delivery count, the reply ('' if nobody knows the outcome), what
 --       is written down of the call from now on, life of that in ms, whether the reply will be that
---       nobody knows (0/1)
+--       nobody knows (0/1), run_id, guard of the step that asked, name of its wait
 -- Returns {'ok'}; {'resolved', reply}, where nobody was to know, and another delivery has written an
 --       outcome down; or {'late'}: another delivery has the call now, or its request was answered.
 -- Race closed: a worker dies between this and its reply: the next holder of the request gives the same
 -- one. A worker that was paused says what became of its call though it has lost the lease: while its
--- caller is not told that nobody knows, that is the reply; from then on the call stays listed with it.
+-- caller is not told that nobody knows, that is the reply, and a run that waits for it goes on with the
+-- next sweep: a tool worker's user may not wake it. From then on the call stays listed with it.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
 local before = redis.call('HMGET', KEYS[2], 'effect', 'reply', 'outcome', 'unknown')
 if before[3] and before[3] == ARGV[5] then return {'ok'} end
@@ -20,6 +22,9 @@ if before[1] and entitled and not before[2] and not before[3] then
   if ARGV[5] ~= '' then
     redis.call('HSET', KEYS[2], 'outcome', ARGV[5])
     redis.call('HDEL', KEYS[3], KEYS[2])
+    if wait_for_outcome(KEYS[4], ARGV[10], ARGV[11]) then
+      redis.call('ZADD', of_shard('waits'), 'XX', now_ms(), ARGV[9] .. '/' .. ARGV[10])
+    end
   else
     note_effect(KEYS[3], KEYS[2], before[1], KEYS[1], ARGV[6], ARGV[7])
     if ARGV[8] == '1' then redis.call('HSET', KEYS[2], 'unknown', '1') end

@@ -15,7 +15,14 @@ for _, member in ipairs(due) do
   local run = of_shard('run') .. ':' .. run_id
   local wait = read_wait(run, guard)
   if wait and redis.call('HGET', run, 'state') == 'active' then
-    if wait.kind == 'approval' then
+    local is_decided = wait.kind == 'approval'
+    if wait.kind == 'effect' then
+      -- Its outcome may have come, and its wait ended for that (end_effect.lua).
+      local request = of_shard('request') .. ':' .. string.gsub(wait.name, '/outcome$', '')
+      local call = redis.call('HMGET', request, 'effect', 'outcome')
+      is_decided = call[1] and not call[2]
+    end
+    if is_decided then
       local decided = '{"decision":"expired","digest":"' .. cjson.decode(wait.note).digest
         .. '","at":' .. string.format('%.3f', now / 1000) .. '}'
       redis.call('HSET', run, 'approval:' .. wait.name, decided)

@@ -1,10 +1,13 @@
 -- include: effects.lua
+-- include: waits.lua
 -- Settle a call of unknown outcome by what an operator reports.
--- KEYS: effects, request
--- ARGV: group, the reply ('' to let the call be made again)
+-- KEYS: effects, request, run, active
+-- ARGV: group, the reply ('' to let the call be made again), run_id, guard of the step that asked,
+--       name of its wait, retention ms
 -- Returns 'waiting' (the run waits for it, and goes on), 'settled' (nothing waits for it any more; it
 --       is only taken from the list), 'busy' (a worker is at it) or 'missing'.
--- Race closed: two people resolve one call: the second one finds nothing.
+-- Race closed: two people resolve one call: the second one finds nothing. Outcome and waking are one
+-- step: a command that dies in between leaves no run that waits for what has come.
 local line = redis.call('HGET', KEYS[1], KEYS[2])
 if not line then return 'missing' end
 if effect_is_held(line, ARGV[1]) then return 'busy' end
@@ -16,4 +19,6 @@ if ARGV[2] == '' then
 else
   redis.call('HSET', KEYS[2], 'outcome', ARGV[2])
 end
+local wait = wait_for_outcome(KEYS[3], ARGV[4], ARGV[5])
+if wait then wake({run = KEYS[3], active = KEYS[4]}, ARGV[3], ARGV[4], wait, '', ARGV[6]) end
 return 'waiting'

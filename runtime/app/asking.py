@@ -102,7 +102,7 @@ async def cancel(session: Session, run_id: str) -> None:
 async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[Event]:
     """What happens in the run, to its answer. Raises as `finish` does; a reader that stops early
     cancels the run."""
-    reported, ended = 0, False
+    reported, ended, streamed = 0, False, set[str]()
     try:
         # No time-out around a `yield`, which would strike in the reader's code: the bus ends the
         # run at its deadline, and its log with it.
@@ -112,13 +112,15 @@ async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[E
             fields = event.fields
             match event.kind:
                 case "tokens":
+                    streamed.add(fields["call"])
                     yield TextDelta(fields["agent"], fields["text"])
                 case "restart":
+                    streamed.add(fields["call"])
                     yield TextRestarted(fields["agent"], fields["text"])
                 case "step":
                     steps = await session.steps(run.id)
                     for step in steps[reported : int(fields["index"]) + 1]:
-                        for item in events_of(step):
+                        for item in events_of(step, streamed):
                             yield item
                     reported = max(reported, int(fields["index"]) + 1)
                 case _:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from loopline.agents.held_back import accepted_call
 from loopline.agents.records import JsonObject, Step
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A model has written more."""
+    """A model has written more. A text that a ladder or a person may refuse comes whole, once it is
+    accepted."""
 
     agent: str
     text: str
@@ -56,8 +59,9 @@ class Answered:
 Event = TextDelta | TextRestarted | ToolCalled | StepEnded | Answered
 
 
-def events_of(step: Step) -> list[Event]:
-    """What a committed step tells of."""
+def events_of(step: Step, streamed: Collection[str] = ()) -> list[Event]:
+    """What a committed step tells of. `streamed`: ids of calls whose text was told of while it was
+    written; an answer that was held back until its verdict is told of now."""
     events: list[Event] = []
     turns = step.observation.get("turns")
     calls = step.candidates[step.selected].calls if step.candidates else ()
@@ -67,6 +71,9 @@ def events_of(step: Step) -> list[Event]:
         for tool_call, entry in zip(call.tool_calls, entries, strict=False):
             output = entry.get("output") if isinstance(entry, dict) else None
             events.append(ToolCalled(step.agent, tool_call.name, tool_call.arguments or {}, output))
+    accepted = accepted_call(step)
+    if accepted is not None and accepted.id not in streamed and accepted.said:
+        events.append(TextDelta(step.agent, accepted.said))
     answer = step.decision.data.get("answer")
     text = answer if isinstance(answer, str) else None
     return [*events, StepEnded(step.agent, step.decision.kind, text)]

@@ -75,6 +75,7 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
     if state.failure:
         reasons.append(f"a step failed and is tried again: {state.failure}")
     for wait, words in zip(state.waits, describe_waits(state.waits), strict=True):
-        command = "approvals ls" if wait.kind == "approval" else f"runs signal {run.id} {wait.name}"
+        commands = {"approval": "approvals ls", "effect": "effects ls"}
+        command = commands.get(wait.kind, f"runs signal {run.id} {wait.name}")
         reasons.append(f"the run waits for {words} (`runtime {command}`)")
     return reasons

@@ -199,6 +199,9 @@ def _subject(wait: OpenWait) -> str:
         case "approval":
             request = ApprovalRequest.model_validate_json(wait.note)
             return f"approval of {request.name}"
+        case "effect":
+            request = ApprovalRequest.model_validate_json(wait.note)
+            return f"a person's word on what became of a call of {request.name}"
         case _:
             return "its time to begin,"
 

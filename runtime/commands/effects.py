@@ -107,7 +107,7 @@ def register(app: typer.Typer) -> None:
         resolution = query_bus(redis_url, _resolving(key, reply))
         match resolution:
             case Resolution.WAITING:
-                typer.echo("resolved; its run continues within seconds")
+                typer.echo("resolved; its run continues")
             case Resolution.SETTLED:
                 typer.echo("removed from the list; its run had continued without an outcome")
             case Resolution.BUSY:

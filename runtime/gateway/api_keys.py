@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.bus import Bus, Limits, Spent, retry_during_outage
+from loopline.bus.bounded import Remembered
 from loopline.bus.policies import split_pin
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
@@ -25,6 +26,8 @@ from loopline.workers.atomic_files import write_atomic
 PREFIX = "sk-loopline-"
 MEMORY_SECONDS = 1.0
 """A gateway may accept a key for this long after it was revoked."""
+MAX_REMEMBERED = 4_096
+"""Keys that a gateway does not look up again for a moment."""
 
 
 class ApiKey(BaseModel):
@@ -101,9 +104,8 @@ class Authentication:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._known: dict[str, tuple[float, ApiKey]] = {}
-        """By digest: until when (monotonic seconds). Only keys that there are: no caller makes it
-        grow."""
+        self._known: Remembered[str, tuple[float, ApiKey]] = Remembered(MAX_REMEMBERED)
+        """By digest: until when (monotonic seconds). Only keys that there are."""
 
     async def caller(self, authorization: str | None) -> ApiKey:
         """Whose request it is. Raises `ApiError` 401."""
@@ -115,17 +117,17 @@ class Authentication:
                 code="missing_api_key",
             )
         name, now = digest(key.strip()), time.monotonic()
-        until, record = self._known.get(name, (0.0, None))
-        if record is not None and now < until:
-            return record
-        self._known.pop(name, None)
+        remembered = self._known.get(name)
+        if remembered is not None and now < remembered[0]:
+            return remembered[1]
+        self._known.forget(name)
         body: bytes | None = await self._bus.redis.hget(self._bus.keys.api_keys, name)  # pyright: ignore
         record = _read(body) if body else None
         if record is None or record.revoked:
             raise ApiError(
                 401, "This API key is not known here, or was revoked.", code="invalid_api_key"
             )
-        self._known[name] = (now + MEMORY_SECONDS, record)
+        self._known.set(name, (now + MEMORY_SECONDS, record))
         return record
 
 

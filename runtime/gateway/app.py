@@ -27,6 +27,7 @@ from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.chat_request import ChatRequest
 from loopline.runtime.gateway.chat_response import answer_of, completion_body
 from loopline.runtime.gateway.chat_stream import Chunk, StreamShape
+from loopline.runtime.gateway.embeddings_api import EmbeddingsApi
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
@@ -72,7 +73,7 @@ def gateway_app(
     """The application of one gateway; with an outbox it leaves the spans of its requests there, as
     those of `worker`."""
     http = Http(service)
-    gateway = Gateway(service, http)
+    gateway, embeddings = Gateway(service, http), EmbeddingsApi(service, http)
     routes: list[BaseRoute] = []
     for prefix in ("/v1", "/sessions/{session}/v1"):
         routes += [
@@ -80,7 +81,7 @@ def gateway_app(
             Route(f"{prefix}/chat/completions/{{id}}", gateway.get_chat, methods=["GET"]),
             Route(f"{prefix}/models", gateway.list_models, methods=["GET"]),
             Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
-            Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
+            Route(f"{prefix}/embeddings", embeddings.create, methods=["POST"]),
         ]
     responses = ResponsesApi(service, http)
     routes += [*responses.routes(), *ResponsesSocket(service, http, responses).routes()]
@@ -165,8 +166,8 @@ class Gateway:
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
-        if RESPONSE_TAG in admitted.run.tags:
-            # Its own route knows whether it was stored, or deleted.
+        if RESPONSE_TAG in admitted.run.tags or admitted.run.workflow == "embeddings":
+            # Its own route knows whether it was stored, or deleted; vectors are not a completion.
             raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
@@ -194,12 +195,6 @@ class Gateway:
         if not caller.allows(name):
             raise not_allowed(name)
         return json_response(_model(name))
-
-    async def no_embeddings(self, request: Request) -> Response:
-        await self._http.caller(request)
-        raise ApiError(
-            404, "No pool of this deployment makes embeddings.", code="embeddings_not_supported"
-        )
 
     async def openapi(self, request: Request) -> Response:
         """What there is. Needs no key."""

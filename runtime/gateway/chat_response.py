@@ -39,8 +39,7 @@ class Answer:
 def answer_of(trajectory: Trajectory, model: str) -> Answer:
     """Raises `ApiError` for a run that ended without an answer."""
     run = trajectory.run
-    if trajectory.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED):
-        raise _error_of(trajectory)
+    require_answer(trajectory)
     calls = [call for step in trajectory.steps for call in step.calls]
     if run.workflow == "chat":
         choices = tuple(choice_of(call) for call in calls)
@@ -55,6 +54,12 @@ def answer_of(trajectory: Trajectory, model: str) -> Answer:
         choices=choices,
         usage=usage_of([call.usage for call in calls]),
     )
+
+
+def require_answer(trajectory: Trajectory) -> None:
+    """Raises `ApiError` for a run that ended without an answer."""
+    if trajectory.outcome not in (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED):
+        raise _error_of(trajectory)
 
 
 def _finish_reason(trajectory: Trajectory) -> str:

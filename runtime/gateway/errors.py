@@ -204,6 +204,7 @@ def _written_path(path: tuple[int | str, ...], within: str) -> str:
 
 _STATUS = {
     "bad_request": (400, "invalid_value"),
+    "too_large": (413, "request_too_large"),
     "context_overflow": (400, "context_length_exceeded"),
     "unknown_adapter": (404, "model_not_found"),
     "content_filter": (400, "content_filter"),

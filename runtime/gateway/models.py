@@ -13,7 +13,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.gateway.errors import ApiError
 
 WORKFLOW = "workflow/"
-_NOT_TEAMS = ("chat", "completion")
+_NOT_TEAMS = ("chat", "completion", "embeddings")
 """Workflows of one call: their policies are named themselves."""
 
 
@@ -32,12 +32,19 @@ class ModelCatalogue:
         self._bus = bus
         self._settings = settings
 
+    @property
+    def embedding(self) -> tuple[str, ...]:
+        """Pools that make vectors of texts, and answer nothing."""
+        return tuple(name for name, model in self._settings.models.items() if model.embeddings)
+
     async def names(self) -> list[str]:
         versions = await self._versions()
         return list(dict.fromkeys([*self._settings.models, *versions, *self._workflows()]))
 
     async def resolve(self, model: str) -> Target:
         """Raises `ApiError` 404, which names those that are near."""
+        if model in self.embedding:
+            return Target("embeddings", {"embeddings": model})
         if model in self._settings.models:
             return Target("chat", {"chat": model})
         if model.startswith(WORKFLOW):

@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from loopline.runtime import __version__
 from loopline.runtime.gateway.chat_request import ChatRequest
 from loopline.runtime.gateway.compaction import CompactRequest
+from loopline.runtime.gateway.embeddings_api import EmbeddingsRequest
 from loopline.runtime.gateway.responses_request import ResponseRequest
 from loopline.runtime.gateway.runs_request import CreateRun, Feedback, ForkRun, ListedRun
 from loopline.runtime.gateway.waiting_api import DecideApproval, SendSignal
@@ -98,6 +99,10 @@ _OPERATIONS = (
             ("order", {"enum": ["asc", "desc"]}),
             ("after", {"type": "string"}),
         ),
+    ),
+    _Operation(
+        "post", "/v1/embeddings", "Make vectors of texts", body=EmbeddingsRequest, answer=_ANY,
+        headers=("Idempotency-Key", "X-Loopline-Session"), errors=(404, 409, 413, 422, 502, 504),
     ),
     _Operation("get", "/v1/models", "List models", answer=_ANY),
     _Operation("get", "/v1/models/{id}", "Describe a model", answer=_ANY, errors=(404,)),

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import (
@@ -78,6 +79,8 @@ class Question:
     idempotency_key: str | None = None
     body_digest: str = ""
     """Of the request, to hold a second use of the key against."""
+    embedding: EmbeddingInput | None = None
+    """What vectors are wanted of, in place of an answer."""
     trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
     """Tags of the run with that id, by which it is a part of a trace."""
 
@@ -159,6 +162,7 @@ class Service:
         target = await self.models.resolve(question.model)
         if not question.caller.allows(question.model):
             raise not_allowed(question.model)
+        self._require_kind(question, target)
         if any(message.parts for message in question.messages):
             self._require_images(question, target)
         messages, options = question.messages, question.options
@@ -169,12 +173,14 @@ class Service:
                 options = options.model_copy(update={"previous": continuation.previous})
         reserved = {TAG: question.session.name} if question.session is not None else {}
         return self.client.new_run(
-            _prompt(messages),
+            _prompt(messages) if question.embedding is None else question.embedding.shown,
             messages=messages,
             workflow=target.workflow,
             policies=target.policies,
-            options=self._options(target.workflow, options),
-            generation=question.generation,
+            options=self._options(target.workflow, options)
+            if question.embedding is None
+            else question.embedding.model_dump(mode="json", exclude_defaults=True),
+            generation=question.generation if question.embedding is None else None,
             seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
             budget=Budget(seconds=self.settings.gateway.run_seconds),
             stream=question.stream,
@@ -186,6 +192,25 @@ class Service:
             },
             run_id=run_id,
             account=question.caller.id,
+        )
+
+    def _require_kind(self, question: Question, target: Target) -> None:
+        """Raises `ApiError` where an answer is asked of a model that makes vectors, or vectors of
+        one that answers."""
+        if (question.embedding is not None) == (target.workflow == "embeddings"):
+            return
+        if question.embedding is None:
+            raise invalid(
+                f"the model {question.model[:256]!r} makes embeddings: POST /v1/embeddings",
+                "model",
+                "model_not_supported",
+            )
+        raise ApiError(
+            404,
+            f"the model {question.model[:256]!r} makes no embeddings; these do:"
+            f" {', '.join(self.models.embedding)}",
+            code="embeddings_not_supported",
+            param="model",
         )
 
     def _require_images(self, question: Question, target: Target) -> None:
@@ -229,7 +254,9 @@ class Service:
     @staticmethod
     def model_of(run: Run) -> str:
         """As its caller named it."""
-        return run.policies["chat"] if run.workflow == "chat" else f"workflow/{run.workflow}"
+        if run.workflow in ("chat", "embeddings"):
+            return run.policies[run.workflow]
+        return f"workflow/{run.workflow}"
 
     @staticmethod
     def offered_tools(run: Run) -> tuple[str, ...]:

@@ -24,7 +24,10 @@ MAX_LOOK_SECONDS = 1.0
 waiting."""
 PASSED_SECONDS = 60.0
 MAX_QUERIES = 8
-"""Whose passed runs are remembered: of 20,000 ids each, a few megabytes."""
+"""Whose passed runs are remembered."""
+MAX_PASSED = 20_000
+"""Ids of passed runs that are remembered, of all queries. One takes 150 bytes: 3 MB in all, and as
+much again while the query in hand adds a page of its own."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
 """Beyond the retention: older runs that wait have left the list of runs."""
@@ -136,12 +139,22 @@ class PassedRuns:
         """Ids of runs, to which its reader adds."""
         key, now = orjson.dumps(asdict(query), option=orjson.OPT_SORT_KEYS), time.monotonic()
         since, passed = self._of_query.pop(key, (now, set[str]()))
-        if now - since > PASSED_SECONDS or len(passed) > MAX_LOOKED:
+        if now - since > PASSED_SECONDS or len(passed) > MAX_PASSED:
             since, passed = now, set()
+        # Also those of queries that nobody asks again.
+        for other, (at, _) in list(self._of_query.items()):
+            if now - at > PASSED_SECONDS:
+                del self._of_query[other]
         self._of_query[key] = since, passed
-        while len(self._of_query) > MAX_QUERIES:
+        while len(self._of_query) > 1 and (
+            len(self._of_query) > MAX_QUERIES or len(self) > MAX_PASSED
+        ):
             self._of_query.popitem(last=False)
         return passed
+
+    def __len__(self) -> int:
+        """Ids of runs, once per query that has passed them over."""
+        return sum(len(passed) for _, passed in self._of_query.values())
 
 
 async def find_runs(
@@ -332,6 +345,10 @@ def _waits(lines: str) -> tuple[str, ...]:
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)
         until = datetime.fromtimestamp(int(expires) / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        what = {"signal": f"the signal {name}", "approval": "approval"}.get(kind, "its time")
+        what = {
+            "signal": f"the signal {name}",
+            "approval": "approval",
+            "effect": "a call's outcome",
+        }.get(kind, "its time")
         words.append(f"{what} until {until}")
     return tuple(words)

@@ -88,7 +88,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:landing:*",
         )
     ),
-    "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects", ">S:spans")),
+    "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects", ">S:spans", ">S:waits")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
     # It judges canaries, and lets their shadow runs in.
     "recorder": Rights(

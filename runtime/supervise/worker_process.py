@@ -67,7 +67,7 @@ def worker_settings_of(
             name=name,
             concurrency=concurrency,
             metrics=metrics,
-            roles=("chat",),
+            roles=("chat", "embeddings"),
             models={name: settings.models[name] for name in gateway_pools(settings)},
         )
     if kind == "tool":

@@ -395,7 +395,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
     ).stdout
     tool_names, role_names, workflow_names = json.loads(output)
     assert tool_names == ["api_world", "calculate", "noted_call", "route_answer"]
-    general = {"agent", "chat"}
+    general = {"agent", "chat", "embeddings"}
     umi = {"umi_planner", "umi_caller", "umi_summarizer", "umi_single"}
     pair = {"player", "coder", "tester", "reasoner", "tool_user"}
     assert set(role_names) == {
@@ -403,7 +403,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
     }  # fmt: skip
     assert set(workflow_names) == {
         "solo", "delegate", "umi", "umi_single", "completion", "pair", "chat", "agent", "team",
-        "cascade",
+        "cascade", "embeddings",
     }  # fmt: skip
     with pytest.raises(UnknownName, match="did you mean 'delegate'"):
         workflows.get("delegat")

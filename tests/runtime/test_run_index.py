@@ -183,3 +183,22 @@ async def test_ended_runs_that_do_not_match_are_read_once_for_a_query(
     reads.clear()
     await find_runs(bus, query, passed=passed)
     assert sum(reads) == 6, "of the oldest query nothing is remembered any more"
+
+
+def test_what_many_queries_have_passed_over_has_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_index, "MAX_PASSED", 10)
+    passed = PassedRuns()
+    for number in range(100):
+        passed.of(RunQuery(workflow=f"w{number % 7}")).update(f"{number}-{i}" for i in range(4))
+        assert len(passed) <= 10 + 4
+    assert passed.of(RunQuery(workflow="w1")), "the newest query is remembered"
+    assert not passed.of(RunQuery(workflow="w2")), "the oldest is not"
+
+
+def test_what_was_passed_over_is_forgotten_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, now = PassedRuns(), 1_000.0
+    monkeypatch.setattr(run_index.time, "monotonic", lambda: now)
+    passed.of(RunQuery(workflow="a")).add("run")
+    now += run_index.PASSED_SECONDS + 1
+    passed.of(RunQuery(workflow="b"))
+    assert len(passed) == 0, "though nobody asks the first query again"

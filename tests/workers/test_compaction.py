@@ -18,7 +18,7 @@ from loopline.workers.store import compaction
 from loopline.workers.store.compaction import AlreadyCompacting, compact, compaction_lock
 from loopline.workers.store.files import find_run_rows, parquet_files
 
-from .store_rows import entry, last_recorded, rows, run_id, write
+from .store_rows import a_table, entry, last_recorded, rows, run_id, write
 
 
 def trajectories(store: Path) -> Path:
@@ -285,3 +285,15 @@ def test_any_order_of_writes_compactions_and_crashes_leaves_the_same_rows(
                     assert body == f"{int(run[-12:])}/{newest}"
         compact(trajectories(store), everything=True)
         assert rows(store) == last_recorded(entries)
+
+
+async def test_a_recorder_forgets_the_files_that_a_compaction_replaced(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    for place in range(1, 9):
+        await table.write([entry(place, place)])
+    compact(trajectories(tmp_path))
+    await table.write([entry(9, 9)])
+    # What was written meanwhile is learned with the batch behind it.
+    assert len(vars(table)["_known"]) == len(parquet_files(trajectories(tmp_path))) - 1
+    await table.write([entry(3, 3), entry(9, 9)])
+    assert len(rows(tmp_path)) == 9

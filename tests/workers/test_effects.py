@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from loopline.agents.approvals import ApprovalNeeded
 from loopline.agents.records import Budget, JsonObject
 from loopline.agents.tools import (
     NotCarriedOut,
@@ -26,7 +27,6 @@ from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.keys import GROUP
 from loopline.bus.lease import Lease
 from loopline.runtime.client.client import Client
-from loopline.workers import tool as tool_worker
 from loopline.workers.host import BusHost
 from loopline.workers.messages import TOOL_STREAM, ToolPayload, registry
 from loopline.workers.tool import CallNote, tool_handler
@@ -143,6 +143,11 @@ class Deployment:
         async with self.worker():
             return await calling
 
+    def step_again(self) -> BusHost:
+        """The host of the same step, as it is taken the next time."""
+        fields = vars(self.host)
+        return BusHost(fields["_inbox"], fields["_run"], "planner", 0, 0)
+
     async def listed(self) -> list[tuple[UnfinishedCall, CallNote]]:
         return [
             (call, CallNote.model_validate_json(call.note))
@@ -210,23 +215,21 @@ async def test_a_reconcile_function_that_cannot_tell_leaves_the_outcome_unknown(
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-async def test_a_run_waits_for_the_person_who_says_what_became_of_its_call(
-    deployment: Deployment, bank: Bank, monkeypatch: pytest.MonkeyPatch, made_again: bool
+async def test_a_call_without_an_outcome_is_for_a_person_and_its_step_finds_what_they_said(
+    deployment: Deployment, bank: Bank, made_again: bool
 ) -> None:
-    monkeypatch.setattr(tool_worker, "WAIT_SECONDS", 0.05)
     calling = asyncio.create_task(deployment.host.call_tool("pay_by_person", {"amount": 5}))
     await deployment.dying(await deployment.taken_by_the_dead())
     async with deployment.worker():
-        while True:
-            listed = await deployment.listed()
-            if listed[0][1].waits_for_person and not listed[0][0].in_hand:
-                break
-            await asyncio.sleep(0.02)
-        assert not calling.done()
+        with pytest.raises(ApprovalNeeded) as needed:
+            await calling
+        assert needed.value.request.kind == "outcome"
+        [(call, note)] = await deployment.listed()
+        assert (note.waits_for_person, call.in_hand) == (True, False)
         reply = None if made_again else b'{"result": "found it in the books"}'
-        resolution = await effects.resolve(deployment.bus, listed[0][0], reply)
+        resolution = await effects.resolve(deployment.bus, call, reply)
         assert resolution is effects.Resolution.WAITING
-        answer = await calling
+        answer = await deployment.step_again().call_tool("pay_by_person", {"amount": 5})
     assert answer == (PAID if made_again else {"result": "found it in the books"})
     assert len(bank.keys) == made_again
     assert await deployment.listed() == []

@@ -194,8 +194,8 @@ def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Label
     again = len(rows) - len(questions)
     if again:
         notes.append(
-            f"lines whose question another line has, too: {again:,}; a router that learned from "
-            "one knows more of the others, so that new questions may save less"
+            f"lines whose question another line has, too: {again:,}; what is learned of one is not "
+            "tested by another: lines of one question stay together"
         )
     if len(rows) <= MOST_USED:
         return list(rows)

@@ -12,6 +12,7 @@ from loopline.agents.router.features import FEATURE_VERSION
 from loopline.agents.router.router import Guarantee, Router
 from loopline.trainers.router.fitting import area_under_curve, logistic_curve
 from loopline.trainers.router.labelled import Labelled, require_enough, thinned
+from loopline.trainers.router.parting import parts, question_numbers
 from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table, learn_policy
 
 LEARNED = 0.5
@@ -39,8 +40,8 @@ def train_router(
     rows = thinned(rows, seed, [] if notes is None else notes)
     table = Table.of(rows)
     generator = np.random.Generator(np.random.PCG64(seed))
-    order = generator.permutation(len(rows)).astype(np.int64)
-    train, calibration = np.split(order, [min(MOST_LEARNED, round(LEARNED * len(rows)))])
+    learned = min(MOST_LEARNED, round(LEARNED * len(rows)))
+    train, calibration = parts(question_numbers(rows), [learned], generator)
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
     if draw is not None:

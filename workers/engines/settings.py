@@ -223,6 +223,9 @@ class ModelSettings(SettingsModel):
     image_tokens: int = Field(default=2_048, ge=1, le=10_000_000)
     """With images: tokens of a prompt that one image is at most, which budgets and rate limits hold
     until the endpoint has counted them."""
+    embeddings: bool = False
+    """openai: the endpoint's model makes vectors of texts (`POST /v1/embeddings`), and nothing
+    else."""
     max_context: int | None = Field(default=None, ge=8)
     """Longest prompt plus output in tokens. For a model in this process at most (and by default)
     the model's own."""
@@ -361,6 +364,17 @@ class ModelSettings(SettingsModel):
         if self.images and self.engine != "openai":
             raise ValueError(
                 f"images = true is for engine = 'openai', not {self.engine!r}: it takes text alone"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_embeddings(self) -> Self:
+        if self.embeddings and self.engine != "openai":
+            raise ValueError(f"embeddings = true is for engine = 'openai', not {self.engine!r}")
+        if self.embeddings and (self.hedge_with or self.fallbacks or self.images):
+            raise ValueError(
+                "embeddings = true goes with no fallbacks, hedge_with or images: the vectors of"
+                " different models cannot be compared"
             )
         return self
 

@@ -1,4 +1,5 @@
-"""The routes: chat completions with faults and latency, models, and the server's own books."""
+"""The routes: chat completions and embeddings with faults and latency, models, and the server's own
+books."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import hmac
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
+from typing import TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -18,9 +20,11 @@ from starlette.routing import Route
 from loopline.workers.engines.faults import FaultChooser, FaultKind
 from loopline.workers.scripted_api.answer import Answer, Reply, content_hash
 from loopline.workers.scripted_api.counts import ServerCounts
+from loopline.workers.scripted_api.embeddings import EmbeddingsRequest, embeddings_answer
 from loopline.workers.scripted_api.options import ServerOptions
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
+Body = TypeVar("Body", ChatRequest, EmbeddingsRequest)
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """More than any prompt that passes admission, tools and history included."""
 
@@ -39,6 +43,7 @@ class ScriptedApp:
         self.routes = Starlette(
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/embeddings", self._embeddings, methods=["POST"]),
                 Route("/v1/models", self._models),
                 Route("/stats", self._stats),
             ]
@@ -67,7 +72,7 @@ class ScriptedApp:
         once_for = key if self._options.idempotent else None
         streaming = False
         try:
-            body = await self._read(request)
+            body = await self._read(request, ChatRequest)
             fault = self._faults.choose(content_hash(body))
             if fault is not None:
                 self.served.fault(fault)
@@ -95,7 +100,33 @@ class ScriptedApp:
             if not streaming:
                 self.served.left()
 
-    async def _read(self, request: Request) -> ChatRequest:
+    async def _embeddings(self, request: Request) -> Response:
+        request_id = request.headers.get("x-client-request-id")
+        key = request.headers.get("idempotency-key")
+        self.served.arrived(request_id, key)
+        try:
+            body = await self._read(request, EmbeddingsRequest)
+            fault = self._faults.choose(body.content_hash)
+            if fault is not None:
+                self.served.fault(fault)
+            self._refuse_beyond_rate()
+            await self._refuse(fault, request)
+            await asyncio.sleep(self._options.latency_seconds)
+            content = embeddings_answer(body, with_usage=fault != "missing_usage")
+            if fault in ("malformed_json", "truncated_stream"):
+                return Response(content[: len(content) // 2], media_type="application/json")
+            if fault != "missing_usage":
+                self.served.answered(
+                    body.model, body.content_hash, request_id, len(body.inputs), body.usage,
+                    key if self._options.idempotent else None,
+                )  # fmt: skip
+            return Response(content, media_type="application/json", headers=self._rate_headers)
+        except ApiError as error:
+            return JSONResponse(error.body, error.status, error.headers)
+        finally:
+            self.served.left()
+
+    async def _read(self, request: Request, kind: type[Body]) -> Body:
         key = self._options.require_key
         sent = request.headers.get("authorization", "")
         if key is not None and not hmac.compare_digest(sent.encode(), f"Bearer {key}".encode()):
@@ -106,7 +137,7 @@ class ScriptedApp:
             if len(raw) > MAX_BODY_BYTES:
                 raise ApiError(413, "too_large", f"The body exceeds {MAX_BODY_BYTES} bytes.")
         try:
-            body = ChatRequest.model_validate_json(bytes(raw))
+            body = kind.model_validate_json(bytes(raw))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

@@ -15,11 +15,15 @@ import orjson
 import structlog
 
 from loopline.bus import Bus, read_content
+from loopline.bus.bounded import Remembered
 from loopline.bus.log_consumer import BatchHandler, Entry
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.store.files import unwritable
 
 log = structlog.get_logger("loopline.workers.store.prompts")
+
+MAX_REMEMBERED = 4_096
+"""Prompts that are not looked for again in the folder."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -30,7 +34,7 @@ class PromptShelf:
     def __init__(self, bus: Bus, store: Path) -> None:
         self._bus = bus
         self._folder = store / "prompts"
-        self._seen: set[str] = set()
+        self._seen: Remembered[str, None] = Remembered(MAX_REMEMBERED)
 
     def before(self, write: BatchHandler) -> BatchHandler:
         """A writer of `trajectories` that keeps the prompts of a batch first."""
@@ -45,7 +49,9 @@ class PromptShelf:
         """The prompts of the runs in these entries of `trajectories`, as far as the bus has them
         and they are not here yet. Raises OSError as `Table.write` does."""
         digests = {digest for _, fields in entries for digest in _shared_prompts(fields)}
-        for digest in sorted(digests - self._seen):
+        for digest in sorted(digests):
+            if digest in self._seen:
+                continue
             path = self._folder / f"{digest}.md"
             if not path.exists():
                 text = await read_content(self._bus, digest)
@@ -58,7 +64,7 @@ class PromptShelf:
                     write_atomic(path, text)
                 except OSError as error:
                     raise unwritable(self._folder, error) from error
-            self._seen.add(digest)
+            self._seen.set(digest, None)
 
 
 def _shared_prompts(fields: Mapping[bytes, bytes]) -> list[str]:

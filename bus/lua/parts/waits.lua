@@ -1,8 +1,8 @@
 -- include: base.lua
 -- include: run_keys.lua
 -- include: turns.lua
--- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval` or
--- `timer`), name, expiry (ms), beginning (ms), work stream, a note for its readers, and the envelope
+-- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval`, `effect`
+-- or `timer`), name, expiry (ms), beginning (ms), work stream, a note for its readers, and the envelope
 -- that goes on, in two parts: the outcome of a `signal` stands between them. Its timers are a sorted
 -- set of `<run id>/<guard>` by expiry. While it waits, a run is not among the active runs and its time
 -- stands still: `left` is what remains of it (ms).
@@ -87,6 +87,14 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   if tenant and tenant ~= '' then note_working(tenant, run_id, deadline) end
   keep_run(k.run, left + retention)
   list_run(k.run, run_id, now_ms(), retention)
+end
+
+-- The run's wait for what became of a call that must not be made twice; nil if it has none.
+local function wait_for_outcome(run, guard, name)
+  local wait = read_wait(run, guard)
+  if wait and wait.kind == 'effect' and wait.name == name
+    and redis.call('HGET', run, 'state') == 'active' then return wait end
+  return nil
 end
 
 -- Take the oldest signal of this name that came before its wait; the list holds lines of name, id and

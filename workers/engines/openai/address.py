@@ -28,7 +28,9 @@ class Address:
     def of(cls, base_url: str | None) -> Address:
         """Of OpenAI itself where there is none."""
         parts = urlsplit((base_url or OPENAI_URL).strip())
-        path = parts.path.rstrip("/").removesuffix(f"/{_ROUTE}").rstrip("/")
+        path = parts.path.rstrip("/")
+        for route in (_ROUTE, "embeddings"):
+            path = path.removesuffix(f"/{route}").rstrip("/")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
         hidden = [unquote(parts.password or ""), *(value for _, value in parse_qsl(parts.query))]
         return cls(

@@ -51,6 +51,10 @@ class _Choice:
 class Assembly:
     """One attempt at one request: feed what arrives, then take the completions."""
 
+    awaited = "a chat completion"
+    mark = b'"choices"'
+    """Is in each answer that has to be paid."""
+
     def __init__(
         self,
         request: GenerateRequest,
@@ -305,7 +309,7 @@ class Assembly:
 
     def _malformed_error(self, why: str) -> EngineError:
         return EngineError(
-            f"{self._endpoint} answered something that is not a chat completion "
+            f"{self._endpoint} answered something that is not {self.awaited} "
             f"({join_surrogates(why)})",
             kind="garbage",
             retryable=True,

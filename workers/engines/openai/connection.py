@@ -45,7 +45,7 @@ class Connection:
     """
 
     def __init__(self, settings: ModelSettings, address: Address, endpoint: str, key: str) -> None:
-        self._url = address.url()
+        self._url = address.url("embeddings") if settings.embeddings else address.url()
         self._endpoint = endpoint
         self._key_sent = bool(key)
         self.secrets = (key, *address.secrets)

@@ -24,8 +24,10 @@ from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection
+from loopline.workers.engines.openai.embeddings import assembly_of
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
+from loopline.workers.engines.openai.notices import Notices
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, payloads_of
 from loopline.workers.engines.openai.transport import Answer
@@ -65,7 +67,7 @@ class OpenAIEngine:
         self._endpoint = f"{settings.model} at {self._address.name}"
         self._habits = Habits(settings)
         self._useless = UselessAnswers(settings)
-        self._said: set[str] = set()
+        self._log_once = Notices(self._endpoint, _log).log_once
         self._policy = RetryPolicy(
             settings.max_attempts, settings.backoff_seconds, settings.max_backoff_seconds
         )
@@ -229,7 +231,7 @@ class OpenAIEngine:
         while True:
             yielded = False
             body = request_body(request, self._settings, self._habits)
-            assembly = Assembly(
+            assembly = assembly_of(
                 request, self._settings, self._endpoint, self._habits, self._warn_unknown_finish,
                 self._open_connection.secrets,
             )  # fmt: skip
@@ -290,7 +292,7 @@ class OpenAIEngine:
         sampling = request.sampling
         limit = sampling.max_tokens
         if self._habits.limit_field not in body:  # the endpoint refused to be told one
-            limit = self._settings.max_context or MOST_TOKENS
+            limit = 0 if self._settings.embeddings else self._settings.max_context or MOST_TOKENS
         prompt = most_prompt_tokens(request, content, self._settings.image_tokens)
         return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
 
@@ -403,10 +405,10 @@ class OpenAIEngine:
             payload = decode(raw)
         except Unreadable as error:
             # A part of an answer was paid for, a gateway's page was not.
-            assembly.answered = b'"choices"' in raw
+            assembly.answered = assembly.mark in raw
             page = complaint_in(raw).quoted(self._open_connection.secrets)
             raise EngineError(
-                f"{self._endpoint} answered something that is not a chat completion ({error}): "
+                f"{self._endpoint} answered something that is not {assembly.awaited} ({error}): "
                 f"{page}",
                 kind="garbage",
                 retryable=True,
@@ -446,11 +448,6 @@ class OpenAIEngine:
 
     def _warn_unknown_finish(self, reason: str) -> None:
         self._log_once(f"ends completions with the unknown finish_reason {reason[:64]!r}")
-
-    def _log_once(self, what: str) -> None:
-        if what not in self._said:
-            self._said.add(what)
-            _log.warning("%s %s", self._endpoint, what)
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1

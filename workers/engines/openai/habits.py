@@ -139,5 +139,5 @@ def _mentions(name: str, complaint: Complaint, words: str) -> bool:
 
 
 def _sends_no_content(body: Mapping[str, object]) -> bool:
-    turns = cast(list[Mapping[str, object]], body["messages"])
+    turns = cast(list[Mapping[str, object]], body.get("messages", []))
     return any("tool_calls" in turn and turn["content"] == "" for turn in turns)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
+from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
 from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
@@ -24,11 +26,13 @@ MAX_SEED = 2**31 - 1
 def request_body(
     request: GenerateRequest, settings: ModelSettings, habits: Habits | None = None
 ) -> dict[str, Any]:
-    """The JSON of `POST /chat/completions`.
+    """The JSON of `POST /chat/completions`, or of `POST /embeddings`.
 
     Raises EngineError of kind `bad_request` for what this endpoint was not configured to
     understand, or a conversation that no endpoint would take.
     """
+    if settings.embeddings:
+        return embeddings_body(request, settings)
     habits = habits or Habits(settings)
     sampling = request.sampling
     body: dict[str, Any] = {
@@ -83,6 +87,19 @@ def request_body(
     for name in left_out:
         body.pop(habits.limit_field if name == "max_tokens" else name, None)
     return body
+
+
+def embeddings_body(request: GenerateRequest, settings: ModelSettings) -> dict[str, Any]:
+    """Numbers are asked for in plain JSON, which every server knows. Raises as `request_body`."""
+    try:
+        wanted = EmbeddingInput.model_validate_json(request.messages[-1].content)
+    except ValidationError as error:
+        raise EngineError(
+            f"the model {settings.model!r} makes vectors of texts, and answers nobody: ask it by"
+            " POST /v1/embeddings, or leave embeddings out of its [models] table",
+            kind="bad_request",
+        ) from error
+    return {"model": settings.model, **wanted.model_dump(mode="json", exclude_defaults=True)}
 
 
 def keeps_logprobs(

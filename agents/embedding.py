@@ -1,0 +1,71 @@
+"""Embeddings as a completion: what is asked is the one message's content, and the vectors are the
+text of the answer. So they travel, are paid for and are recorded as any call's."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from array import array
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from loopline.agents.records import Message, Record
+
+MAX_INPUTS = 2_048
+"""Of one request, as OpenAI has it."""
+MAX_DIMENSIONS = 65_536
+
+
+class EmbeddingInput(Record):
+    """What is to be embedded."""
+
+    input: tuple[str, ...] | tuple[tuple[int, ...], ...] = Field(
+        min_length=1, max_length=MAX_INPUTS
+    )
+    """Texts, or the token ids of each text by the model's own tokenizer."""
+    dimensions: int | None = Field(default=None, ge=1, le=MAX_DIMENSIONS)
+    """Length of a vector, where the model can shorten them."""
+
+    @property
+    def message(self) -> Message:
+        """As the model's pool is asked."""
+        return Message(role="user", content=self.model_dump_json(exclude_defaults=True))
+
+    @property
+    def shown(self) -> str:
+        """The question, for lists of runs."""
+        first = self.input[0]
+        text = first if isinstance(first, str) else f"{len(first)} token ids"
+        more = len(self.input) - 1
+        return f"{text[:500]}{f' (and {more} more)' if more else ''}"
+
+
+class EmbeddingVectors(Record):
+    """One vector per input, in order."""
+
+    dimensions: int
+    vectors: tuple[str, ...]
+    """Little-endian 32-bit floats in base64."""
+
+    @property
+    def shown(self) -> str:
+        """The answer, for lists of runs."""
+        count = len(self.vectors)
+        return f"{count} vector{'s' * (count != 1)} of {self.dimensions} dimensions"
+
+    def floats(self) -> list[list[float]]:
+        """[input, dimension]"""
+        return [list(_native(array("f", base64.b64decode(vector)))) for vector in self.vectors]
+
+
+def packed(values: Iterable[float]) -> str:
+    """A vector as `EmbeddingVectors` has it. Raises TypeError for anything but numbers."""
+    return base64.b64encode(_native(array("f", values)).tobytes()).decode("ascii")
+
+
+def _native(values: array[float]) -> array[float]:
+    """From this machine's order of bytes to the other, or back."""
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values

@@ -1,0 +1,142 @@
+"""`POST /v1/embeddings`, as OpenAI's API has it. A request is a run of one step, which holds its
+vectors, so it is admitted, limited, paid for and answered once as any call is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from loopline.agents.embedding import (
+    MAX_DIMENSIONS,
+    MAX_INPUTS,
+    EmbeddingInput,
+    EmbeddingVectors,
+)
+from loopline.agents.records import GenerationOptions, Trajectory
+from loopline.agents.roles.chat import ChatOptions
+from loopline.runtime.gateway import idempotency, sessions
+from loopline.runtime.gateway.chat_response import require_answer, usage_of
+from loopline.runtime.gateway.errors import ApiError, field_error, validation_error
+from loopline.runtime.gateway.http import (
+    Http,
+    header,
+    json_response,
+    run_headers,
+    while_connected,
+)
+from loopline.runtime.gateway.http_spans import note_joined, trace_tags
+from loopline.runtime.gateway.service import Question, Service
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class EmbeddingsRequest(BaseModel):
+    """What is not listed here is refused by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(min_length=1, max_length=256)
+    input: (
+        str
+        | Annotated[list[str], Field(min_length=1)]
+        | Annotated[list[TokenId], Field(min_length=1)]
+        | Annotated[list[list[TokenId]], Field(min_length=1)]
+    )
+    """A text, or the token ids of one, or a list of either."""
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
+    user: str | None = None
+    """No answer depends on it."""
+
+    @model_validator(mode="after")
+    def _check_input(self) -> Self:
+        if any(not item for item in self.inputs):
+            raise field_error("input", "one of the inputs is empty")
+        if len(self.inputs) > MAX_INPUTS:
+            raise field_error("input", f"at most {MAX_INPUTS} inputs in a request")
+        return self
+
+    @property
+    def inputs(self) -> tuple[str, ...] | tuple[tuple[int, ...], ...]:
+        """One for each vector."""
+        if isinstance(self.input, str):
+            return (self.input,)
+        texts = tuple(item for item in self.input if isinstance(item, str))
+        if texts:
+            return texts
+        ids = tuple(item for item in self.input if isinstance(item, int))
+        return (ids,) if ids else tuple(tuple(i) for i in self.input if isinstance(i, list))
+
+
+class EmbeddingsApi:
+    """The handler."""
+
+    def __init__(self, service: Service, http: Http) -> None:
+        self._service = service
+        self._http = http
+
+    async def create(self, request: Request) -> Response:
+        caller = await self._http.caller(request)
+        if not self._service.models.embedding:
+            raise ApiError(
+                404,
+                "No pool of this deployment makes embeddings: its endpoint's [models] table needs"
+                " embeddings = true.",
+                code="embeddings_not_supported",
+            )
+        body = await self._http.body(request)
+        try:
+            params = EmbeddingsRequest.model_validate(body, strict=True)
+        except ValidationError as error:
+            raise validation_error(error, body) from error
+        key = header(request, idempotency.HEADER)
+        admitted = await self._service.admit(
+            Question(
+                caller=caller,
+                model=params.model,
+                messages=(),
+                options=ChatOptions(),
+                generation=GenerationOptions(),
+                tags={},
+                stream=False,
+                session=sessions.session_of(
+                    request.path_params.get("session"),
+                    header(request, sessions.HEADER),
+                    caller.id,
+                ),
+                idempotency_key=key,
+                body_digest="" if key is None else idempotency.digest_of(body),
+                trace_tags=partial(trace_tags, request),
+                embedding=EmbeddingInput(input=params.inputs, dimensions=params.dimensions),
+            )
+        )
+        note_joined(request, admitted.run.id)
+        trajectory = await while_connected(request, self._service.wait(admitted))
+        if trajectory is None:
+            return Response(status_code=499)  # to nobody
+        in_base64 = params.encoding_format == "base64"
+        return json_response(
+            embeddings_body(trajectory, params.model, in_base64=in_base64),
+            headers=run_headers(admitted),
+        )
+
+
+def embeddings_body(trajectory: Trajectory, model: str, *, in_base64: bool) -> dict[str, Any]:
+    """Raises `ApiError` for a run that ended without vectors."""
+    require_answer(trajectory)
+    [call] = [call for step in trajectory.steps for call in step.calls]
+    vectors = EmbeddingVectors.model_validate_json(call.text)
+    usage = usage_of([call.usage])
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": vector}
+            for index, vector in enumerate(vectors.vectors if in_base64 else vectors.floats())
+        ],
+        "model": model,
+        "usage": {name: usage[name] for name in ("prompt_tokens", "total_tokens")},
+    }

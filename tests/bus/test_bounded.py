@@ -1,0 +1,66 @@
+"""What a process remembers has a bound, and nothing goes wrong when it forgets."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopline.bus import Bus, ContentWriter, contents, read_content
+from loopline.bus.bounded import Remembered
+from loopline.workers.engines.openai.notices import MAX_NOTICES, Notices
+
+
+@given(
+    st.integers(min_value=1, max_value=5),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=60),
+)
+def test_the_newest_are_remembered_and_no_more(most: int, entries: list[tuple[int, int]]) -> None:
+    remembered = Remembered[int, int](most)
+    for key, value in entries:
+        remembered.set(key, value)
+
+    newest: dict[int, int] = {}
+    for key, value in reversed(entries):
+        if len(newest) < most:
+            newest.setdefault(key, value)
+    assert {key: remembered.get(key) for key in range(10) if key in remembered} == newest
+    assert len(remembered) == len(newest)
+
+
+def test_a_forgotten_key_is_not_there() -> None:
+    remembered = Remembered[str, int](2)
+    remembered.set("a", 1)
+    remembered.forget("a")
+    remembered.forget("never there")
+    assert "a" not in remembered
+    assert remembered.get("a") is None
+
+
+def test_there_is_no_memory_without_room() -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        Remembered[str, int](0)
+
+
+async def test_a_forgotten_text_is_written_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_REMEMBERED", 3)
+    writer = ContentWriter()
+    texts = {hashlib.sha256(text.encode()).hexdigest(): text for text in "abcdef"}
+    await writer.write(bus, texts)
+
+    missing = [texts[digest] for digest in texts if writer.missing({"prompt": digest})]
+    assert missing == ["a", "b", "c"]
+    await writer.write(bus, texts)
+    assert [await read_content(bus, digest) for digest in texts] == list("abcdef")
+
+
+def test_an_endpoint_of_ever_new_peculiarities_is_noted_in_bounded_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    notices = Notices("m at example.org", logging.getLogger("notices"))
+    for number in (*range(MAX_NOTICES + 10), MAX_NOTICES + 9):
+        notices.log_once(f"ends by {number}")
+    assert len(caplog.messages) == MAX_NOTICES + 10

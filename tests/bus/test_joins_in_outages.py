@@ -1,0 +1,106 @@
+"""A server that restarts while a process joins is outlasted, whatever step it meets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from loopline.bench.proofs.faults.proxy import Proxy, _Link  # pyright: ignore[reportPrivateUsage]
+from loopline.bus import Bus, BusSettings, BusUnavailable
+from loopline.bus.connection import Connections
+from loopline.runtime.client.client import Client
+from loopline.testing import RedisProcess
+from tests.conftest import quick_settings
+
+MOST_REPLIES = 60
+"""More than any start reads."""
+
+
+class RestartingProxy(Proxy):
+    """The server behind it is killed as it gives one of its replies, and comes back empty."""
+
+    def __init__(self, server: RedisProcess, at: int) -> None:
+        """`at`: number of the reply, from 1."""
+        super().__init__(server.url)
+        self._redis, self._at = server, at
+        self._replies = 0
+        self.restarted: asyncio.Task[None] | None = None
+
+    async def _answer(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(65_536):
+                self._replies += 1
+                if self._replies == self._at:
+                    self._redis.kill()
+                    self.restarted = asyncio.create_task(asyncio.to_thread(self._restart))
+                    self.reset()
+                    return
+                link.client.write(chunk)
+                await link.client.drain()
+
+    def spare(self) -> None:
+        """The start has ended."""
+        self._at = 0
+
+    def _restart(self) -> None:
+        self._redis.start()
+        self._redis.flush()
+
+
+@contextlib.asynccontextmanager
+async def worker(settings: BusSettings) -> AsyncGenerator[Bus]:
+    async with Bus(settings, standing="worker", join_seconds=30) as bus:
+        yield bus
+
+
+@contextlib.asynccontextmanager
+async def client(settings: BusSettings) -> AsyncGenerator[Bus]:
+    async with Client.connect(settings, writes=True) as client:
+        yield client.bus
+
+
+@pytest.mark.parametrize("joined", [worker, client])
+async def test_a_server_that_restarts_at_any_step_of_a_start_is_outlasted(
+    own_server: RedisProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    joined: Callable[[BusSettings], AbstractAsyncContextManager[Bus]],
+) -> None:
+    check = Connections.check
+
+    async def patient(connections: Connections, *, wait_seconds: float = 0.0) -> None:
+        # A command says at once that nobody answers, before it joins: not what is looked at here.
+        await check(connections, wait_seconds=30)
+
+    monkeypatch.setattr(Connections, "check", patient)
+    for at in range(1, MOST_REPLIES):
+        proxy = RestartingProxy(own_server, at)
+        async with proxy, joined(quick_settings(proxy.url)) as bus:
+            if proxy.restarted is None:
+                proxy.spare()
+                assert at > 5
+                return
+            await proxy.restarted
+            # What is agreed on, and what the shards' scripts go by, are of one and the same.
+            key = bus.keys.shard(0).deployment
+            for agreed_at in (bus.keys.deployment, key):
+                epoch: bytes | None = await bus.redis.hget(agreed_at, "epoch")  # pyright: ignore
+                assert epoch in (None, bus.agreement.epoch.encode())
+    raise AssertionError("no start came to its end")
+
+
+async def test_a_server_that_goes_while_a_process_joins_and_stays_away_is_named(
+    own_server: RedisProcess,
+) -> None:
+    class Gone(RestartingProxy):
+        def _restart(self) -> None:
+            return
+
+    proxy = Gone(own_server, 8)
+    async with proxy:
+        with pytest.raises(BusUnavailable, match="join: Redis at"):
+            async with Bus(quick_settings(proxy.url)):
+                pass
