@@ -108,7 +108,7 @@ def test_prompts_and_steps_have_the_logits_of_transformers(model: Any) -> None:
 def test_a_model_of_another_kind_or_type_keeps_its_own_pass() -> None:
     cpu = torch.device("cpu")
     sliding = Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1)
-    double = AutoModelForCausalLM.from_config(CONFIGS["qwen2"], dtype=torch.float64)
+    double = AutoModelForCausalLM.from_config(Qwen2Config(**SIZES), dtype=torch.float64)
     for model in (AutoModelForCausalLM.from_config(sliding), double):
         assert dense.install(model, cpu) is None
         assert "forward" not in vars(model)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -126,7 +127,7 @@ def best_length(sequences: Sequence[tuple[AdapterVersion | None, Sequence[int]]]
     for beginnings in by_adapter.values():
         # Sorted, those that share most stand side by side.
         beginnings.sort()
-        neighbours = zip(beginnings, beginnings[1:], strict=False)
+        neighbours = pairwise(beginnings)
         alike += [common_prefix(first, second) for first, second in neighbours]
     # At the i-th longest length, i + 1 sequences begin like one before them.
     alike.sort(reverse=True)
