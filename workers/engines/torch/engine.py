@@ -286,7 +286,6 @@ class TorchBackend:
         """What each row of the passes that come now is computed with."""
         if adapters == self._used:
             return
-        self._used = list(adapters)
         weights: list[Lora | WholeModel | None] = [
             adapter and adapter.weights for adapter in adapters
         ]
@@ -294,6 +293,7 @@ class TorchBackend:
             [adapter if isinstance(adapter, WholeModel) else None for adapter in weights]
         )
         self._loras.use([adapter if isinstance(adapter, Lora) else None for adapter in weights])
+        self._used = list(adapters)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
