@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from typing import Any, Generic
 
 from loopline.workers.engines.grammar.compiler import GrammarCompiler, grammar_key
@@ -54,7 +55,7 @@ class LocalEngine(Generic[L]):
     def name(self) -> str:
         return self._backend.kind
 
-    @property
+    @cached_property
     def base(self) -> str:
         return model_name(self._settings.model)
 

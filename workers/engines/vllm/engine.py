@@ -16,6 +16,7 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,7 +96,7 @@ class VllmEngine:
     def name(self) -> str:
         return self.engine_name
 
-    @property
+    @cached_property
     def base(self) -> str:
         return model_name(self._settings.model)
 
