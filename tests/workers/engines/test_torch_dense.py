@@ -114,12 +114,16 @@ def test_a_model_of_another_kind_or_type_keeps_its_own_pass() -> None:
         assert "forward" not in vars(model)
 
 
+def _look_on(*_: object) -> None:
+    """A hook."""
+
+
 def test_a_hook_on_an_inner_module_is_never_passed_by(model: Any) -> None:
     """Whoever watches a module that is not called here sees transformers' own pass."""
     installed = dense.install(model, torch.device("cpu"))
     assert installed is not None
     assert installed.is_usable
-    hook = model.model.layers[1].mlp.register_forward_hook(lambda *_: None)
+    hook = model.model.layers[1].mlp.register_forward_hook(_look_on)
     assert not installed.is_usable
     hook.remove()
     assert installed.is_usable

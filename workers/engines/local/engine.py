@@ -7,7 +7,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
-from functools import cached_property
 from typing import Any, Generic
 
 from loopline.workers.engines.grammar.compiler import GrammarCompiler, grammar_key
@@ -43,6 +42,7 @@ class LocalEngine(Generic[L]):
 
     def __init__(self, settings: ModelSettings, backend: type[Backend[L]]) -> None:
         self._settings = settings
+        self._base: str | None = None
         self._backend = backend
         self._in_flight = InFlight()
         self._thread: ModelThread[L] | None = None
@@ -55,9 +55,11 @@ class LocalEngine(Generic[L]):
     def name(self) -> str:
         return self._backend.kind
 
-    @cached_property
+    @property
     def base(self) -> str:
-        return model_name(self._settings.model)
+        if self._base is None:
+            self._base = model_name(self._settings.model)  # looks at the file system
+        return self._base
 
     @property
     def capabilities(self) -> Capabilities:

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,6 +78,7 @@ class VllmEngine:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
+        self._base: str | None = None
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._gate = Gate()
@@ -96,9 +96,11 @@ class VllmEngine:
     def name(self) -> str:
         return self.engine_name
 
-    @cached_property
+    @property
     def base(self) -> str:
-        return model_name(self._settings.model)
+        if self._base is None:
+            self._base = model_name(self._settings.model)  # looks at the file system
+        return self._base
 
     @property
     def checked(self) -> Checked:
