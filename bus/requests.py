@@ -199,7 +199,7 @@ class Inbox:
         while True:
             try:
                 if failures and read:
-                    # It is read from its beginning again: an answer that was told is no later one.
+                    # It is read again from the start: answers that were told do not come later.
                     await self.bus.redis.xdel(key, *read)
                     read, size = [], 0
                 streams = await self.bus.blocking.xread({key: last}, count=500, block=block)
@@ -214,7 +214,7 @@ class Inbox:
                         except (KeyError, UnicodeDecodeError) as error:
                             # Not of our making: the mail behind it must come.
                             log.warning("unreadable mail", entry=entry, error=repr(error))
-                # Whoever waits for a reply would wait for these, too: so they are done seldom.
+                # Callers that wait for a reply would wait for this, too: so it is done seldom.
                 if read and (
                     not streams or len(read) >= DELETED_AT_ONCE or size >= MOST_READ_BYTES
                 ):

@@ -99,8 +99,8 @@ def test_prompts_and_steps_have_the_logits_of_transformers(model: Any) -> None:
         shared.append(batch._cache.shared)  # pyright: ignore[reportPrivateUsage]
         if step == 2:
             batch.remove(rows[2:4])
-    assert all(isinstance(one, shared_beginnings.Shared) for one in shared)
-    assert [len(one.groups) for one in shared if isinstance(one, shared_beginnings.Shared)] == [
+    assert all(isinstance(item, shared_beginnings.Shared) for item in shared)
+    assert [len(item.groups) for item in shared if isinstance(item, shared_beginnings.Shared)] == [
         3
     ] * 5
 
@@ -119,7 +119,7 @@ def _look_on(*_: object) -> None:
 
 
 def test_a_hook_on_an_inner_module_is_never_passed_by(model: Any) -> None:
-    """Whoever watches a module that is not called here sees transformers' own pass."""
+    """A caller that watches a module which is not called here sees transformers' own pass."""
     installed = dense.install(model, torch.device("cpu"))
     assert installed is not None
     assert installed.is_usable
@@ -136,12 +136,12 @@ def test_a_hook_on_an_inner_module_is_never_passed_by(model: Any) -> None:
 def test_the_length_that_saves_most_is_chosen(sequences: list[tuple[str, list[int]]]) -> None:
     most = min((len(ids) for _, ids in sequences), default=0)
 
-    def saved(length: int) -> int:
-        groups = {(name, *ids[:length]) for name, ids in sequences}
-        return length * (len(sequences) - len(groups))
+    def saved(count: int) -> int:
+        groups = {(name, *ids[:count]) for name, ids in sequences}
+        return count * (len(sequences) - len(groups))
 
-    chosen = best_length(cast("Any", sequences), most)
-    assert saved(chosen) == max(map(saved, range(most + 1)))
+    length = best_length(cast("Any", sequences), most)
+    assert saved(length) == max(map(saved, range(most + 1)))
 
 
 RowsThatComeAndGo = st.lists(

@@ -214,19 +214,19 @@ def _attend_packed(
     packed = cache.packed
     assert packed is not None
     mixed = torch.empty_like(query)
-    running, seen = packed.running, packed.longest
+    running, width = packed.running, packed.longest
     mixed[:running] = _attend_rows(
         query[:running],
-        keys[:running, :, :seen],
-        values[:running, :, :seen],
+        keys[:running, :, :width],
+        values[:running, :, :width],
         mask,
         cache.shared,
         scale,
     )
     for piece in packed.pieces:
         row, end = slice(piece.place, piece.place + 1), piece.start + piece.count
-        own = query[piece.begin : piece.end, :, 0].transpose(0, 1)[None]
-        part = _attend(own, keys[row, :, :end], values[row, :, :end], piece.mask, scale)
+        tokens = query[piece.begin : piece.end, :, 0].transpose(0, 1)[None]
+        part = _attend(tokens, keys[row, :, :end], values[row, :, :end], piece.mask, scale)
         mixed[piece.begin : piece.end, :, 0] = part[0].transpose(0, 1)
     return mixed
 
@@ -320,7 +320,7 @@ def _with_sums(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention [rows, heads, tokens, head size] with the logarithm of the sum of each softmax
     [rows, heads, tokens]. Written out: what PyTorch documents does not tell the sums, and its own
-    kernel is no faster here, where memory decides."""
+    kernel is not faster here, where memory decides."""
     scores = torch.matmul(query * scale, keys.transpose(2, 3))  # [rows, heads, tokens, seen]
     if mask is not None:
         scores += mask

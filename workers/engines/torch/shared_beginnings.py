@@ -83,8 +83,8 @@ class SharedBeginnings:
         self._beginnings = [beginning for beginning in self._beginnings if beginning.rows]
 
     def _follow(self, rows: Sequence[Row]) -> None:
-        known = {row for beginning in self._beginnings for row in beginning.rows}
-        fresh = [row for row in rows if row not in known]
+        grouped = {row for beginning in self._beginnings for row in beginning.rows}
+        fresh = [row for row in rows if row not in grouped]
         self._changes += len(fresh)
         if self._changes * RENEW >= len(rows) or any(row.fed < self._length for row in fresh):
             self._changes, self._beginnings, fresh = 0, [], list(rows)
