@@ -31,6 +31,10 @@ LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks for itself: a notice can be lost with its inbox, in a flush
 or after ten minutes of silence."""
 
+DELETED_AT_ONCE = 32
+MOST_READ_BYTES = 2**20
+"""Of mail that was read: so much of it is deleted at once, or what there is when none comes."""
+
 
 class RunEnd(asyncio.Event):
     """The end of a run."""
@@ -226,21 +230,36 @@ class Inbox:
 
     async def _read(self, shard: Shard) -> None:
         key, last, failures = self.key(shard), "0-0", 0
+        read: list[bytes] = []
+        """Entries that are to be deleted."""
+        size = 0
         block = int(self.bus.settings.block_seconds * 1000)
         while True:
             try:
+                if failures and read:
+                    # It is read again from the start: answers that were told do not come later.
+                    await self.bus.redis.xdel(key, *read)
+                    read, size = [], 0
                 streams = await self.bus.blocking.xread({key: last}, count=500, block=block)
                 if streams:
                     entries = streams[0][1]
                     last = entries[-1][0].decode()
                     for entry, fields in entries:
+                        read.append(entry)
+                        size += len(fields.get(b"reply", b""))
                         try:
                             self._deliver(fields)
                         except (KeyError, UnicodeDecodeError) as error:
                             # Not of our making: the mail behind it must come.
                             log.warning("unreadable mail", entry=entry, error=repr(error))
-                    await self.bus.redis.xdel(key, *(entry for entry, _ in entries))
-                await self.bus.redis.pexpire(key, INBOX_LIFE_MS)
+                # Callers that wait for a reply would wait for this, too: so it is done seldom.
+                if read and (
+                    not streams or len(read) >= DELETED_AT_ONCE or size >= MOST_READ_BYTES
+                ):
+                    await self.bus.redis.xdel(key, *read)
+                    read, size = [], 0
+                if not streams:
+                    await self.bus.redis.pexpire(key, INBOX_LIFE_MS)
                 failures = 0
             except OUTAGE as error:
                 failures += 1

@@ -269,3 +269,22 @@ async def test_a_request_over_the_limit_is_refused_and_an_answer_over_it_replace
             await answered(inbox, run_id, "k")
     assert caught.value.kind == "too_large"
     assert await bus.usage(run_id) == [USED], "it was paid for"
+
+
+async def test_mail_that_was_read_is_deleted_many_at_once_or_when_no_more_comes(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline.bus.requests.DELETED_AT_ONCE", 4)
+
+    async def handler(delivery: Delivery) -> None:
+        await delivery.reply(b'"42"', store=True)
+
+    run_id = await admit(bus)
+    inbox_key = bus.keys.shard_of(run_id).inbox(bus.process)
+    async with Inbox(bus) as inbox, serving(bus, ["infer"], handler):
+        for count in range(1, 12):
+            assert await answered(inbox, run_id, f"{count}") == b'"42"'
+            assert await bus.redis.xlen(inbox_key) <= 4
+        async with asyncio.timeout(20):
+            while await bus.redis.xlen(inbox_key):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)

@@ -241,7 +241,7 @@ class ModelSettings(SettingsModel):
     loaded. llama_cpp reads GGUF files that are quantized already."""
     threads: int = Field(default=1, ge=1, le=256)
     """CPU threads of a model in this process. Several processes with more than one each slow each
-    other down."""
+    other down, least with `OMP_WAIT_POLICY=passive` in their environment."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     constrain_tools: bool = True

@@ -211,4 +211,6 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 
 def shares_more(tokens: Sequence[int], ids: Sequence[int], count: int) -> bool:
     """Whether two lists have more than `count` tokens in common at their beginnings."""
-    return len(tokens) > count and len(ids) > count and tokens[: count + 1] == ids[: count + 1]
+    if len(tokens) <= count or len(ids) <= count or tokens[count] != ids[count]:
+        return False  # most of those that do not
+    return tokens[: count + 1] == ids[: count + 1]

@@ -42,6 +42,7 @@ class LocalEngine(Generic[L]):
 
     def __init__(self, settings: ModelSettings, backend: type[Backend[L]]) -> None:
         self._settings = settings
+        self._base: str | None = None
         self._backend = backend
         self._in_flight = InFlight()
         self._thread: ModelThread[L] | None = None
@@ -56,7 +57,9 @@ class LocalEngine(Generic[L]):
 
     @property
     def base(self) -> str:
-        return model_name(self._settings.model)
+        if self._base is None:
+            self._base = model_name(self._settings.model)  # looks at the file system
+        return self._base
 
     @property
     def capabilities(self) -> Capabilities:

@@ -88,7 +88,7 @@ def choose_tokens(
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     """
     xp = array_namespace(logits)
-    raw_scores = xp.astype(logits, xp.float32)
+    raw_scores = xp.astype(logits, xp.float32, copy=False)
     scores = forbid(penalized(raw_scores, rows, outputs), allowed)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
     drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]

@@ -208,7 +208,8 @@ class Scheduler:
         if places != list(range(logits.shape[0])):
             logits = logits[places]  # [ready, vocabulary]
         for place, row in enumerate(ready):
-            row.look_around(logits[place : place + 1])
+            if row.request.top_logprobs:
+                row.look_around(logits[place : place + 1])
         samples = choose_tokens(
             logits,
             [row.allowed for row in ready],

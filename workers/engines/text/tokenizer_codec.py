@@ -29,6 +29,8 @@ class TokenizerCodec:
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
+        self._texts: dict[int, str] = {}
+        """Of tokens that were read alone, which streams do with every token."""
 
     @property
     def joins(self) -> bool:
@@ -40,6 +42,14 @@ class TokenizerCodec:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int], after: int | None = None) -> str:
+        if len(ids) != 1:
+            return self._decode(ids)
+        text = self._texts.get(ids[0])
+        if text is None:
+            text = self._texts[ids[0]] = self._decode(ids)
+        return text
+
+    def _decode(self, ids: Sequence[int]) -> str:
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
 

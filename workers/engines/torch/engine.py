@@ -29,7 +29,7 @@ from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.local.sampling import raw_logprobs
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.torch.kv_batch import KVBatch
+from loopline.workers.engines.torch.kv_batch import READ_AT_ONCE, KVBatch
 from loopline.workers.engines.torch.kv_cache import States
 from loopline.workers.engines.torch.loading import LoadedModel, load_model
 from loopline.workers.engines.torch.lora import Lora, LoraLayers
@@ -73,8 +73,12 @@ class TorchBackend:
         self._prefixes = PrefixCache(KEPT_TOKENS if bound is None else min(KEPT_TOKENS, bound // 4))
         self._loras = LoraLayers(loaded.model, loaded.device)
         self._models = WholeModels(loaded.model, loaded.device)
+        self._used: list[AdapterVersion | None] = []
+        """By the row of the last pass."""
         self._unread: dict[Row, States] = {}
         """Rows that are not in the batch yet, with the keys and values of their beginning."""
+        self._mixed = False
+        """The next pass reads them, and goes on with the others."""
         return loaded
 
     @property
@@ -116,6 +120,8 @@ class TorchBackend:
         if len(group) > 1 and any(member.unchecked or member.output_ids for member in group):
             return False
         lengths = [member.left for member in group]
+        if self._can_mix({member: member.left - member.unchecked for member in group}):
+            return True  # without padding
         padded = max(lengths) * len(lengths)
         return len(group) == 1 or padded <= min(PREFILL_TOKENS, PADDING * sum(lengths))
 
@@ -124,16 +130,30 @@ class TorchBackend:
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
         if self._unread:
-            return {row: row.left - row.unchecked for row in self._unread}
+            counts = {row: row.left - row.unchecked for row in self._unread}
+            self._mixed = self._can_mix(counts)
+            return {**dict.fromkeys(self._batch.rows, 1), **counts} if self._mixed else counts
         for row in rows:
             if row.left > 1:  # it is continued: the ids that are still to be checked
                 return {row: min(row.left, SCORE_CHUNK)}
         return dict.fromkeys(self._batch.rows, 1)
 
+    def _can_mix(self, counts: Mapping[Row, int]) -> bool:
+        """Whether prompts are read in the same pass as the next tokens of the other rows: each
+        token is a row of that pass, so what is done for some rows alone must not be needed."""
+        running = self._batch.rows
+        return (
+            self._batch.packs
+            and sum(counts.values()) <= READ_AT_ONCE
+            and all(row.left == 1 for row in running)
+            and len({row.job.adapter for row in (*running, *counts)}) == 1
+        )
+
     def step(self, feeds: Mapping[Row, int]) -> torch.Tensor:
         if self._unread:
             self._use([row.job.adapter for row in self._unread])
-            logits = self._batch.read(self._unread)  # [rows to be read, vocabulary]
+            read = self._batch.read_and_step if self._mixed else self._batch.read
+            logits = read(self._unread)  # [rows fed, vocabulary]
             self._unread = {}
             return logits
         row, count = next(iter(feeds.items()))
@@ -264,6 +284,8 @@ class TorchBackend:
 
     def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
         """What each row of the passes that come now is computed with."""
+        if adapters == self._used:
+            return
         weights: list[Lora | WholeModel | None] = [
             adapter and adapter.weights for adapter in adapters
         ]
@@ -271,6 +293,7 @@ class TorchBackend:
             [adapter if isinstance(adapter, WholeModel) else None for adapter in weights]
         )
         self._loras.use([adapter if isinstance(adapter, Lora) else None for adapter in weights])
+        self._used = list(adapters)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from loopline.workers.engines.local.row import Row
-from loopline.workers.engines.torch.kv_cache import KVCache, States
+from loopline.workers.engines.torch.dense import install
+from loopline.workers.engines.torch.kv_cache import KVCache, Packed, Piece, States
+from loopline.workers.engines.torch.shared_beginnings import SharedBeginnings
 
 READ_AT_ONCE = 512
 """Most tokens that are read behind a beginning in one pass: bounds the mask to this many times the
@@ -30,6 +32,8 @@ class KVBatch:
         self._cache = KVCache(most_rows, most_columns)
         self.rows: list[Row] = []
         self._windows = _windows(model.config.get_text_config())
+        self._dense = install(model, device)
+        self._beginnings = SharedBeginnings()
 
     def read(self, unread: Mapping[Row, States]) -> torch.Tensor:
         """Append these rows and their siblings, each behind a beginning that was computed before
@@ -39,15 +43,7 @@ class KVBatch:
         that are unchecked. If it fails, the batch has the rows that it had; if memory runs out,
         perhaps none.
         """
-        first = len(self.rows)
-        prompts = [row.ids[: len(row.ids) - row.unchecked] for row in unread]
-        starts = [row.fed for row in unread]
-        copies = [1 + len(row.siblings) for row in unread]
-        longest = max(len(ids) - start for ids, start in zip(prompts, starts, strict=True))
-        self._fit(first + sum(copies), max(start + longest for start in starts))
-        for place, states in enumerate(unread.values()):
-            if states:
-                self._cache.write(first + place, states)
+        first, prompts, starts = self._enter(unread)
         if len(prompts) == 1 and starts[0]:
             (ids,), (start,) = prompts, starts
             while len(ids) - start > READ_AT_ONCE:
@@ -56,6 +52,61 @@ class KVBatch:
                 start = end
             starts = [start]
         logits = self._forward(first, prompts, starts)[:, -1]
+        self._append(unread, prompts)
+        return logits
+
+    @property
+    def packs(self) -> bool:
+        """Whether `read_and_step` can be called."""
+        return bool(self.rows) and self._dense is not None and self._dense.is_usable
+
+    def read_and_step(self, unread: Mapping[Row, States]) -> torch.Tensor:
+        """`step` and `read` in one pass, without padding. Returns the logits [rows that were here,
+        then rows of `unread`; vocabulary]. It fails as `read` does."""
+        running = list(self.rows)
+        first, prompts, starts = self._enter(unread)
+        tokens = [row.ids[row.fed] for row in running]
+        places, columns = list(range(first)), [row.fed for row in running]
+        longest = max(columns) + 1
+        pieces: list[Piece] = []
+        for place, (ids, start) in enumerate(zip(prompts, starts, strict=True), first):
+            count = len(ids) - start
+            mask = None
+            if start and count > 1:
+                mask = torch.full((count, len(ids)), -torch.inf).triu_(start + 1)
+            pieces.append(Piece(len(tokens), place, start, count, mask))
+            tokens += ids[start:]
+            places += [place] * count
+            columns += range(start, len(ids))
+        fed = torch.tensor([tokens, places, columns])[:, :, None]  # [3, tokens, 1]
+        shared = self._beginnings.of(running)
+        mask = self._mask(fed[2, :first], longest, 0 if shared is None else shared.length)
+        wanted = torch.tensor([*range(first), *(piece.end - 1 for piece in pieces)])
+        self._cache.set_window(
+            0, fed[2], before=0, width=max(columns) + 1, shared=shared,
+            packed=Packed(fed[1], first + len(prompts), first, longest, tuple(pieces), wanted),
+        )  # fmt: skip
+        logits = self._run(fed[0], fed[2], mask, 1)[:, -1]
+        self._append(unread, prompts)
+        return logits
+
+    def _enter(self, unread: Mapping[Row, States]) -> tuple[int, list[list[int]], list[int]]:
+        """Make room for these rows behind those that are here, with what was computed of them; the
+        place of the first one, the ids of each that are to be read, and where these start."""
+        first = len(self.rows)
+        prompts = [row.ids[: len(row.ids) - row.unchecked] for row in unread]
+        starts = [row.fed for row in unread]
+        longest = max(len(ids) - start for ids, start in zip(prompts, starts, strict=True))
+        count = sum(1 + len(row.siblings) for row in unread)
+        self._fit(first + count, max(start + longest for start in starts))
+        for place, states in enumerate(unread.values()):
+            if states:
+                self._cache.write(first + place, states)
+        return first, prompts, starts
+
+    def _append(self, unread: Mapping[Row, States], prompts: Sequence[Sequence[int]]) -> None:
+        """They have been read: they and their siblings are of the batch now."""
+        first, copies = len(self.rows), [1 + len(row.siblings) for row in unread]
         # From the last one on: no prompt's row is taken by copies before it was copied itself.
         end = first + sum(copies)
         for place in reversed(range(len(prompts))):
@@ -64,7 +115,6 @@ class KVBatch:
                     self._cache.copy_row(first + place, target, len(prompts[place]))
             end -= copies[place]
         self.rows += [beginning for row in unread for beginning in (row, *row.siblings)]
-        return logits
 
     def extend(self, row: Row, count: int) -> torch.Tensor:
         """Feed a row its next `count` tokens; returns the logits [count, vocabulary] after each. If
@@ -82,8 +132,11 @@ class KVBatch:
         fed = torch.tensor([tokens, lengths], device=self._device)  # [2, rows]
         columns = fed[1][:, None]  # [rows, 1]: a token's column is its position
         level = min(lengths) + 1 == longest
-        mask = None if level else self._mask(columns, longest)
-        self._cache.set_window(0, columns, before=longest - 1, width=longest)
+        is_dense = self._dense is not None and self._dense.is_usable
+        shared = self._beginnings.of(self.rows) if is_dense else None
+        begin = 0 if shared is None else shared.length
+        mask = None if level else self._mask(columns, longest, begin)
+        self._cache.set_window(0, columns, before=longest - 1, width=longest, shared=shared)
         return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
     def states(self, row: Row, length: int) -> States:
@@ -93,6 +146,7 @@ class KVBatch:
     def remove(self, rows: Collection[Row]) -> None:
         """Let rows leave, as far as they are here. The last rows take the places that become free:
         so only they are copied."""
+        self._beginnings.forget(rows)
         stays = [row not in rows for row in self.rows]
         count = sum(stays)
         if count == len(self.rows):
@@ -112,6 +166,7 @@ class KVBatch:
     def clear(self) -> None:
         """Forget every row, and give the memory back."""
         self._cache.free()
+        self._beginnings.forget(self.rows)
         self.rows = []
 
     def wipe(self, rows: Collection[Row]) -> None:
@@ -125,7 +180,7 @@ class KVBatch:
 
     def _fit(self, rows: int, columns: int) -> None:
         try:
-            self._cache.fit(rows, max([columns, *(row.fed for row in self.rows)]))
+            self._cache.fit(rows, max([columns, *(row.fed + 1 for row in self.rows)]))
         except RuntimeError:
             self.clear()
             raise
@@ -170,11 +225,11 @@ class KVBatch:
             logits_to_keep=keep,
         ).logits
 
-    def _mask(self, columns: torch.Tensor, width: int) -> Any:
+    def _mask(self, columns: torch.Tensor, width: int, begin: int = 0) -> Any:
         """What is added to the attention scores [rows, 1, tokens, seen]: nothing where a token
         sees itself or one before it, minus infinity elsewhere. By kind of layer, if the model has
-        several."""
-        positions = torch.arange(width, device=self._device)  # [seen]
+        several. Of the columns from `begin` on, up to `width`."""
+        positions = torch.arange(begin, width, device=self._device)  # [seen]
         masks: dict[str, torch.Tensor] = {}
         for kind, window in self._windows.items():
             hidden = positions > columns[..., None]  # [rows, tokens, seen]

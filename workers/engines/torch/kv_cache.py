@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from loopline.workers.engines.torch.shared_beginnings import Shared
+
 ROWS = 4
 COLUMNS = 64
 """Rows and columns are allocated in multiples of these."""
@@ -33,6 +35,43 @@ States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of one sequence's tokens, for each layer: [heads, tokens, head size]."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Tokens of one row, which follow each other in a packed pass."""
+
+    begin: int
+    """Its first token in the pass."""
+    place: int
+    """Of its row in the allocation."""
+    start: int
+    """Tokens of the row that were computed before."""
+    count: int
+    mask: torch.Tensor | None
+    """What is added to its scores [count, start + count]; None where it begins its row, or is one
+    token."""
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.count
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A pass over the next token of each row in the places below `running`, and behind these over
+    pieces of other rows. Each token is a row of the pass, with one token."""
+
+    places: torch.Tensor
+    """The row of the allocation for each token [tokens, 1]."""
+    height: int
+    """Rows of the allocation that the pass sees."""
+    running: int
+    longest: int
+    """Columns that the running rows see."""
+    pieces: tuple[Piece, ...]
+    wanted: torch.Tensor
+    """The tokens after which logits are wanted [wanted]."""
+
+
 @dataclass
 class _Window:
     """Where the next forward pass writes, and what it sees; one for all layers."""
@@ -48,6 +87,9 @@ class _Window:
     """Columns that were written before, where they are equally many in every row."""
     visible: int = 0
     """Columns from 0 on that the pass sees."""
+    shared: Shared | None = None
+    """What the pass reads once for several rows."""
+    packed: Packed | None = None
 
 
 class _Layer(CacheLayerMixin):
@@ -108,7 +150,8 @@ class _Layer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
             self.allocate()
         window = self._window
-        rows = slice(window.first, window.first + key_states.shape[0])
+        height = key_states.shape[0] if window.packed is None else window.packed.height
+        rows = slice(window.first, window.first + height)
         keys, values = self.held
         keys.transpose(1, 2).index_put_(window.places, key_states.transpose(1, 2))
         values.transpose(1, 2).index_put_(window.places, value_states.transpose(1, 2))
@@ -182,13 +225,39 @@ class KVCache(Cache):
         for layer in self._all_layers:
             layer.free()
 
-    def set_window(self, first: int, columns: torch.Tensor, *, before: int, width: int) -> None:
+    def set_window(
+        self,
+        first: int,
+        columns: torch.Tensor,
+        *,
+        before: int,
+        width: int,
+        shared: Shared | None = None,
+        packed: Packed | None = None,
+    ) -> None:
         """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
         Of each row it sees the first `width` columns, of which `before` were written before."""
         window = self._window
-        rows = torch.arange(first, first + columns.shape[0], device=columns.device)
-        window.first, window.places = first, (rows[:, None], columns)
+        rows = torch.arange(first, first + columns.shape[0], device=columns.device)[:, None]
+        window.first, window.packed = first, packed
+        window.places = (rows if packed is None else packed.places), columns
         window.before, window.visible = before, width
+        window.shared = shared
+
+    @property
+    def visible(self) -> int:
+        """Columns from 0 on that the next pass sees."""
+        return self._window.visible
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the next pass reads once for several rows."""
+        return self._window.shared
+
+    @property
+    def packed(self) -> Packed | None:
+        """How the tokens of the next pass lie, if they are packed."""
+        return self._window.packed
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Let a row begin as another one does."""

@@ -62,6 +62,9 @@ from loopline.workers.engines.vllm.weights import Servers, Weights
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
 _SEED_BITS = 63
+_LONG = 8192
+"""Characters: a shorter prompt is made in a millisecond or two, and a thread would not be awake for
+it much sooner on a machine whose cores the server has."""
 
 
 class VllmEngine:
@@ -75,6 +78,7 @@ class VllmEngine:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
+        self._base: str | None = None
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._gate = Gate()
@@ -94,7 +98,9 @@ class VllmEngine:
 
     @property
     def base(self) -> str:
-        return model_name(self._settings.model)
+        if self._base is None:
+            self._base = model_name(self._settings.model)  # looks at the file system
+        return self._base
 
     @property
     def checked(self) -> Checked:
@@ -279,7 +285,10 @@ class VllmEngine:
         request, text = job.request, self._require_started()
         structured = await self._structured(request, text)
         job.matcher = None if structured is None else ServerGrammar()
-        await asyncio.to_thread(job.prepare, text)
+        if sum(len(message.content) for message in request.messages) > _LONG or request.tools:
+            await asyncio.to_thread(job.prepare, text)
+        else:
+            job.prepare(text)
         answering = Answering(
             job, text.vocabulary, self._checked.processed, self.server_class.counts_filters
         )

@@ -1,0 +1,331 @@
+"""A forward pass of transformers' dense decoders that is written for many short steps on a CPU.
+
+transformers' own pass of a micro model takes most of its time between the kernels: decorators,
+masks, a dozen small operations around each layer's projections. This one calls the same modules
+with the same weights, so adapters and other whole models (hooks on those modules) have their part,
+and does what lies between them in fewer operations. It writes to a `KVCache`, and it reads what
+several rows have in common of it once (see `shared_beginnings`).
+
+What it computes is what transformers computes, but for the order of a few sums: the last bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from loopline.workers.engines.torch.kv_cache import KVCache
+from loopline.workers.engines.torch.shared_beginnings import Shared
+
+_KINDS = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
+"""Kinds of rotary positions whose angles depend on the position alone."""
+_BLOCK = 256
+"""Positions whose angles are computed at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Modules of one layer, looked up once."""
+
+    input_norm: Any
+    query: Any
+    key: Any
+    value: Any
+    query_norm: Any
+    """None where heads are not normalized."""
+    key_norm: Any
+    out: Any
+    mlp_norm: Any
+    gate: Any
+    up: Any
+    down: Any
+
+
+def _layer(layer: Any) -> _Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return _Layer(
+        layer.input_layernorm,
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        getattr(attention, "q_norm", None),
+        getattr(attention, "k_norm", None),
+        attention.o_proj,
+        layer.post_attention_layernorm,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    )
+
+
+class DenseForward:
+    """Takes the place of one model's `forward`, for passes over a `KVCache`. All others, and those
+    of a model whose inner modules somebody watches by hooks, stay transformers' own. Owned by one
+    thread."""
+
+    def __init__(self, model: Any) -> None:
+        self._original = model.forward
+        body = model.model
+        self._embed, self._norm, self._rotary_emb = body.embed_tokens, body.norm, body.rotary_emb
+        self._head = model.lm_head
+        self._layers = [_layer(layer) for layer in body.layers]
+        self._head_size = int(body.layers[0].self_attn.head_dim)
+        self._scale = float(body.layers[0].self_attn.scaling)
+        self._watched: list[Any] = [body]
+        """Modules that it does not call."""
+        for layer in body.layers:
+            self._watched += [layer, layer.self_attn, layer.mlp]
+        self._angles: tuple[torch.Tensor, torch.Tensor] | None = None
+        """Cosines and sines [positions, head size]; the first half of the sines is negative."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the next pass over a `KVCache` is made here."""
+        return not any(m._forward_pre_hooks or m._forward_hooks for m in self._watched)
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        """As the model's own."""
+        cache = named.get("past_key_values")
+        if arguments or not isinstance(cache, KVCache) or not self.is_usable:
+            return self._original(*arguments, **named)
+        logits = self._logits(
+            named["input_ids"],
+            named["position_ids"],
+            named["attention_mask"],
+            cache,
+            named["logits_to_keep"],
+        )
+        return CausalLMOutputWithPast(logits=logits)  # pyright: ignore[reportArgumentType]
+
+    def _logits(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        mask: torch.Tensor | None,
+        cache: KVCache,
+        keep: int,
+    ) -> torch.Tensor:
+        """ids, positions: [rows, tokens]; logits [rows, keep, vocabulary] back."""
+        hidden = self._embed(ids)  # [rows, tokens, width]
+        rotation = self._rotation(positions, cache.visible, hidden)
+        for index, layer in enumerate(self._layers):
+            normed = _normed(layer.input_norm, hidden)
+            hidden = hidden + self._attention(layer, index, normed, rotation, mask, cache)
+            normed = _normed(layer.mlp_norm, hidden)
+            gate = functional.silu(layer.gate(normed), inplace=True)
+            hidden = hidden + layer.down(gate.mul_(layer.up(normed)))
+        if cache.packed is not None:
+            hidden = hidden[cache.packed.wanted]  # [wanted, 1, width]
+        return self._head(_normed(self._norm, hidden[:, -keep:]))
+
+    def _attention(
+        self,
+        layer: _Layer,
+        index: int,
+        states: torch.Tensor,
+        rotation: tuple[torch.Tensor, torch.Tensor],
+        mask: torch.Tensor | None,
+        cache: KVCache,
+    ) -> torch.Tensor:
+        """states: [rows, tokens, width]; same shape back."""
+        rows, tokens, _ = states.shape
+        shape = (rows, tokens, -1, self._head_size)
+        query, key = layer.query(states).view(shape), layer.key(states).view(shape)
+        value = layer.value(states).view(shape)
+        if layer.query_norm is not None:
+            query, key = _normed(layer.query_norm, query), _normed(layer.key_norm, key)
+        query = _rotated(query, rotation).transpose(1, 2)  # [rows, heads, tokens, head size]
+        keys, values = cache.update(
+            _rotated(key, rotation).transpose(1, 2), value.transpose(1, 2), index
+        )  # [rows, heads of keys, seen, head size]
+        if cache.packed is not None:
+            mixed = _attend_packed(query, keys, values, mask, cache, self._scale)
+        else:
+            mixed = _attend_rows(query, keys, values, mask, cache.shared, self._scale)
+        return layer.out(mixed.transpose(1, 2).reshape(rows, tokens, -1))
+
+    def _rotation(
+        self, positions: torch.Tensor, most: int, like: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines [rows, tokens, 1, head size] of positions below `most`."""
+        if self._angles is None or len(self._angles[0]) < most:
+            every = torch.arange(-(-most // _BLOCK) * _BLOCK, device=like.device)
+            cosines, sines = self._rotary_emb(like, every[None])
+            half = sines.shape[-1] // 2
+            signed = torch.cat((-sines[0, :, :half], sines[0, :, half:]), dim=-1)
+            self._angles = cosines[0].contiguous(), signed
+        cosines, sines = self._angles
+        return cosines[positions][:, :, None], sines[positions][:, :, None]
+
+
+def install(model: Any, device: torch.device) -> DenseForward | None:
+    """Let `model` make its passes over a `KVCache` by a `DenseForward`; None where it is of a kind
+    that this one does not compute, on a GPU (which waits for its memory, not for Python), or in
+    another type than float32."""
+    config = model.config
+    rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    fits = (
+        device.type == "cpu"
+        and model.dtype == torch.float32
+        and type(model).__name__ in _KINDS
+        and type(model).__module__.startswith("transformers.models.")
+        and getattr(config, "hidden_act", "") in ("silu", "swish")
+        and getattr(config, "_attn_implementation", "") == "sdpa"
+        and rope.get("rope_type", "") in _FIXED_ROTATIONS
+        and "sliding_attention" not in (getattr(config, "layer_types", None) or ())
+    )
+    if not fits:
+        return None
+    dense = DenseForward(model)
+    model.forward = dense.forward
+    return dense
+
+
+def _normed(module: Any, states: torch.Tensor) -> torch.Tensor:
+    if module._forward_hooks or module._forward_pre_hooks:
+        return module(states)
+    return functional.rms_norm(states, states.shape[-1:], module.weight, module.variance_epsilon)
+
+
+def _rotated(states: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864) in transformers' order of places: halves,
+    not pairs. states: [rows, tokens, heads, head size]; same shape back."""
+    cosines, sines = rotation
+    half = states.shape[-1] // 2
+    swapped = torch.cat((states[..., half:], states[..., :half]), dim=-1)
+    return torch.addcmul(states * cosines, swapped, sines)
+
+
+def _attend_packed(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    cache: KVCache,
+    scale: float,
+) -> torch.Tensor:
+    """query: [tokens, heads, 1, head size]; same shape back. keys, values: of all rows; mask: of
+    those that run."""
+    packed = cache.packed
+    assert packed is not None
+    mixed = torch.empty_like(query)
+    running, width = packed.running, packed.longest
+    mixed[:running] = _attend_rows(
+        query[:running],
+        keys[:running, :, :width],
+        values[:running, :, :width],
+        mask,
+        cache.shared,
+        scale,
+    )
+    for piece in packed.pieces:
+        row, end = slice(piece.place, piece.place + 1), piece.start + piece.count
+        tokens = query[piece.begin : piece.end, :, 0].transpose(0, 1)[None]
+        part = _attend(tokens, keys[row, :, :end], values[row, :, :end], piece.mask, scale)
+        mixed[piece.begin : piece.end, :, 0] = part[0].transpose(0, 1)
+    return mixed
+
+
+def _attend_rows(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    shared: Shared | None,
+    scale: float,
+) -> torch.Tensor:
+    if shared is None:
+        return _attend(query, keys, values, mask, scale)
+    return _attend_shared(query, keys, values, mask, shared, scale)
+
+
+def _attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+) -> torch.Tensor:
+    """query: [rows, heads, tokens, head size]; same shape back. mask: None if the tokens are all
+    that is seen, or only one."""
+    rows, heads, tokens, size = query.shape
+    groups = heads // keys.shape[1]
+    if tokens == 1:
+        # Heads that share keys are tokens of one head.
+        packed = query.reshape(rows, keys.shape[1], groups, size)
+        mixed = functional.scaled_dot_product_attention(
+            packed, keys, values, attn_mask=mask, scale=scale
+        )
+        return mixed.reshape(rows, heads, 1, size)
+    if groups > 1:
+        keys = keys.repeat_interleave(groups, dim=1)
+        values = values.repeat_interleave(groups, dim=1)
+    return functional.scaled_dot_product_attention(
+        query, keys, values, attn_mask=mask, is_causal=mask is None, scale=scale
+    )
+
+
+def _attend_shared(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    shared: Shared,
+    scale: float,
+) -> torch.Tensor:
+    """`_attend` for one token a row, in two parts: over what groups of rows begin with, which is
+    read once for all rows of a group, and over what comes behind it in each row. Parts of a
+    softmax are put together by the logarithms of their sums (Juravsky et al. 2024,
+    arXiv:2402.05099). mask: of the columns from `shared.length` on."""
+    rows, heads, _, size = query.shape
+    groups = heads // keys.shape[1]
+    packed = query.reshape(rows, keys.shape[1], groups, size)
+    length = shared.length
+    behind, behind_sums = _with_sums(
+        packed, keys[:, :, length:], values[:, :, length:], mask, scale
+    )
+    mixed, sums = torch.empty_like(behind), torch.empty_like(behind_sums)
+    for group in shared.groups:
+        members = packed if group.places is None else packed[group.places]
+        count = len(members)
+        source = slice(group.source, group.source + 1)
+        part, part_sums = _with_sums(
+            members.transpose(0, 1).reshape(1, keys.shape[1], count * groups, size),
+            keys[source, :, :length],
+            values[source, :, :length],
+            None,
+            scale,
+        )
+        part = part.reshape(-1, count, groups, size).transpose(0, 1)
+        part_sums = part_sums.reshape(-1, count, groups).transpose(0, 1)
+        if group.places is None:
+            mixed, sums = part, part_sums
+        else:
+            mixed[group.places], sums[group.places] = part, part_sums
+    share = torch.sigmoid(sums - behind_sums)[..., None]  # of the shared part
+    return torch.lerp(behind, mixed, share).reshape(rows, heads, 1, size)
+
+
+def _with_sums(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention [rows, heads, tokens, head size] with the logarithm of the sum of each softmax
+    [rows, heads, tokens]. Written out: what PyTorch documents does not tell the sums, and its own
+    kernel is not faster here, where memory decides."""
+    scores = torch.matmul(query * scale, keys.transpose(2, 3))  # [rows, heads, tokens, seen]
+    if mask is not None:
+        scores += mask
+    highest = scores.amax(dim=-1, keepdim=True)
+    weights = scores.sub_(highest).exp_()
+    totals = weights.sum(dim=-1, keepdim=True)
+    mixed = torch.matmul(weights, values).div_(totals)
+    return mixed, (highest + totals.log()).squeeze(-1)

@@ -1,0 +1,135 @@
+"""What rows that are decoded together begin with: where many have a role's prompt in common, a pass
+reads its keys and values once for all of them, not once for each.
+
+All groups share the same number of tokens, so that what lies behind it begins in one column. The
+number is the one that leaves fewest columns to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.backend import common_prefix
+from loopline.workers.engines.local.row import Row
+
+LEAST_SAVED = 1024
+"""Columns, below which two parts cost more than they save."""
+LEAST_SHARE = 0.25
+"""Of all columns that are read."""
+MOST_GROUPS = 8
+"""Each costs some operations in every layer."""
+RENEW = 4
+"""A new length is looked for when as many rows came or went as are a quarter of all."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that begin alike. `source` is the place of one of them, `places` [rows] are all; None
+    if these are all rows of the batch."""
+
+    source: int
+    places: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The first `length` tokens of every row are those of its group."""
+
+    length: int
+    groups: tuple[Group, ...]
+
+
+@dataclass(eq=False)
+class _Beginning:
+    """What a group begins with, and who is of it."""
+
+    adapter: AdapterVersion | None
+    ids: list[int]
+    rows: set[Row] = field(default_factory=set[Row])
+
+
+class SharedBeginnings:
+    """Of the rows of one batch, from pass to pass. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._order: list[Row] = []
+        """The rows that `_shared` is of, by their places."""
+        self._shared: Shared | None = None
+        self._length = 0
+        self._beginnings: list[_Beginning] = []
+        self._changes = 0
+        """Rows that came or went since the length was chosen."""
+
+    def of(self, rows: Sequence[Row]) -> Shared | None:
+        """What these rows share, each of which has the keys and values of its first `fed` tokens in
+        its place; None if it is not worth it."""
+        if rows != self._order:
+            self._follow(rows)
+            self._order = list(rows)
+        return self._shared
+
+    def forget(self, rows: Collection[Row]) -> None:
+        """These have left the batch: nothing of them is kept."""
+        self._order, self._shared = [], None
+        for beginning in self._beginnings:
+            before = len(beginning.rows)
+            beginning.rows.difference_update(rows)
+            self._changes += before - len(beginning.rows)
+        self._beginnings = [beginning for beginning in self._beginnings if beginning.rows]
+
+    def _follow(self, rows: Sequence[Row]) -> None:
+        grouped = {row for beginning in self._beginnings for row in beginning.rows}
+        fresh = [row for row in rows if row not in grouped]
+        self._changes += len(fresh)
+        if self._changes * RENEW >= len(rows) or any(row.fed < self._length for row in fresh):
+            self._changes, self._beginnings, fresh = 0, [], list(rows)
+            most = min(row.fed for row in rows)
+            self._length = best_length([(row.job.adapter, row.ids) for row in rows], most)
+        for row in fresh:
+            self._beginning_of(row).rows.add(row)
+        self._shared = self._grouped(rows)
+
+    def _beginning_of(self, row: Row) -> _Beginning:
+        ids, adapter = row.ids[: self._length], row.job.adapter
+        for beginning in self._beginnings:
+            if beginning.adapter is adapter and beginning.ids == ids:
+                return beginning
+        self._beginnings.append(_Beginning(adapter, ids))
+        return self._beginnings[-1]
+
+    def _grouped(self, rows: Sequence[Row]) -> Shared | None:
+        count, length = len(self._beginnings), self._length
+        saved = length * (len(rows) - count)
+        least = max(LEAST_SAVED, LEAST_SHARE * sum(row.fed for row in rows))
+        if count > MOST_GROUPS or saved < least:
+            return None
+        if count == 1:
+            return Shared(length, (Group(0, None),))
+        places = [
+            [place for place, row in enumerate(rows) if row in beginning.rows]
+            for beginning in self._beginnings
+        ]
+        return Shared(length, tuple(Group(group[0], torch.tensor(group)) for group in places))
+
+
+def best_length(sequences: Sequence[tuple[AdapterVersion | None, Sequence[int]]], most: int) -> int:
+    """How many tokens, at most `most`, of these beginnings to share: of n sequences with g
+    different beginnings of that length, n - g times the length need not be read."""
+    by_adapter: dict[AdapterVersion | None, list[list[int]]] = {}
+    for adapter, ids in sequences:
+        by_adapter.setdefault(adapter, []).append(list(ids[:most]))
+    alike: list[int] = []
+    for beginnings in by_adapter.values():
+        # Sorted, those that share most stand side by side.
+        beginnings.sort()
+        neighbours = pairwise(beginnings)
+        alike += [common_prefix(first, second) for first, second in neighbours]
+    # At the i-th longest length, i + 1 sequences begin like one before them.
+    alike.sort(reverse=True)
+    counted = [(length * (index + 1), length) for index, length in enumerate(alike)]
+    return max(counted, default=(0, 0))[1]
