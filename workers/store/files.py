@@ -249,7 +249,7 @@ def find_run_rows(folder: Path, run_id: str) -> RunRows:
 def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
     # A large store has many files, of which one or two hold the run: the others are not opened
     # beyond their metadata.
-    metadata = _read_metadata(path)
+    metadata = read_metadata(path)
     held_by = [*_groups_that_may_hold(metadata, "run_id", run_id)]
     if not held_by:
         return
@@ -265,7 +265,7 @@ def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
                 rows.bodies.append((row["generation"], place, row["trajectory"]))
 
 
-def _read_metadata(path: Path) -> Any:
+def read_metadata(path: Path) -> Any:
     """Raises as `open_parquet`."""
     try:
         return pq.read_metadata(str(path))
