@@ -12,6 +12,7 @@ until somebody does. That they are lists of whole numbers is checked at once.
 
 from __future__ import annotations
 
+import json
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,10 @@ def _ids(written: bytes) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1_024)
 def _floats(written: bytes) -> tuple[float, ...]:
-    return _DECODE_FLOATS(written)
+    try:
+        return _DECODE_FLOATS(written)
+    except msgspec.ValidationError:  # beyond the range: infinite, as a whole record has it
+        return tuple(map(float, json.loads(written)))
 
 
 @lru_cache(maxsize=1_024)
