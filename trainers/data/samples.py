@@ -5,19 +5,20 @@ Of the JSON of a run the rest is passed over without being made into objects. A 
 its hash, and a recorder writes none that it has not validated; so what is read here is checked for
 its types alone. What does not fit is read as a whole record, which says what is wrong with it.
 
-Token ids are most of a record, and of many runs nobody looks at them: they were sampled by another
+Tokens are most of a record, and of many runs nobody looks at them: they were sampled by another
 version, or their group has nothing to teach. They stay JSON, a third of the memory of the numbers,
-until somebody does. That they are lists of whole numbers is checked at once.
+until somebody does. A completion whose tokens turn out to be none is then refused for itself
+(`Unreadable`); no recorder writes such.
 """
 
 from __future__ import annotations
 
-import json
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.records import (
     RECORDS_VERSION,
@@ -31,37 +32,16 @@ from loopline.agents.records import (
     Task,
     Trajectory,
 )
-from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.sessions import CHAT
 from loopline.trainers.errors import UnreadableData
 from loopline.workers.gc_tuning import pause_collection
 from loopline.workers.store import records as store_records
+from loopline.workers.store.records import NO_RECORD
 
 _DECODE_IDS = msgspec.json.Decoder(tuple[int, ...]).decode
 _DECODE_FLOATS = msgspec.json.Decoder(tuple[float, ...]).decode
 _EMPTY = msgspec.Raw(b"[]")
-_IN_NUMBERS = b"0123456789,-.eE+"
-"""What stands between the brackets of a list of numbers, and of no other list of well-formed
-JSON."""
-
-
-class _Policy(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    base: str
-    adapter: str | None = None
-    version: int = 0
-
-
-class _Sampling(msgspec.Struct, frozen=True, gc=False):
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int = 512
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    n: int = 1
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
 
 
 class SampledCall(msgspec.Struct, frozen=True, gc=False):
@@ -71,8 +51,8 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
     text: str
     finish_reason: str
     trainable: bool
-    policy_fields: _Policy = msgspec.field(name="policy")
-    sampling_fields: _Sampling = msgspec.field(name="sampling")
+    policy_json: msgspec.Raw = msgspec.field(name="policy")
+    sampling_json: msgspec.Raw = msgspec.field(name="sampling")
     prompt_json: msgspec.Raw = msgspec.field(name="prompt_ids", default=_EMPTY)
     output_json: msgspec.Raw = msgspec.field(name="output_ids", default=_EMPTY)
     logprobs_json: msgspec.Raw = msgspec.field(name="logprobs", default=_EMPTY)
@@ -80,6 +60,7 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
+        """Raises `Unreadable`, as all that is made when somebody looks."""
         return _ids(bytes(self.prompt_json))
 
     @property
@@ -92,11 +73,11 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def policy(self) -> PolicyRef:
-        return _policy(self.policy_fields)
+        return _policy(bytes(self.policy_json))
 
     @property
     def sampling(self) -> SamplingParams:
-        return _sampling(self.sampling_fields)
+        return _sampling(bytes(self.sampling_json))
 
 
 class SampledCandidate(msgspec.Struct, frozen=True, gc=False):
@@ -158,22 +139,6 @@ class SampledRun(msgspec.Struct, frozen=True, gc=False):
             return False
         return any(step.candidates[step.selected].reward_parts for step in steps)
 
-    @property
-    def has_numbers(self) -> bool:
-        """Whether its lists of ids and log-probabilities are that, without making them."""
-        lists: list[msgspec.Raw] = []
-        for step in self.steps:
-            for candidate in step.candidates:
-                for call in candidate.calls:
-                    lists += (call.prompt_json, call.output_json, call.logprobs_json)
-        if not lists:
-            return True
-        numbers = b";".join(lists)
-        if numbers.translate(None, _IN_NUMBERS) != _empty_lists(len(lists)):
-            return False
-        ids = b";".join(lists[0::3] + lists[1::3])
-        return not (b"." in ids or b"e" in ids or b"E" in ids)
-
 
 AnyCall = Call | SampledCall
 AnyCandidate = Candidate | SampledCandidate
@@ -184,31 +149,39 @@ AnyRunFacts = Run | RunFacts
 
 @lru_cache(maxsize=1_024)
 def _ids(written: bytes) -> tuple[int, ...]:
-    """Whoever looks at a completion looks several times, and its rivals began with its prompt."""
-    return _DECODE_IDS(written)
+    """Whoever looks at a completion looks several times, and its rivals began with its prompt.
+    Raises `Unreadable`."""
+    try:
+        return _DECODE_IDS(written)
+    except msgspec.MsgspecError:
+        return _read(tuple[int, ...], written)
 
 
 @lru_cache(maxsize=1_024)
 def _floats(written: bytes) -> tuple[float, ...]:
+    """Raises `Unreadable`."""
     try:
         return _DECODE_FLOATS(written)
-    except msgspec.ValidationError:  # beyond the range: infinite, as a whole record has it
-        return tuple(map(float, json.loads(written)))
+    except msgspec.MsgspecError:
+        return _read(tuple[float, ...], written)
 
 
-@lru_cache(maxsize=1_024)
-def _empty_lists(count: int) -> bytes:
-    return b";".join([b"[]"] * count)
+def _read(kind: Any, written: bytes) -> Any:
+    """As it stands in a whole record: a number may be a text there, or beyond all floats."""
+    try:
+        return TypeAdapter(kind).validate_json(written)
+    except ValidationError as error:
+        raise Unreadable(NO_RECORD, f"{written[:40].decode(errors='replace')}…") from error
 
 
 @lru_cache(maxsize=4_096)
-def _policy(fields: _Policy) -> PolicyRef:
-    return PolicyRef(**msgspec.structs.asdict(fields))
+def _policy(written: bytes) -> PolicyRef:
+    return _read(PolicyRef, written)
 
 
 @lru_cache(maxsize=4_096)
-def _sampling(fields: _Sampling) -> SamplingParams:
-    return SamplingParams(**msgspec.structs.asdict(fields))
+def _sampling(written: bytes) -> SamplingParams:
+    return _read(SamplingParams, written)
 
 
 _DECODER = msgspec.json.Decoder(SampledRun)
@@ -224,9 +197,7 @@ def parse_sample(body: bytes, workflow: str) -> AnyRun:
         sample = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Trajectory.model_validate_json(body)
-    if not (sample.has_rewards and sample.has_numbers):
-        return Trajectory.model_validate_json(body)
-    return sample
+    return sample if sample.has_rewards else Trajectory.model_validate_json(body)
 
 
 def read_samples(store: Path, workflow: str | None) -> Reading[AnyRun]:
