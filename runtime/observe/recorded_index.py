@@ -17,7 +17,7 @@ import orjson
 
 from loopline.bus import Bus
 from loopline.runtime.errors import InputError, UserError
-from loopline.runtime.observe.run_index import MAX_LOOK_SECONDS, MAX_LOOKED, RunLine, RunQuery
+from loopline.runtime.observe.run_index import MAX_LOOKED, RunLine, RunQuery
 from loopline.workers.store.files import Damaged, parquet_files
 from loopline.workers.store.newest_runs import NewestRow, NewestRuns
 
@@ -25,6 +25,8 @@ NEWEST = "g"
 """Sorts behind every id of a run."""
 TEXT_CHARS = 2_000
 """Of a question, an answer and a reason, of which a list shows the beginning."""
+MAX_LOOK_SECONDS = 5.0
+"""Most seconds of a page, on a busy machine. All rows that a page may look at take one."""
 _BATCH = 200
 """Runs of which another list is asked at a time."""
 _ID_CHARS = 36
