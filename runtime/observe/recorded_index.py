@@ -197,17 +197,17 @@ def _line(row: NewestRow) -> RunLine:
     wrong with it."""
     try:
         texts = row.texts()
-        asked = _ASKED.decode(texts["trajectory"]).run
+        record = _ASKED.decode(texts["trajectory"]).run
     except (Damaged, msgspec.MsgspecError, UnicodeDecodeError):
         return _facts(row, "")
     return replace(
-        _facts(row, asked.account),
+        _facts(row, record.account),
         answer=texts["answer"] or "",
         reason=texts["reason"] or "",
-        question=asked.task.prompt or "",
-        parent=asked.parent,
-        policies=tuple(asked.policies.values()),
-        conversation="\n".join(str(message.content or "") for message in asked.task.messages),
+        question=record.task.prompt or "",
+        parent=record.parent,
+        policies=tuple(record.policies.values()),
+        conversation="\n".join(str(message.content or "") for message in record.task.messages),
     )
 
 

@@ -13,6 +13,7 @@ until somebody does. A completion whose tokens turn out to be none is then refus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from loopline.workers.store.records import NO_RECORD
 _DECODE_IDS = msgspec.json.Decoder(tuple[int, ...]).decode
 _DECODE_FLOATS = msgspec.json.Decoder(tuple[float, ...]).decode
 _EMPTY = msgspec.Raw(b"[]")
+Tokens = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
 
 
 class SampledCall(msgspec.Struct, frozen=True, gc=False):
@@ -58,18 +60,32 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
     logprobs_json: msgspec.Raw = msgspec.field(name="logprobs", default=_EMPTY)
     grammar_masked: bool = False
 
+    numbers: None = msgspec.field(name="(numbers)", default=None)
+    """Its tokens as soon as somebody has looked: nothing that a record says."""
+
     @property
     def prompt_ids(self) -> tuple[int, ...]:
         """Raises `Unreadable`, as all that is made when somebody looks."""
-        return _ids(bytes(self.prompt_json))
+        return self._tokens()[0]
 
     @property
     def output_ids(self) -> tuple[int, ...]:
-        return _ids(bytes(self.output_json))
+        return self._tokens()[1]
 
     @property
     def logprobs(self) -> tuple[float, ...]:
-        return _floats(bytes(self.logprobs_json))
+        return self._tokens()[2]
+
+    def _tokens(self) -> Tokens:
+        tokens: Any = self.numbers
+        if tokens is None:
+            tokens = (
+                _numbers(_DECODE_IDS, tuple[int, ...], self.prompt_json),
+                _numbers(_DECODE_IDS, tuple[int, ...], self.output_json),
+                _numbers(_DECODE_FLOATS, tuple[float, ...], self.logprobs_json),
+            )
+            msgspec.structs.force_setattr(self, "numbers", tokens)
+        return tokens
 
     @property
     def policy(self) -> PolicyRef:
@@ -147,23 +163,11 @@ AnyRun = Trajectory | SampledRun
 AnyRunFacts = Run | RunFacts
 
 
-@lru_cache(maxsize=1_024)
-def _ids(written: bytes) -> tuple[int, ...]:
-    """Whoever looks at a completion looks several times, and its rivals began with its prompt.
-    Raises `Unreadable`."""
+def _numbers(decode: Callable[[msgspec.Raw], Any], kind: Any, written: msgspec.Raw) -> Any:
     try:
-        return _DECODE_IDS(written)
+        return decode(written)
     except msgspec.MsgspecError:
-        return _read(tuple[int, ...], written)
-
-
-@lru_cache(maxsize=1_024)
-def _floats(written: bytes) -> tuple[float, ...]:
-    """Raises `Unreadable`."""
-    try:
-        return _DECODE_FLOATS(written)
-    except msgspec.MsgspecError:
-        return _read(tuple[float, ...], written)
+        return _read(kind, bytes(written))
 
 
 def _read(kind: Any, written: bytes) -> Any:
