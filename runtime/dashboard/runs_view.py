@@ -7,7 +7,6 @@ import calendar
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -25,6 +24,7 @@ from loopline.runtime.observe.recorded_index import (
     find_recorded_runs,
     has_recorded_runs,
     parse_place,
+    recorded_runs,
 )
 from loopline.runtime.observe.run_index import (
     PassedRuns,
@@ -64,10 +64,11 @@ class RunsView:
     def __init__(self, frame: Frame, state: StateDirectory) -> None:
         self._frame = frame
         self._store = state.store
+        self._recorded_runs = recorded_runs(state.store)
         self._priced = frozenset(frame.settings.priced_pools)
         self._passed = PassedRuns()
         self._turn = asyncio.Lock()
-        """One query of the store at a time: each may take the memory that it is allowed."""
+        """One page of the store at a time: they have one memory of its files."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -106,7 +107,6 @@ class RunsView:
             states=STATES,
             more=f"{PATH}/runs?" + urlencode({**filters, **following}) if following else None,
             live=f"{PATH}/runs/rows?" + urlencode(fields) if is_first else None,
-            searches_store=find_spec("duckdb") is not None,
         )
 
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
@@ -123,7 +123,7 @@ class RunsView:
             return (), place
         async with self._turn:
             page = await find_recorded_runs(
-                self._frame.bus, self._store, query, count, parse_place(place)
+                self._frame.bus, self._recorded_runs, query, count, parse_place(place)
             )
         return page.lines, page.next_page
 

@@ -6,26 +6,29 @@ Ids of runs sort by the time of admission, so an id is where a page ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from loopline.bus import Bus
-from loopline.runtime.errors import InputError
+from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.observe.run_index import MAX_LOOKED, RunLine, RunQuery
-from loopline.runtime.observe.store_views import add_view, bounded_queries
-from loopline.workers.store.files import parquet_files
+from loopline.workers.store.files import Damaged, parquet_files
+from loopline.workers.store.newest_runs import NewestRow, NewestRuns
 
 NEWEST = "g"
 """Sorts behind every id of a run."""
 TEXT_CHARS = 2_000
 """Of a question, an answer and a reason, of which a list shows the beginning."""
-_BATCH, _WORDS_BATCH = 1_000, 10_000
-"""Runs per look; more when whole records are read."""
+MAX_LOOK_SECONDS = 5.0
+"""Most seconds of a page, on a busy machine. All rows that a page may look at take one."""
+_BATCH = 200
+"""Runs of which another list is asked at a time."""
 _ID_CHARS = 36
 
 
@@ -38,8 +41,13 @@ class RecordedPage:
 
 
 def has_recorded_runs(store: Path) -> bool:
-    """Whether a list can be shown: there are files, and DuckDB to read them."""
-    return find_spec("duckdb") is not None and bool(parquet_files(store / "trajectories"))
+    """Whether there is a list to show."""
+    return bool(parquet_files(store / "trajectories"))
+
+
+def recorded_runs(store: Path) -> NewestRuns:
+    """What a process keeps in mind from page to page."""
+    return NewestRuns(store / "trajectories")
 
 
 def parse_place(text: str) -> str:
@@ -54,7 +62,7 @@ IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
 
 
 async def find_recorded_runs(
-    bus: Bus, store: Path, query: RunQuery, count: int, after: str = NEWEST
+    bus: Bus, runs: NewestRuns, query: RunQuery, count: int, after: str = NEWEST
 ) -> RecordedPage:
     """`recorded_page`, without the runs that are still on the bus."""
 
@@ -64,132 +72,150 @@ async def find_recorded_runs(
                 pipe.exists(bus.keys.shard_of(run_id).run(run_id))
             return [bool(reply) for reply in await pipe.execute()]
 
-    return await recorded_page(store, query, count, after, is_on_bus)
+    return await recorded_page(runs, query, count, after, is_on_bus)
 
 
 async def recorded_page(
-    store: Path, query: RunQuery, count: int, after: str, is_listed: IsListed
+    runs: NewestRuns, query: RunQuery, count: int, after: str, is_listed: IsListed
 ) -> RecordedPage:
     """The newest runs of the store that match and are not listed elsewhere, below the id `after`.
-    One page looks at `MAX_LOOKED` runs at most; the next one goes on behind them.
+    One page looks at `MAX_LOOKED` runs at most, and for `MAX_LOOK_SECONDS`; the next one goes on
+    behind them.
 
-    Raises `UserError` as `bounded_queries`.
+    Raises `UserError` for a store that the system can't read.
     """
     if query.state == "active":
         return RecordedPage([], None)
-    with bounded_queries(store) as connection:
-        if not await asyncio.to_thread(add_view, connection, store, "trajectories"):
-            return RecordedPage([], None)
-        place, wanted, looked = after, list[str](), 0
-        more = True
-        while more and len(wanted) < count and looked < MAX_LOOKED:
-            batch = await asyncio.to_thread(_ids, connection, query, place)
-            more, place = batch.more, batch.last
-            looked += batch.looked
-            for run_id, listed in zip(batch.ids, await is_listed(batch.ids), strict=True):
-                if listed:
-                    continue
-                wanted.append(run_id)
-                if len(wanted) == count:
-                    more, place = True, run_id
-                    break
-        lines = await asyncio.to_thread(_lines, connection, wanted)
-        return RecordedPage(lines, place if more else None)
+    until = time.monotonic() + MAX_LOOK_SECONDS
+    place, looked, more = after, 0, True
+    wanted: list[NewestRow] = []
+    while more and len(wanted) < count and looked < MAX_LOOKED:
+        look = await asyncio.to_thread(_look, runs, query, place, MAX_LOOKED - looked, until)
+        more, place = look.more and time.monotonic() <= until, look.last
+        looked += look.looked
+        listed = await is_listed([row.run_id for row in look.rows]) if look.rows else []
+        for row, elsewhere in zip(look.rows, listed, strict=True):
+            if elsewhere:
+                continue
+            wanted.append(row)
+            if len(wanted) == count:
+                place = row.run_id
+                break
+        if not look.more and len(wanted) < count:
+            place = ""
+    lines = await asyncio.to_thread(lambda: [_line(row) for row in wanted])
+    return RecordedPage([_shown(line) for line in lines], place or None)
 
 
 @dataclass(frozen=True)
-class _Ids:
+class _Look:
     """Runs that match, out of those that were looked at."""
 
-    ids: Sequence[str]
+    rows: Sequence[NewestRow]
     looked: int
     last: str
     """The id of the oldest run that was looked at."""
     more: bool
 
 
-def _ids(connection: Any, query: RunQuery, after: str) -> _Ids:
-    """A look at the next runs below an id. Words are searched for in a bounded number of them: that
-    reads whole records."""
-    conditions, values = ["run_id < $after"], dict[str, Any](after=after)
-    for name, value, condition in (
-        ("workflow", query.workflow, "workflow = $workflow"),
-        ("state", query.state, "outcome = $state"),
-        ("since", query.since, "created >= $since"),
-        ("until", query.until, "created <= $until"),
-        ("micro", query.least_micro_dollars, "cost_micro_dollars >= $micro"),
-        ("seconds", query.least_seconds, "ended - created >= $seconds"),
-    ):
-        if value:
-            conditions.append(condition)
-            values[name] = value
-    for number, (name, value) in enumerate(query.tags.items()):
-        conditions.append(f"CAST(tags::JSON AS MAP(VARCHAR, VARCHAR))[$n{number}] = $v{number}")
-        values |= {f"n{number}": name, f"v{number}": value}
-    inner: list[str] = []
-    if query.words:
-        inner.append(
-            "(contains(lower(coalesce(answer, '')), lower($words)) OR contains("
-            "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)) "
-            "OR contains(lower(coalesce(array_to_string(json_extract_string(trajectory, "
-            "'$.run.task.messages[*].content'), chr(10)), '')), lower($words)))"
-        )
-        values["words"] = query.words
-    if query.account:
-        inner.append("json_extract_string(trajectory, '$.run.account') = $account")
-        values["account"] = query.account
-    batch = _WORDS_BATCH if inner else _BATCH
-
-    def select(conditions: Sequence[str], values: Mapping[str, Any]) -> list[str]:
-        where = " AND ".join(conditions)
-        rows = connection.execute(
-            f"SELECT run_id FROM trajectories WHERE {where} ORDER BY run_id DESC LIMIT {batch}",
-            {name: value for name, value in values.items() if f"${name}" in where},
-        )
-        return [row[0] for row in rows.fetchall()]
-
-    ids = select(conditions, values)
-    if not ids:
-        return _Ids([], 0, after, more=False)
-    matching = ids
-    if inner:
-        matching = select([*conditions, "run_id >= $last", *inner], {**values, "last": ids[-1]})
-    return _Ids(matching, len(ids), ids[-1], more=len(ids) == batch)
+def _look(runs: NewestRuns, query: RunQuery, after: str, most: int, until: float) -> _Look:
+    """The next runs below an id: until there are some to ask about, and one at least."""
+    rows: list[NewestRow] = []
+    looked, last = 0, after
+    facts_alone = replace(query, words="")
+    while True:
+        try:
+            for row in runs.below(last, query.since, query.until):
+                looked, last = looked + 1, row.run_id
+                if _matches(row, query, facts_alone):
+                    rows.append(row)
+                if len(rows) == _BATCH or looked >= most or time.monotonic() > until:
+                    return _Look(rows, looked, last, more=True)
+        except FileNotFoundError:
+            continue  # A compaction has put another file in this one's place.
+        except OSError as error:
+            raise UserError(f"the store in {runs.folder.parent} can't be read: {error}") from error
+        return _Look(rows, looked, last, more=False)
 
 
-def _lines(connection: Any, ids: Sequence[str]) -> list[RunLine]:
-    if not ids:
-        return []
-    rows = connection.execute(
-        "SELECT run_id, outcome, workflow, created, ended, tokens, cost_micro_dollars, "
-        f"left(coalesce(answer, ''), {TEXT_CHARS}), left(coalesce(reason, ''), {TEXT_CHARS}), "
-        f"left(coalesce(json_extract_string(trajectory, '$.run.task.prompt'), ''), {TEXT_CHARS}), "
-        "coalesce(json_extract_string(trajectory, '$.run.account'), ''), "
-        "json_extract_string(trajectory, '$.run.parent'), tags, "
-        "json_extract(trajectory, '$.run.policies') FROM trajectories "
-        "WHERE run_id <= $first AND run_id >= $last AND list_contains($ids, run_id) "
-        "ORDER BY run_id DESC",
-        {"first": ids[0], "last": ids[-1], "ids": list(ids)},
-    ).fetchall()
-    return [
-        RunLine(
-            id=run_id,
-            state=outcome,
-            workflow=workflow,
-            created=created,
-            ended=ended,
-            tokens=tokens,
-            micro_dollars=micro,
-            answer=answer,
-            reason=reason,
-            question=question,
-            account=account,
-            parent=parent,
-            tags=orjson.loads(tags or "{}"),
-            policies=tuple(map(str, orjson.loads(policies or "{}").values())),
-        )
-        for (
-            run_id, outcome, workflow, created, ended, tokens, micro, answer, reason, question,
-            account, parent, tags, policies,
-        ) in rows
-    ]  # fmt: skip
+class _Message(msgspec.Struct):
+    content: Any = None
+
+
+class _Task(msgspec.Struct):
+    prompt: str | None = None
+    messages: list[_Message] = []
+
+
+class _Run(msgspec.Struct):
+    task: _Task
+    account: str = ""
+    parent: str | None = None
+    policies: dict[str, str] = {}
+
+
+class _Asked(msgspec.Struct):
+    """Of a record what its caller wrote."""
+
+    run: _Run
+
+
+_ASKED = msgspec.json.Decoder(_Asked)
+
+
+def _matches(row: NewestRow, query: RunQuery, facts_alone: RunQuery) -> bool:
+    """Texts are read where the rest of a run matches."""
+    line = _facts(row, query.account)
+    if not (query.since or line.created) <= line.created <= (query.until or line.created):
+        return False
+    if not facts_alone.matches(line, line.created):
+        return False
+    return not (query.words or query.account) or query.matches(_line(row), line.created)
+
+
+def _facts(row: NewestRow, account: str) -> RunLine:
+    facts = row.facts
+    return RunLine(
+        id=row.run_id,
+        state=facts["outcome"],
+        workflow=facts["workflow"],
+        created=facts["created"],
+        ended=facts["ended"],
+        tokens=facts["tokens"],
+        micro_dollars=facts["cost_micro_dollars"],
+        answer="",
+        reason="",
+        question="",
+        account=account,
+        parent=None,
+        tags=orjson.loads(facts["tags"] or "{}"),
+    )
+
+
+def _line(row: NewestRow) -> RunLine:
+    """With all of its texts. Of a damaged run there are none: `runtime runs show` says what is
+    wrong with it."""
+    try:
+        texts = row.texts()
+        record = _ASKED.decode(texts["trajectory"]).run
+    except (Damaged, msgspec.MsgspecError, UnicodeDecodeError):
+        return _facts(row, "")
+    return replace(
+        _facts(row, record.account),
+        answer=texts["answer"] or "",
+        reason=texts["reason"] or "",
+        question=record.task.prompt or "",
+        parent=record.parent,
+        policies=tuple(record.policies.values()),
+        conversation="\n".join(str(message.content or "") for message in record.task.messages),
+    )
+
+
+def _shown(line: RunLine) -> RunLine:
+    return replace(
+        line,
+        answer=line.answer[:TEXT_CHARS],
+        reason=line.reason[:TEXT_CHARS],
+        question=line.question[:TEXT_CHARS],
+        conversation="",
+    )

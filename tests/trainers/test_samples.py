@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,12 +30,14 @@ from loopline.agents.records import (
     Trajectory,
     Usage,
 )
+from loopline.trainers.data.json_files import Unreadable
 from loopline.trainers.data.samples import AnyCandidate, AnyRun, SampledRun, read_samples
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.workers.recorder import TRAJECTORY_SCHEMA
 from loopline.workers.store.files import FileName, Place
-from tests.trainers.grpo.recorded import a_run
+from loopline.workers.store.records import NO_RECORD
+from tests.trainers.grpo.recorded import a_candidate, a_run, a_step
 
 CALL_FIELDS = (
     "id", "text", "finish_reason", "trainable", "policy", "sampling", "prompt_ids", "output_ids",
@@ -178,6 +183,56 @@ def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None
     for grouping in ("at-grpo", "trajectory", "single"):
         sealing = Sealing(2, lambda call: call.text != "x", 6, grouping)
         assert seal(samples.records, sealing) == seal(whole.records, sealing)
+
+
+numbers = st.integers() | floats | st.integers(2**62, 2**80)
+lists = st.lists(numbers | json_values, max_size=3)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    trajectories().filter(lambda item: any(step.calls for step in item.steps)),
+    st.sampled_from(["prompt_ids", "output_ids", "logprobs", "policy", "sampling"]),
+    lists | json_values | st.lists(st.integers()) | st.lists(floats),
+)
+def test_what_stands_for_tokens_is_read_or_refused_as_by_the_whole_reader(
+    recorded: Trajectory, name: str, value: Any
+) -> None:
+    """Though when somebody looks: nothing is learned from it by either."""
+    body = recorded.model_copy(update={"team_reward": 1.0}).model_dump(mode="json")
+    call = next(
+        call
+        for step in body["steps"]
+        for candidate in step["candidates"]
+        for call in candidate["calls"]
+    )
+    call[name] = value
+    for text in (json.dumps(body), json.dumps(body, separators=(",", ":"))):
+        with tempfile.TemporaryDirectory() as folder:
+            store = store_of([(recorded.run.id, recorded.run.workflow, text)], Path(folder))
+            samples, whole = read_samples(store, None), read_trajectories(store, None)
+        if whole.records:
+            assert [*map(seen, samples.records)] == [*map(seen, whole.records)]
+            assert samples.skipped == ()
+        elif samples.records:
+            with pytest.raises(Unreadable, match=NO_RECORD):
+                seen(samples.records[0])
+            sealed = seal(samples.records, Sealing(1, lambda call: True, 99, "trajectory"))
+            assert sealed.skipped
+        else:
+            assert samples.skipped == whole.skipped
+
+
+def test_a_log_probability_beyond_all_floats_is_infinite_as_in_the_whole_record(
+    tmp_path: Path,
+) -> None:
+    played = a_run(1, a_step([a_candidate(1.0)])).model_copy(update={"team_reward": 1.0})
+    body = re.sub(r'"logprobs":\[[^\]]+', '"logprobs":[-1e999', played.model_dump_json())
+    store = store_of([(played.run.id, played.run.workflow, body)], tmp_path)
+    samples, whole = read_samples(store, None), read_trajectories(store, None)
+    assert [seen(item) for item in samples.records] == [seen(item) for item in whole.records]
+    sampled = [call for step in samples.records[0].steps for call in step.calls]
+    assert {call.logprobs for call in sampled} == {(float("-inf"),)}
 
 
 def test_a_run_without_a_reward_is_read_whole_since_it_has_to_be_judged(tmp_path: Path) -> None:

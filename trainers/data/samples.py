@@ -4,15 +4,22 @@ was worth. Several times as fast as reading whole records.
 Of the JSON of a run the rest is passed over without being made into objects. A row is held against
 its hash, and a recorder writes none that it has not validated; so what is read here is checked for
 its types alone. What does not fit is read as a whole record, which says what is wrong with it.
+
+Tokens are most of a record, and of many runs nobody looks at them: they were sampled by another
+version, or their group has nothing to teach. They stay JSON, a third of the memory of the numbers,
+until somebody does. A completion whose tokens turn out to be none is then refused for itself
+(`Unreadable`); no recorder writes such.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.records import (
     RECORDS_VERSION,
@@ -26,30 +33,17 @@ from loopline.agents.records import (
     Task,
     Trajectory,
 )
-from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.sessions import CHAT
 from loopline.trainers.errors import UnreadableData
 from loopline.workers.gc_tuning import pause_collection
 from loopline.workers.store import records as store_records
+from loopline.workers.store.records import NO_RECORD
 
-
-class _Policy(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    base: str
-    adapter: str | None = None
-    version: int = 0
-
-
-class _Sampling(msgspec.Struct, frozen=True, gc=False):
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int = 512
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    n: int = 1
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
+_DECODE_IDS = msgspec.json.Decoder(tuple[int, ...]).decode
+_DECODE_FLOATS = msgspec.json.Decoder(tuple[float, ...]).decode
+_EMPTY = msgspec.Raw(b"[]")
+Tokens = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
 
 
 class SampledCall(msgspec.Struct, frozen=True, gc=False):
@@ -59,20 +53,47 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
     text: str
     finish_reason: str
     trainable: bool
-    policy_fields: _Policy = msgspec.field(name="policy")
-    sampling_fields: _Sampling = msgspec.field(name="sampling")
-    prompt_ids: tuple[int, ...] = ()
-    output_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    policy_json: msgspec.Raw = msgspec.field(name="policy")
+    sampling_json: msgspec.Raw = msgspec.field(name="sampling")
+    prompt_json: msgspec.Raw = msgspec.field(name="prompt_ids", default=_EMPTY)
+    output_json: msgspec.Raw = msgspec.field(name="output_ids", default=_EMPTY)
+    logprobs_json: msgspec.Raw = msgspec.field(name="logprobs", default=_EMPTY)
     grammar_masked: bool = False
+
+    numbers: None = msgspec.field(name="(numbers)", default=None)
+    """Its tokens as soon as somebody has looked: nothing that a record says."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """Raises `Unreadable`, as all that is made when somebody looks."""
+        return self._tokens()[0]
+
+    @property
+    def output_ids(self) -> tuple[int, ...]:
+        return self._tokens()[1]
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        return self._tokens()[2]
+
+    def _tokens(self) -> Tokens:
+        tokens: Any = self.numbers
+        if tokens is None:
+            tokens = (
+                _numbers(_DECODE_IDS, tuple[int, ...], self.prompt_json),
+                _numbers(_DECODE_IDS, tuple[int, ...], self.output_json),
+                _numbers(_DECODE_FLOATS, tuple[float, ...], self.logprobs_json),
+            )
+            msgspec.structs.force_setattr(self, "numbers", tokens)
+        return tokens
 
     @property
     def policy(self) -> PolicyRef:
-        return _policy(self.policy_fields)
+        return _policy(bytes(self.policy_json))
 
     @property
     def sampling(self) -> SamplingParams:
-        return _sampling(self.sampling_fields)
+        return _sampling(bytes(self.sampling_json))
 
 
 class SampledCandidate(msgspec.Struct, frozen=True, gc=False):
@@ -142,14 +163,29 @@ AnyRun = Trajectory | SampledRun
 AnyRunFacts = Run | RunFacts
 
 
-@lru_cache(maxsize=4_096)
-def _policy(fields: _Policy) -> PolicyRef:
-    return PolicyRef(**msgspec.structs.asdict(fields))
+def _numbers(decode: Callable[[msgspec.Raw], Any], kind: Any, written: msgspec.Raw) -> Any:
+    try:
+        return decode(written)
+    except msgspec.MsgspecError:
+        return _read(kind, bytes(written))
+
+
+def _read(kind: Any, written: bytes) -> Any:
+    """As it stands in a whole record: a number may be a text there, or beyond all floats."""
+    try:
+        return TypeAdapter(kind).validate_json(written)
+    except ValidationError as error:
+        raise Unreadable(NO_RECORD, f"{written[:40].decode(errors='replace')}…") from error
 
 
 @lru_cache(maxsize=4_096)
-def _sampling(fields: _Sampling) -> SamplingParams:
-    return SamplingParams(**msgspec.structs.asdict(fields))
+def _policy(written: bytes) -> PolicyRef:
+    return _read(PolicyRef, written)
+
+
+@lru_cache(maxsize=4_096)
+def _sampling(written: bytes) -> SamplingParams:
+    return _read(SamplingParams, written)
 
 
 _DECODER = msgspec.json.Decoder(SampledRun)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 TABLES = ("trajectories", "usage", "rewards")
 """Names of the tables: folders of a store."""
 
+_ROWS_AT_A_TIME = 64
 _FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-([0-9]+)\.parquet")
 
 
@@ -84,23 +85,41 @@ def parquet_files(folder: Path) -> list[Path]:
     return [folder / name for name in names if name.endswith(".parquet") and name[0] != "."]
 
 
-def open_parquet(path: Path, *, checked: bool = False) -> Any:
-    """A `ParquetFile`; `checked`: pages are held against their checksums, where they have some.
+def open_parquet(
+    path: Path, *, checked: bool = False, metadata: Any = None, one_thread: bool = False
+) -> Any:
+    """A `ParquetFile`; `checked`: pages are held against their checksums, where they have some;
+    `metadata`: what `read_metadata` has read of it; `one_thread`: without threads that read ahead,
+    which a reader of a few rows would wait for.
 
     Raises `Damaged`, and OSError with its number where the system can't open the file:
     FileNotFoundError where a compaction has replaced it since it was listed.
     """
     try:
         # Not mapped into memory: a disk that fails would end the process in place of raising.
-        return pq.ParquetFile(str(path), page_checksum_verification=checked)
+        return pq.ParquetFile(
+            str(path),
+            metadata=metadata,
+            pre_buffer=not one_thread,
+            page_checksum_verification=checked,
+        )
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _as_damage(path, error) from error
 
 
-def read_group(path: Path, file: Any, group: int, columns: Sequence[str] | None = None) -> Any:
+def read_group(
+    path: Path,
+    file: Any,
+    group: int,
+    columns: Sequence[str] | None = None,
+    *,
+    one_thread: bool = False,
+) -> Any:
     """One row group as a table. Raises as `open_parquet`, and `Damaged` for a missing column."""
     try:
-        table: Any = file.read_row_group(group, columns=None if columns is None else list(columns))
+        table: Any = file.read_row_group(
+            group, columns=None if columns is None else list(columns), use_threads=not one_thread
+        )
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _as_damage(path, error) from error
     if columns is not None:
@@ -249,23 +268,48 @@ def find_run_rows(folder: Path, run_id: str) -> RunRows:
 def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
     # A large store has many files, of which one or two hold the run: the others are not opened
     # beyond their metadata.
-    metadata = _read_metadata(path)
+    metadata = read_metadata(path)
     held_by = [*_groups_that_may_hold(metadata, "run_id", run_id)]
     if not held_by:
         return
-    file = open_parquet(path)
+    file = open_parquet(path, metadata=metadata, one_thread=True)
     for group in held_by:
         # Without pyarrow's compute functions, whose import takes longer than all of this.
-        ids = read_group(path, file, group, ["run_id"])["run_id"].to_pylist()
+        ids = read_group(path, file, group, ["run_id"], one_thread=True)["run_id"].to_pylist()
         places = [number for number, value in enumerate(ids) if value == run_id]
-        if places:
-            table = read_group(path, file, group, ["generation", "entry", "trajectory"])
-            for row in (row for at in places for row in table.slice(at, 1).to_pylist()):
-                place = Place.of(row["entry"])
-                rows.bodies.append((row["generation"], place, row["trajectory"]))
+        for row in _rows_at(path, file, group, places, ["generation", "entry", "trajectory"]):
+            place = Place.of(row["entry"])
+            rows.bodies.append((row["generation"], place, row["trajectory"]))
 
 
-def _read_metadata(path: Path) -> Any:
+def _rows_at(
+    path: Path, file: Any, group: int, places: Sequence[int], columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Rows of a row group by their places, which rise. What comes behind the last of them is not
+    read. Raises as `read_group`."""
+    if not places:
+        return
+    first = 0
+    try:
+        for batch in file.iter_batches(
+            _ROWS_AT_A_TIME, row_groups=[group], columns=list(columns), use_threads=False
+        ):
+            missing = set(columns) - set(batch.schema.names)
+            if missing:
+                raise Damaged(path, f"it has no column {sorted(missing)[0]!r}")
+            for place in places:
+                if first <= place < first + batch.num_rows:
+                    yield batch.slice(place - first, 1).to_pylist()[0]
+            first += batch.num_rows
+            if first > places[-1]:
+                return
+    except Damaged:
+        raise
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _as_damage(path, error) from error
+
+
+def read_metadata(path: Path) -> Any:
     """Raises as `open_parquet`."""
     try:
         return pq.read_metadata(str(path))
