@@ -26,6 +26,9 @@ def team_grpo(
     cpu_minutes: Annotated[
         float, typer.Option(min=0.01, help="Computing time of each training, one thread.")
     ] = 20.0,
+    split: Annotated[
+        str, typer.Option(help="Split that the team learns in, such as unseen_wordings.")
+    ] = "train",
     model: Annotated[
         str | None,
         typer.Option(help="Model that learns, in place of the team's own: a folder or a hub id."),
@@ -50,17 +53,25 @@ def team_grpo(
     """Teach a team by GRPO and by expert iteration.
 
     `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both begin
-    with the micro models; held-out tasks are played by the version that validation tasks liked
-    best. Run it again to go on after a crash or Ctrl-C; trainings that are finished are not done
-    again, and more seeds may be asked of the folder.
+    with the micro models. --split unseen_wordings says all in ways that these have never met; the
+    team learns from runs alone, without demonstrations. Held-out tasks are played by the version
+    that validation tasks liked best. Run it again to go on after a crash or Ctrl-C; trainings that
+    are finished are not done again, and more seeds may be asked of the folder.
     """
-    from loopline.bench.experiments.team_grpo.cells import TeamSettings
+    from loopline.bench.errors import UsageError
+    from loopline.bench.experiments.team_grpo.cells import SETUPS, TeamSettings
     from loopline.bench.experiments.team_grpo.command import measure
+    from loopline.trainers.data.questions import SPLITS
+
+    splits = SPLITS[SETUPS[workflow.value].dataset]
+    if split not in splits:
+        raise UsageError(f"--split {split}: of {workflow} there are: {', '.join(splits)}")
 
     settings = TeamSettings(
         workflow=workflow.value,
         seeds=tuple(range(1, seeds + 1)),
         cpu_minutes=cpu_minutes,
+        split=split,
         model=model,
         dollar_weight=dollar_weight,
         tasks=tasks,

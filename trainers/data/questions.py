@@ -1,10 +1,10 @@
 """Questions in two parts, one to learn from and one held out, and what counts as solved: what a
 search of prompts asks, and a loop of rollouts.
 
-The parts have no question in common, and nothing is asked that a bench measures by: to adopt a
-prompt, or a version, is to choose a setting. The held-out part of puzzles is their validation
-split; else it is a quarter of a generator's training split, or of a file, by a hash of what is
-asked.
+The parts have no question in common, and nothing is asked that a bench measures by, unless a loop
+is told to learn in another split: to adopt a prompt, or a version, is to choose a setting. The
+held-out part of puzzles is their validation split; else it is a quarter of a split of a generator,
+or of a file, by a hash of what is asked.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ from loopline.trainers.data.task_files import JUDGED, TaskFile
 from loopline.trainers.errors import TrainingError, UnreadableData
 
 Dataset = Literal["worlds", "wordproblems"]
+
+TRAIN = "train"
+SPLITS: dict[Dataset, tuple[str, ...]] = {
+    "worlds": tuple(api_worlds.Split),
+    "wordproblems": tuple(word_problems.Split),
+}
+"""Of each generator. The shipped micro models have learned from `train` alone; what each other one
+is about, such as a way to say things, they have never met."""
 
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
@@ -116,10 +124,12 @@ def _ending_fault(trajectory: Trajectory) -> str:
     return f"the run ended as {trajectory.outcome}: {(trajectory.reason or 'no reason')[:300]}"
 
 
-def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
-    """Instructions of the API simulator, or word problems: both parts of the training split, which
-    no bench measures by."""
-    drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
+def generate_questions(
+    dataset: Dataset, seed: int, train: int, held_out: int, split: str = TRAIN
+) -> Questions:
+    """Instructions of the API simulator, or word problems: both parts of a split; of the training
+    split, which no bench measures by, unless another one of `SPLITS` is named."""
+    drawn = _generated(dataset, seed, split)
     parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
     wanted = {False: train, True: held_out}
     while any(len(parts[side]) < wanted[side] for side in parts):
@@ -128,32 +138,39 @@ def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -
         if len(parts[side]) < wanted[side]:
             parts[side].setdefault(question.id, question)
     return Questions(
-        f"{dataset}, train split in two parts, generated from seed {seed}",
+        f"{dataset}, {split} split in two parts, generated from seed {seed}",
         "world" if dataset == "worlds" else "answer",
         tuple(parts[False].values()),
         tuple(parts[True].values()),
     )
 
 
-def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
-    """Without end, all different: of the training split what `generate_questions` holds out of no
-    search and no loop, the same ones for the same seed."""
+def training_questions(dataset: Dataset, seed: int, split: str = TRAIN) -> Iterator[Question]:
+    """Without end, all different: of a split what `generate_questions` holds out of no search and
+    no loop, the same ones for the same seed."""
+    return _of_part(dataset, seed, split, held_out=False)
+
+
+def unplayed_questions(dataset: Dataset, seed: int, split: str) -> Iterator[Question]:
+    """The same of what it holds out."""
+    return _of_part(dataset, seed, split, held_out=True)
+
+
+def _of_part(dataset: Dataset, seed: int, split: str, *, held_out: bool) -> Iterator[Question]:
     ids: set[str] = set()
-    for question in _worlds(seed) if dataset == "worlds" else _problems(seed):
-        if question.id not in ids and not _is_held_out(question.task.prompt):
+    for question in _generated(dataset, seed, split):
+        if question.id not in ids and _is_held_out(question.task.prompt) == held_out:
             ids.add(question.id)
             yield question
 
 
-def _worlds(seed: int) -> Iterator[Question]:
-    """Without end."""
-    for instance in api_worlds.stream(api_worlds.Split.TRAIN, seed):
-        yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
-
-
-def _problems(seed: int) -> Iterator[Question]:
-    """Without end; repeats are possible."""
-    for problem in word_problems.stream(word_problems.Split.TRAIN, seed):
+def _generated(dataset: Dataset, seed: int, split: str) -> Iterator[Question]:
+    """Without end; of problems repeats are possible."""
+    if dataset == "worlds":
+        for instance in api_worlds.stream(split, seed):
+            yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
+        return
+    for problem in word_problems.stream(split, seed):
         yield Question(
             id=f"{problem.split}/{problem.id}",
             task=Task(prompt=problem.prompt),

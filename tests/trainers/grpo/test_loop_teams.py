@@ -131,6 +131,8 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
         (("--env", "api_worlds", "--policy", "caller=umi/caller"), "--policy: nobody of the team"),
         (("--env", "api_worlds", "--option", "max_calls=99"), "--option"),
         (("--env", "api_worlds", "--patience", 2), "--patience only applies with --look-every"),
+        (("--env", "api_worlds", "--split", "unseen"), "--split unseen: of api_worlds there are"),
+        (("--questions", __file__, "--split", "train_too"), "--split only applies with --env"),
         (("--env", "api_worlds", "--reward", "nowhere_at_all:f"), "there is no module"),
         (("--env", "api_worlds", "--turn-weight", 1, "--grouping", "at-grpo"), "--turn-weight"),
     ],

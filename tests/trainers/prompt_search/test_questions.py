@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, T
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
 from loopline.trainers.data.questions import (
+    SPLITS,
+    Dataset,
     Question,
     fault,
     from_file,
     generate_questions,
     puzzles,
+    training_questions,
+    unplayed_questions,
 )
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
@@ -80,6 +85,18 @@ def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dat
     }
     longer = generate_questions(dataset, 3, 50, 40)
     assert (longer.train[:30], longer.held_out[:22]) == (questions.train, questions.held_out)
+
+
+@pytest.mark.parametrize("dataset", ["worlds", "wordproblems"])
+def test_every_split_has_two_parts_without_a_common_question(dataset: Dataset) -> None:
+    for split in SPLITS[dataset]:
+        played = list(islice(training_questions(dataset, 5, split), 12))
+        unplayed = list(islice(unplayed_questions(dataset, 5, split), 12))
+        looks = generate_questions(dataset, 5, 12, 12, split)
+        assert (tuple(played), tuple(unplayed)) == (looks.train, looks.held_out)
+        assert {q.id.split("/")[0] for q in played + unplayed} == {split}
+        assert not {q.task.prompt for q in played} & {q.task.prompt for q in unplayed}
+
 
 
 def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:

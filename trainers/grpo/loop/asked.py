@@ -56,7 +56,7 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
     if options.workflow != PAIR:
         if options.env is None:
             return None  # which the settings refuse
-        return generate_questions(DATASETS[options.env], LOOK_SEED, 0, held_out)
+        return generate_questions(DATASETS[options.env], LOOK_SEED, 0, held_out, options.split)
     if options.game is None:
         return None
     from loopline.agents.environments.registry import find

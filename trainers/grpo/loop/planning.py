@@ -50,7 +50,7 @@ def plan_batch(
         places = task_indices(len(questions), settings.puzzles, settings.grpo.seed, number)
         selected = [questions[at] for at in islice(places, played, played + count)]
     elif settings.env is not None:
-        drawn = training_questions(DATASETS[settings.env], seed)
+        drawn = training_questions(DATASETS[settings.env], seed, settings.split)
         selected = list(islice(drawn, played, played + count))
     else:
         try:

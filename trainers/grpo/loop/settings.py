@@ -18,7 +18,7 @@ from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.questions import Dataset
+from loopline.trainers.data.questions import SPLITS, TRAIN, Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.loop.levels import (
     Level,
@@ -88,7 +88,12 @@ class RolloutOptions(Options):
     workflow: str = PAIR
     """Workflow that is played: pair, or any other one, whose whole runs then compete."""
     env: Annotated[QuestionEnvironment | None, _ASKED] = None
-    """Generator of the questions that another workflow is asked, of its train split."""
+    """Generator of the questions that another workflow is asked."""
+    split: Annotated[
+        str, OnlyWith("--env", lambda options: options.env is not None), Option(metavar="NAME")
+    ] = TRAIN
+    """Split of the generator that rounds play and looks hold a quarter of: `train`, which the micro
+    models have learned, or one that says or asks what they have not."""
     option: Annotated[JsonObject, _ASKED, Option(example="max_calls=4")] = Field(
         default_factory=dict
     )
@@ -159,6 +164,13 @@ class RolloutOptions(Options):
         default=None, ge=1
     )
     """Looks without a better version after which the loop stops."""
+
+    @model_validator(mode="after")
+    def _has_split(self) -> Self:
+        if self.env is not None and self.split not in SPLITS[DATASETS[self.env]]:
+            splits = ", ".join(SPLITS[DATASETS[self.env]])
+            raise ValueError(f"--split {self.split}: of {self.env} there are: {splits}")
+        return self
 
 
 class LoopSettings(RolloutOptions):
