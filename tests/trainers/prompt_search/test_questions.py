@@ -98,7 +98,6 @@ def test_every_split_has_two_parts_without_a_common_question(dataset: Dataset) -
         assert not {q.task.prompt for q in played} & {q.task.prompt for q in unplayed}
 
 
-
 def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
     for question in (
         questions := generate_questions("worlds", 3, 30, 22)

@@ -14,6 +14,7 @@ from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import GenerationOptions, JsonObject, Record
+from loopline.agents.template_options import TemplateOptions
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
@@ -137,6 +138,11 @@ class RolloutOptions(Options):
         Option(metavar="AGENT=TOKENS", example="coder=1024"),
     ] = Field(default_factory=dict)
     """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
+    agent_template: Annotated[
+        dict[str, TemplateOptions],
+        Option(metavar="AGENT=JSON", example='coder={"enable_thinking": false}'),
+    ] = Field(default_factory=dict)
+    """Switches of the chat template for one agent, over those of its pool; may be repeated."""
     alternate: Annotated[int, Option(metavar="<rounds>", default="all learn", panel="Policies")] = (
         Field(default=0, ge=0)
     )
@@ -269,6 +275,7 @@ class LoopSettings(RolloutOptions):
         options = {
             "--agent-temperature": self.agent_temperature,
             "--agent-max-tokens": self.agent_max_tokens,
+            "--agent-template": self.agent_template,
         }
         for option, agents in options.items():
             if unknown := sorted(set(agents) - set(self.team)):
@@ -310,14 +317,16 @@ class LoopSettings(RolloutOptions):
 
     def sampling_of(self, *, greedily: bool) -> dict[str, GenerationOptions]:
         """By agent, what holds for its completions alone."""
-        agents = dict.fromkeys([*self.agent_temperature, *self.agent_max_tokens])
+        lasting = {*self.agent_max_tokens, *self.agent_template}
+        agents = dict.fromkeys([*self.agent_temperature, *sorted(lasting)])
         return {
             agent: GenerationOptions(
                 temperature=None if greedily else self.agent_temperature.get(agent),
                 max_tokens=self.agent_max_tokens.get(agent),
+                template_options=self.agent_template.get(agent, {}),
             )
             for agent in agents
-            if not greedily or agent in self.agent_max_tokens
+            if not greedily or agent in lasting
         }
 
     def rate_of(self, number: int) -> float:

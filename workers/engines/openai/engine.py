@@ -94,6 +94,7 @@ class OpenAIEngine:
             tools=True,
             tool_choice=True,
             penalties=True,
+            template_options=self._settings.base_url is not None,
             top_logprobs=True,
             json_schema=self._settings.json_schema,
             seeds=False,
