@@ -206,16 +206,6 @@ def _network(
     return network
 
 
-def require_whole(processes: Processes) -> None:
-    """Raises `TrainingError` for weights that are spread over the processes."""
-    if processes.sharded:
-        raise TrainingError(
-            "train grpo loop keeps its weights whole in every process: launch it without FSDP, "
-            "and where memory is short use --weights lora, a smaller --micro-batch-tokens and "
-            "--offload-optimizer; train grpo offline takes FSDP"
-        )
-
-
 def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:
     """Of all policies that the groups train."""
     return tuple(dict.fromkeys(settings.policy_of(agent) for agent in data.agents))

@@ -66,19 +66,16 @@ def loop(options: LoopOptions) -> None:
     The deployment plays puzzles of the train split (--game), the tasks of a file (--tasks) or, by
     any other workflow, questions (--workflow, --env) round after round, and answers with what each
     round came to. --look-every watches held-out tasks, and publishes the best version at the end.
-    --staleness 1 lets it roll out while a
-    round is trained. Run it again to go on after a crash or Ctrl-C; what is finished is not done
-    again. On several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo loop
-    ...`.
+    --staleness 1 lets it roll out while a round is trained. Run it again to go on after a crash or
+    Ctrl-C; what is finished is not done again. On several GPUs: `accelerate launch --multi_gpu
+    --module loopline.trainers.cli grpo loop ...`, or with --use_fsdp --fsdp_version 2.
     """
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.grpo.loop.follower_rank import follow
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
-    from loopline.trainers.grpo.pipeline import require_whole
 
     grpo = options.settings(assigned=options.policy)
     with exit_on_interrupt(), join_processes() as processes:
-        require_whole(processes)
         line = LeaderChannel(processes)
         if not processes.is_first:
             follow(grpo, options.output, options.keep_ratios, line)
