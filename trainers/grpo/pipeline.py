@@ -181,6 +181,7 @@ def _network(
             "--head-chunk": settings.head_chunk > 0,
             "--checkpoint-activations": settings.checkpoint_activations,
             "--offload-optimizer": settings.offload_optimizer,
+            "--optimizer adamw-8bit": settings.optimizer != "adamw",
         }
         for option in (option for option, is_set in refused.items() if is_set):
             raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
