@@ -72,7 +72,7 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
 async def test_a_request_s_own_switch_stands_over_that_of_its_pool(
     thinking_model: Path, of_pool: bool | None, of_request: bool
 ) -> None:
-    pool = {} if of_pool is None else {"enable_thinking": of_pool}
+    pool: dict[str, object] = {} if of_pool is None else {"enable_thinking": of_pool}
     engine = build_engine(settings(pool, thinking_model))
     await engine.start()
     try:
