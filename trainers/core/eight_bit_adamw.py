@@ -21,8 +21,8 @@ optimizer, whose parameters share it."""
 def eight_bit_adamw(
     groups: Sequence[Mapping[str, Any]], lr: float, betas: tuple[float, float]
 ) -> torch.optim.Optimizer:
-    """`AdamW8bit` of bitsandbytes (Dettmers et al. 2022, arXiv:2110.02861): AdamW, whose moments are
-    quantized in blocks of 256, each by its own largest value; of tensors with fewer than 4,096
+    """`AdamW8bit` of bitsandbytes (Dettmers et al. 2022, arXiv:2110.02861): AdamW, whose moments
+    are quantized in blocks of 256, each by its own largest value; of tensors with fewer than 4,096
     weights they stay in float32. Raises `TrainingError` where the package is missing.
 
     `pack_state` and `unpack_state` are for checkpoints: the state of a parameter as tensors that
@@ -34,8 +34,7 @@ def eight_bit_adamw(
         if error.name != "bitsandbytes":
             raise
         raise TrainingError(
-            "--optimizer adamw-8bit needs the package bitsandbytes; "
-            f"{install_hint('quantized')}"
+            f"--optimizer adamw-8bit needs the package bitsandbytes; {install_hint('quantized')}"
         ) from error
     optimizer = kind([dict(group) for group in groups], lr=lr, betas=betas)
     optimizer.pack_state = _pack

@@ -61,8 +61,8 @@ class ComputationOptions(Options):
     """Keep the input of each layer alone for the backward pass, and compute the rest of it again:
     less memory for a third more time."""
     optimizer: Literal["adamw", "adamw-8bit"] = "adamw"
-    """AdamW, or AdamW whose moments have 8 bits: 2 bytes for each trained weight in place of 8 (needs
-    bitsandbytes, of the extra quantized)."""
+    """AdamW, or AdamW whose moments have 8 bits: 2 bytes for each trained weight in place of 8
+    (needs bitsandbytes, of the extra quantized)."""
     offload_optimizer: Annotated[
         bool, OnlyWith("--optimizer adamw", lambda options: options.optimizer == "adamw")
     ] = False

@@ -34,8 +34,8 @@ class TeamSetup(Record):
     options: JsonObject
     """Of the workflow."""
     split: str
-    """That is measured on where the team learns in the training split: nothing of it is learned from,
-    and no setting is chosen by it."""
+    """That is measured on where the team learns in the training split: nothing of it is learned
+    from, and no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
 
@@ -80,8 +80,8 @@ class TeamSettings(Record):
     workflow: Workflow = "umi"
     seeds: tuple[int, ...] = (1,)
     split: str = TRAIN
-    """That the team learns in. Of another one than the training split the same is measured on: other
-    questions, of a quarter that no round plays."""
+    """That the team learns in. Of another one than the training split the same is measured on:
+    other questions, of a quarter that no round plays."""
     model: str | None = None
     """In place of the trained pool's: a model that was trained for less long, for example. Its
     policies begin without the adapters of the team's own."""

@@ -31,11 +31,7 @@ from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.turns import Turns
-from loopline.workers.engines.openai.wire import (
-    idempotency_key,
-    most_prompt_tokens,
-    request_body,
-)
+from loopline.workers.engines.openai.wire import idempotency_key, most_prompt_tokens, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
     Completion,
