@@ -18,7 +18,6 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.data import read_data, sealing_of
 from loopline.trainers.grpo.loop.report import read_loop_report
 from loopline.trainers.grpo.pipeline import train
-
 from tests.trainers.launched import SHARDED
 
 from .launched import launched_commands

@@ -14,8 +14,8 @@ from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import GenerationOptions, JsonObject, Record
-from loopline.agents.template_options import TemplateOptions
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.agents.template_options import TemplateOptions
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
