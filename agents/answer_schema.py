@@ -26,6 +26,7 @@ in it."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
 _FENCE = "```"
+_NOT_CHECKED = "the answer can't be checked"
 
 
 class _TooManyChecks(Exception):
@@ -78,6 +79,11 @@ class AnswerSchema:
         wrong = self._mismatch(value)
         return (None, wrong) if wrong else (body, None)
 
+    def may_fit(self, value: JsonValue) -> bool:
+        """Whether a value fits, or nobody can tell."""
+        wrong = self._mismatch(value)
+        return not wrong or wrong.startswith(_NOT_CHECKED)
+
     def _mismatch(self, value: JsonValue) -> str:
         """In which places the value does not fit; empty if it does."""
         from jsonschema.exceptions import ValidationError
@@ -94,10 +100,20 @@ class AnswerSchema:
                 if len(messages) == _SHOWN_ERRORS:
                     break
         except (RecursionError, _TooManyChecks):
-            return "the answer can't be checked: its schema refers to itself without an end"
+            return f"{_NOT_CHECKED}: its schema refers to itself without an end"
         except Unresolvable as error:
-            return f"the answer can't be checked: its schema has no {str(error)[:_SHOWN_CHARS]}"
+            return f"{_NOT_CHECKED}: its schema has no {str(error)[:_SHOWN_CHARS]}"
         return "; ".join(messages)
+
+
+def check_rule(schema: JsonObject) -> None:
+    """A schema that decides about answers, which may not ask for what is never checked. Raises
+    `InvalidOptions`."""
+    AnswerSchema(schema)
+    if any(keyword == "pattern" for keyword, _ in _keywords(schema)):
+        raise InvalidOptions(
+            "a rule about answers has `pattern`, which is not supported: use const, enum or bounds"
+        )
 
 
 def _bounded_validator() -> Callable[..., Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.prompts import PromptSet
 from loopline.agents.records import Message, Run
@@ -37,9 +39,25 @@ class CascadeOptions(BaseModel):
     audit: float = Field(default=0.0, ge=0, le=1)
     """Share of the accepted answers for which the big model is asked as well; then its answer
     counts."""
+    escalate: Literal["question", "step"] = "question"
+    """What goes to the big model when the ladder doubts: the whole question, or only the step that
+    is one completion, a call of the calculator or the answer. The small model goes on from it."""
+
+    def step_escalation(self) -> EscalationOptions | None:
+        """None where whole questions go to the big model."""
+        if self.escalate == "question":
+            return None
+        return EscalationOptions(
+            arithmetic=self.prompts == "mathematics" or self.expected_type in ("integer", "number"),
+            min_logprob=self.min_logprob,
+            samples=self.samples,
+            min_agreement=self.min_agreement,
+            temperature=self.temperature,
+            router=self.router,
+        )
 
     def agreement_rung(self, run: Run, messages: Sequence[Message]) -> AgreementRung | None:
-        """None where no samples are wanted."""
-        if self.samples == 0:
+        """None where no samples are wanted, or where they are drawn with each step."""
+        if self.samples == 0 or self.escalate == "step":
             return None
         return AgreementRung(run, messages, self.samples, self.min_agreement, self.temperature)

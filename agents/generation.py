@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from loopline.agents.errors import UnsupportedGeneration
+from loopline.agents.escalation_options import agent_of
 from loopline.agents.payloads import ACTING_ROLES
 from loopline.agents.records import GenerationOptions, JsonObject, Run
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
@@ -64,6 +65,8 @@ def generation_of(
     if run.generation is None:
         return of_agent
     definition = workflows.get(run.workflow)
+    # What holds for an agent holds for the model that takes its doubtful steps.
+    agent = agent_of(agent)
     fields = {*_honoured(definition, run.options)}
     if agent not in _answering(definition, run.options):
         fields -= ANSWERING_AGENTS

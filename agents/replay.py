@@ -17,6 +17,7 @@ from loopline.agents.approvals import digest_of
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
 from loopline.agents.frontier import Frontier, OpenJoin, frontier_of, handoff_of
 from loopline.agents.prompts import prompt_set_of
+from loopline.agents.protocols import Host
 from loopline.agents.records import (
     Approval,
     Call,
@@ -42,6 +43,16 @@ _ENDED_FROM_OUTSIDE = frozenset(
 """Outcomes that may end a run between two steps; its journal then simply stops."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """What a completion was asked with."""
+
+    first: int
+    """Place of its first answer among the step's calls."""
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+
+
 class RecordedHost:
     """Answers one step's requests from its record. A request that the record does not hold
     raises `ReplayDiverged`."""
@@ -49,7 +60,10 @@ class RecordedHost:
     def __init__(self, step: Step) -> None:
         self.prompts: list[tuple[Message, ...]] = []
         """The requests of the completions, in order."""
+        self.requests: list[RecordedRequest] = []
+        """The same with the tools that were offered."""
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
+        self._step = step
         self._calls = list(step.calls)
         self._outputs = list(recorded_tools(step))
         self._approvals = step.approvals
@@ -67,6 +81,8 @@ class RecordedHost:
         options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         self.prompts.append(tuple(messages))
+        first = len(self._step.calls) - len(self._calls)
+        self.requests.append(RecordedRequest(first, tuple(messages), tuple(tools)))
         wanted = max(sampling.n if sampling else 1, options.n if options else 1)
         if not self._calls and self._failure is not None:
             raise RequestFailed(str(self._failure.get("kind")), str(self._failure.get("message")))
@@ -76,6 +92,10 @@ class RecordedHost:
             )
         answer, self._calls = tuple(self._calls[:wanted]), self._calls[wanted:]
         return answer
+
+    def of_agent(self, agent: str) -> Host:
+        """Whose completion is next is the record's to say."""
+        return self
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         if not self._outputs:

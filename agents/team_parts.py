@@ -17,9 +17,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.answer_schema import AnswerSchema, check_rule
 from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import InvalidOptions
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.payloads import MAX_PARALLEL
 from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Record, ToolSpec
 
@@ -48,9 +49,11 @@ class AgentBehaviour(Record):
     """How often its model is asked in one step: once, and once more after each round of calls."""
     generation: GenerationOptions | None = None
     """How its completions are sampled; by default as the pool does."""
-    requires_approval: bool = False
-    """A person must approve its answer before it has any effect. A denied answer is written
-    again."""
+    escalation: EscalationOptions | None = None
+    """When one of its steps goes to another model; by default none does."""
+    requires_approval: bool | JsonObject = False
+    """A person must approve its answer before it has any effect; with a JSON schema, one that fits
+    it. A denied answer is written again."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
     """How long an answer waits for that."""
 
@@ -58,11 +61,13 @@ class AgentBehaviour(Record):
     def _check_answer_and_generation(self) -> Self:
         if self.generation is not None and self.generation.n != 1:
             raise ValueError("an agent goes on from one completion: leave out generation.n")
-        if self.answer is not None:
-            try:
+        try:
+            if self.answer is not None:
                 AnswerSchema(self.answer)
-            except InvalidOptions as error:
-                raise ValueError(str(error)) from error
+            if isinstance(self.requires_approval, dict):
+                check_rule(self.requires_approval)
+        except InvalidOptions as error:
+            raise ValueError(str(error)) from error
         return self
 
 

@@ -9,9 +9,11 @@ it. So parallel branches and runs never exceed a limit. Seconds are held at admi
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.asyncio import Redis
@@ -45,6 +47,9 @@ class Limits:
     @property
     def values(self) -> tuple[int, int, int]:
         return (self.tokens, self.micro_dollars, self.milliseconds)
+
+    def __add__(self, other: Limits) -> Limits:
+        return Limits(*map(add, self.values, other.values))
 
     def share(self, shards: int) -> Limits:
         """Per shard: a script sees only its own, so each shard has its part of the whole."""
@@ -119,7 +124,18 @@ class Refusal(NamedTuple):
             need = f"it may take {needed}"
         else:
             need = "nothing is left"
-        return BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error = BudgetExceeded(f"{what} was refused before it was sent: {need}; {state}")
+        error.by_day = self.scope != "run" and Scope(self.scope).by_day
+        return error
+
+
+def is_of_a_day(reason: str) -> bool:
+    """Whether a refusal's words, as `Refusal.error` writes them, name a budget of a day."""
+    budget = _BUDGET.search(reason)
+    return budget is not None and Scope(budget[1]).by_day
+
+
+_BUDGET = re.compile(r"the budget '([^']*)' has a limit of")
 
 
 def amount(kind: str, number: int) -> str:
@@ -191,7 +207,7 @@ async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
         fields: dict[bytes, bytes] = await redis.hgetall(shard.budgets)  # pyright: ignore
         for name, text in fields.items():
             before = totals.get(name.decode(), Limits())
-            totals[name.decode()] = _sum(before, Limits(*json.loads(text)))
+            totals[name.decode()] = before + Limits(*json.loads(text))
     return totals
 
 
@@ -205,22 +221,26 @@ async def limits_set(bus: Bus) -> list[BudgetState]:
     ]
 
 
-async def counts(bus: Bus, scope: str) -> tuple[Limits, Limits]:
-    """What a scope has spent, and what is reserved: today, if it counts by the day."""
+def day_of(time: float) -> int:
+    """The day (UTC) of a time in Unix seconds, counted from 1970 on."""
+    return int(time // 86_400)
+
+
+async def counts(bus: Bus, scope: str, day: int | None = None) -> tuple[Limits, Limits]:
+    """What a scope has spent, and what is reserved: on that day, or today, if it counts by the
+    day."""
     spent, reserved = Limits(), Limits()
+    period = "all"
+    if Scope(scope).by_day:
+        period = day_of(bus.clock.now()) if day is None else day
     for shard in bus.keys.all_shards():
         names = ["tokens", "micro", "ms", "held:tokens", "held:micro", "held:ms"]
-        period = int(bus.clock.now() // 86_400) if Scope(scope).by_day else "all"
         key = shard.spent(scope.removeprefix("key:"), period)
         values = await bus.redis.hmget(key, names)  # pyright: ignore
         numbers = [int(value or 0) for value in values]
-        spent = _sum(spent, Limits(*numbers[:3]))
-        reserved = _sum(reserved, Limits(*numbers[3:]))
+        spent += Limits(*numbers[:3])
+        reserved += Limits(*numbers[3:])
     return spent, reserved
-
-
-def _sum(first: Limits, second: Limits) -> Limits:
-    return Limits(*(a + b for a, b in zip(first.values, second.values, strict=True)))
 
 
 async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:

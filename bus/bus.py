@@ -15,7 +15,7 @@ from redis.exceptions import RedisError, ResponseError
 from loopline.bus import scripts, tasks
 from loopline.bus.admission import Admission, Gate, script_call
 from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
-from loopline.bus.budgets import Refusal
+from loopline.bus.budgets import Refusal, day_of
 from loopline.bus.clock import LOOK_SECONDS, Clock
 from loopline.bus.commit import Committer
 from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
@@ -382,7 +382,7 @@ class Bus:
 
     async def spent(self, account: str) -> Spent:
         """What the calls of an account's runs have cost since midnight (UTC)."""
-        day = int(self.clock.now() // 86_400)
+        day = day_of(self.clock.now())
         tokens = micro_dollars = 0
         for shard in self.keys.all_shards():
             key = shard.spent(account, day)

@@ -30,6 +30,7 @@ from loopline.bus.errors import (
     BusUnavailable,
     LeaseLost,
     MessageTooLarge,
+    NoRoom,
     NotDelivered,
     OtherVersion,
     Reject,
@@ -41,7 +42,7 @@ from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
 from loopline.bus.trace_context import trace_id_of
-from loopline.bus.unfinished import give_back, hand_back, schedule_retry
+from loopline.bus.unfinished import give_back, hand_back, schedule_retry, wait_for_room
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -462,6 +463,8 @@ class Consumer:
                 self.bus, delivery.shard, delivery.stream, delivery.lease, body, str(error),
                 envelope=delivery.envelope,
             )  # fmt: skip
+        except NoRoom as error:
+            await wait_for_room(delivery, error, failures)
         except Retry as error:
             count = failures + error.counted
             await schedule_retry(delivery, body, str(error), "", error.delay, count)

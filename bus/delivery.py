@@ -14,7 +14,7 @@ from loopline.bus.commit import StepCommit
 from loopline.bus.connection import retry_during_outage
 from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery
 from loopline.bus.envelope import Envelope
-from loopline.bus.errors import LeaseLost, Retry, RunEnded
+from loopline.bus.errors import LeaseLost, NoRoom, RunEnded
 from loopline.bus.keys import Shard
 from loopline.bus.lease import Lease
 from loopline.bus.replies import error_reply
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 REQUEST_LIFE_MS = 86_400_000
 """A stored result outlives the longest step that may ask for it again. It goes a minute after its
 step is committed or its run has ended; with the journal, if a replay may wake that run."""
-
-BUDGET_WAIT_SECONDS = 0.25
-"""Pause before a call is tried again that a budget has no room for while other calls are in
-progress."""
 
 
 @dataclass(slots=True)
@@ -117,8 +113,8 @@ class Delivery:
         `unknown` becomes its usage entry if this delivery never accounts for it: by `reply`, or
         by the `accounted` of a later mark, which are numbers and usage entries (empty where nothing
         was paid). It is empty for a call that nobody bills, which is held alone. Raises
-        `LeaseLost`, `RunEnded`, `BudgetExceeded`, or an uncounted `Retry` where the budget is held
-        by calls that are under way: then nothing may be sent.
+        `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` where the budget is held by calls
+        that are under way: then nothing may be sent.
         """
         result: bytes | list[bytes] | None = None
         if self.eager is not None:
@@ -136,7 +132,7 @@ class Delivery:
             refusal = Refusal.of(result)
             error = refusal.error(f"call {number} of the request {self.envelope.reply_key}")
             if refusal.may_pass:
-                raise Retry(str(error), delay=BUDGET_WAIT_SECONDS, counted=False)
+                raise NoRoom(str(error), most.script_values)
             raise error
 
     async def _mark(

@@ -46,6 +46,9 @@ class BudgetExceeded(RunEnded):
     """A budget does not allow what was asked for: nothing was paid. Or the run has used up its
     tokens or its money."""
 
+    by_day = False
+    """Whether the budget is another day's again after midnight (UTC)."""
+
 
 def run_ended(run_id: str, outcome: str) -> RunEnded:
     """The error of a run with this outcome; empty: of one that the bus no longer knows."""
@@ -96,6 +99,16 @@ class Retry(BusError):
         super().__init__(reason)
         self.delay = delay
         self.counted = counted
+
+
+class NoRoom(Retry):
+    """Calls that are under way hold what is left of a budget: this one comes back when they leave
+    room for it, or in a few seconds."""
+
+    def __init__(self, reason: str, most: tuple[int, int]) -> None:
+        """`most`: tokens and micro-dollars that it comes to at most, as scripts have them."""
+        super().__init__(reason, counted=False)
+        self.most = most
 
 
 class Reject(BusError):

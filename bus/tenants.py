@@ -18,8 +18,13 @@ who runs is put out, so what one tenant took before any other asked is free agai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.scripts import Value
+
+if TYPE_CHECKING:
+    from loopline.bus.bus import Bus
 
 ANYBODY = "default"
 """The tenant of runs that name none."""
@@ -45,6 +50,17 @@ class Tenant:
 
 
 NO_TENANT = Tenant()
+
+
+async def tenant_of(bus: Bus, run_id: str) -> str:
+    """The tenant of a run that is admitted."""
+    key = bus.keys.shard_of(run_id).run(run_id)
+    # admit.lua notes any other than `ANYBODY`.
+    name: bytes | None = await retry_during_outage(
+        "tenant",
+        lambda: bus.redis.hget(key, "tenant"),  # pyright: ignore
+    )
+    return (name or b"").decode() or ANYBODY
 
 
 def _known(value: float | None) -> Value:

@@ -15,6 +15,7 @@ from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.eager_start import UNKNOWN_ENTRY
 from loopline.bus.envelope import Envelope
+from loopline.bus.errors import NoRoom
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease
 
@@ -22,6 +23,10 @@ log = structlog.get_logger("loopline.bus.consumer")
 
 HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
 """Between two deliveries of a message that waits for a worker of another version."""
+ROOM_SECONDS = 5.0
+"""After which a call that waits for a budget's room is tried again though nobody has left any: its
+limits may have been raised, or a new day may have begun. The same for all, since they come back in
+the order of these times."""
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 
@@ -87,6 +92,26 @@ async def _put_aside(
         why,
     ]  # fmt: skip
     await retry_during_outage("retry", lambda: scripts.call(bus.redis, "retry", keys, args))
+
+
+async def wait_for_room(delivery: Delivery, error: NoRoom, attempt: int) -> None:
+    """Put a delivery aside until a budget has room for its call: see wait_for_room.lua."""
+    bus, shard, lease, envelope = delivery.bus, delivery.shard, delivery.lease, delivery.envelope
+    keys = [
+        lease.stream, shard.delayed(delivery.stream), shard.run(envelope.run_id),
+        shard.request(envelope.reply_key),
+    ]  # fmt: skip
+    again = envelope.model_copy(update={"attempt": attempt, "handed_back": 0.0})
+    args: list[scripts.Value] = [
+        lease.group, lease.entry, lease.consumer, lease.count, int(ROOM_SECONDS * 1000),
+        again.to_json(),
+        str(error)[:MAX_REASON_CHARS].encode(errors="replace"), envelope.guard, *error.most,
+    ]  # fmt: skip
+    bus.observer.retried(delivery.stream)
+    log.debug("waits for room", reason=str(error))
+    await retry_during_outage(
+        "wait for room", lambda: scripts.call(bus.redis, "wait_for_room", keys, args)
+    )
 
 
 async def schedule_retry(

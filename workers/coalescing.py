@@ -2,8 +2,9 @@
 
 The first to ask makes the call, and its run pays for it. The others wait, with their leases
 renewed, and are given the same answer as a call of their own that used nothing: their ledger names
-the call that was paid for. Where the first one fails each asks for itself; where its run ends, or
-its worker dies, the next one asks. An answer that has come is given to nobody who asks later.
+the call that was paid for. They are of one tenant, unless the pool lets tenants share. Where the
+first one fails each asks for itself; where its run ends, or its worker dies, the next one asks. An
+answer that has come is given to nobody who asks later.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 
 from loopline.agents.records import Call, Latency, Usage
+from loopline.bus import Delivery
 from loopline.bus.flights import GONE, Flights, Landed, Landing, Seat, flight_name
+from loopline.bus.tenants import tenant_of
 from loopline.workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import calls
@@ -34,16 +37,21 @@ class Coalescer:
         self._settings = settings
         self._flights = flights
 
-    def flight_of(self, request: GenerateRequest) -> str | None:
-        """Names all that may be answered alike; None: this request goes by itself."""
+    async def flight_of(self, request: GenerateRequest, delivery: Delivery) -> str | None:
+        """Names all that may be answered alike; None: this request goes by itself. Raises
+        `NotDelivered`."""
         deterministic = request.sampling.temperature == 0
         if request.stream or not (deterministic or self._settings.coalesce == "same_body"):
             return None
         parts = request.model_dump(mode="json", include=_ASKED)
         if deterministic:
             parts["sampling"]["seed"] = None
+        tenant = ""
+        if not self._settings.coalesce_tenants:
+            await delivery.held()  # until its run is admitted nobody knows whose it is
+            tenant = await tenant_of(delivery.bus, delivery.envelope.run_id)
         body = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-        return flight_name((self._settings.endpoint or "").encode(), body)
+        return flight_name((self._settings.endpoint or "").encode(), body, tenant.encode())
 
     async def answer(
         self, flight: str, alone: Callable[[], Awaitable[Sequence[Call]]], left: float

@@ -10,6 +10,7 @@ one after the other. Runs share the engines, which decode many of them together.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from itertools import islice
 
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
 from loopline.agents.generation import generation_of
+from loopline.agents.protocols import Host
 from loopline.agents.records import (
     Call,
     GenerationOptions,
@@ -109,6 +111,13 @@ class EngineRunner:
                 raise UnknownName("model pool of the policy", policy, self._pools)
 
 
+@dataclass
+class _Count:
+    """Of a step's requests, also of those for another agent."""
+
+    number: int = 0
+
+
 class _StepHost:
     """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
 
@@ -118,8 +127,9 @@ class _StepHost:
         self._call_tool = call_tool
         self._run = run
         self._handoff = handoff
+        self._agent = handoff.agent
         self._pools = pools
-        self._count = 0
+        self._requests = _Count()
 
     async def complete(
         self,
@@ -133,12 +143,12 @@ class _StepHost:
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
         run, handoff = self._run, self._handoff
-        policy, version = split_pin(policy_of(run, handoff.agent))
+        policy, version = split_pin(policy_of(run, self._agent))
         name = pool_of(policy)
         pool = self._pools[name]
-        options = generation_of(run, handoff.agent, options) or GenerationOptions()
+        options = generation_of(run, self._agent, options) or GenerationOptions()
         request = GenerateRequest(
-            id=request_key(run, handoff.turn, handoff.branch, self._count),
+            id=request_key(run, handoff.turn, handoff.branch, self._requests.number),
             messages=tuple(messages),
             tools=tuple(tools),
             tool_choice=options.tool_choice,
@@ -146,14 +156,14 @@ class _StepHost:
             token_texts=options.token_texts,
             top_logprobs=options.top_logprobs,
             template_options=options.template_options,
-            sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, handoff.agent)),
+            sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, self._agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             adapter=None if policy == name else policy,
             adapter_version=version,
             deadline=run.deadline,
         )
-        self._count += 1
+        self._requests.number += 1
         completions: list[Completion] = []
         try:
             async with aclosing(pool.engine.submit(request)) as events:
@@ -168,6 +178,12 @@ class _StepHost:
             call_of(name, pool.settings, pool.engine, request, completion, queued=0.0)
             for completion in sorted(completions, key=lambda completion: completion.index)
         )
+
+    def of_agent(self, agent: str) -> Host:
+        """See `loopline.agents.roles.escalation.SecondHost`."""
+        twin = copy.copy(self)
+        twin._agent = agent
+        return twin
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""

@@ -188,7 +188,7 @@ class Pool:
         flight, result = None, _Answer(b"", store=False)
         if self.coalescer is not None and self._is_meant(query.payload):
             request = await self._request(query.delivery, query.payload, query.deadline)
-            flight = self.coalescer.flight_of(request)
+            flight = await self.coalescer.flight_of(request, query.delivery)
         if self.coalescer is None or flight is None:
             return await self._answer_alone(query)
 

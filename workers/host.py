@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from loopline.agents.approvals import (
@@ -16,6 +18,7 @@ from loopline.agents.approvals import (
 from loopline.agents.errors import RequestFailed
 from loopline.agents.generation import generation_of
 from loopline.agents.judging import JUDGE_TOOLS
+from loopline.agents.protocols import Host
 from loopline.agents.records import (
     Approval,
     Call,
@@ -51,6 +54,13 @@ from loopline.workers.messages import (
 )
 
 
+@dataclass
+class _Count:
+    """Of a step's requests, also of those for another agent."""
+
+    number: int = 0
+
+
 class BusHost:
     """The host of one step. Its requests are numbered in the order in which the role makes them.
 
@@ -81,7 +91,7 @@ class BusHost:
         self._agent = agent
         self._turn = turn
         self._branch = branch
-        self._count = 0
+        self._requests = _Count()
 
     async def complete(
         self,
@@ -114,10 +124,16 @@ class BusHost:
         )
         return calls.validate_json(reply)
 
+    def of_agent(self, agent: str) -> Host:
+        """See `loopline.agents.roles.escalation.SecondHost`."""
+        twin = copy.copy(self)
+        twin._agent = agent
+        return twin
+
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
-        key = request_key(self._run, self._turn, self._branch, self._count)
+        key = request_key(self._run, self._turn, self._branch, self._requests.number)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
             reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
@@ -131,8 +147,8 @@ class BusHost:
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
         """See `loopline.agents.approvals.ApprovingHost.approve`."""
-        key = request_key(self._run, self._turn, self._branch, self._count)
-        self._count += 1
+        key = request_key(self._run, self._turn, self._branch, self._requests.number)
+        self._requests.number += 1
         approval = self._decision_of(key, "answer", agent, answer)
         if approval is None:
             raise ApprovalNeeded(
@@ -162,8 +178,8 @@ class BusHost:
     async def _ask(
         self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
     ) -> bytes:
-        number, started = self._count, self._clock()
-        self._count += 1
+        number, started = self._requests.number, self._clock()
+        self._requests.number += 1
         error = ""
         try:
             return await self._request(stream, kind, number, payload)

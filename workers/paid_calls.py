@@ -66,7 +66,7 @@ class Lane:
         """By the engine's number."""
 
     async def sending(self, event: Sending) -> None:
-        """Write a call down. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `Retry` while
+        """Write a call down. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` while
         other calls hold what is left: then it must not be sent."""
         self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
         self._begin()
@@ -76,7 +76,7 @@ class Lane:
 
     async def hold(self, request: GenerateRequest) -> None:
         """Hold the most that a local model can use for a request. Raises `BudgetExceeded`,
-        or `Retry` while other calls hold what is left."""
+        or `NoRoom` while other calls hold what is left."""
         sampling = request.sampling
         texts = (*request.messages, *request.callable_tools)
         # No token stands for less than a byte; a template adds less to a message than its JSON.

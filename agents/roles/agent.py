@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from pydantic import JsonValue
+
 from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.approvals import ApprovingHost, refusal_of
 from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.escalation_options import big_agent
 from loopline.agents.payloads import (
     AGENT,
     PartPayload,
@@ -26,6 +29,7 @@ from loopline.agents.roles.conversation import (
     WrongAnswer,
     conversation_of,
 )
+from loopline.agents.roles.escalation import Escalation
 from loopline.agents.roles.final_text import text_result
 from loopline.agents.roles.offered_host import OfferedHost
 from loopline.agents.roles.protocol import StepContext, StepResult
@@ -78,6 +82,7 @@ class Agent:
                 messages = _opening(run.task, behaviour, answers)
             case other:
                 raise UnexpectedPayload(f"role {AGENT} takes no {other.type_name!r}")
+        acting = context.payload.acting or AGENT
         conversation = Conversation(
             OfferedHost(host, offered),
             messages,
@@ -85,24 +90,31 @@ class Agent:
             options=behaviour.generation,
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
+            escalation=_escalation(behaviour, run, acting, host),
         )
         ending = await conversation.run()
-        if behaviour.requires_approval:
-            acting = context.payload.acting or AGENT
-            ending = await _approved(conversation, ending, host, acting, behaviour.approval_seconds)
+        if behaviour.requires_approval is not False:  # an empty schema fits all
+            ending = await _approved(conversation, ending, host, acting, behaviour)
         return text_result(conversation, ending)
 
 
+def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> Escalation | None:
+    if behaviour.escalation is None:
+        return None
+    return Escalation(behaviour.escalation, run, host, big_agent(agent))
+
+
 async def _approved(
-    conversation: Conversation, ending: Ending, host: Host, agent: str, seconds: float
+    conversation: Conversation, ending: Ending, host: Host, agent: str, behaviour: AgentBehaviour
 ) -> Ending:
-    """The ending, once a person has approved its text. Raises `ApprovalNeeded` before that."""
+    """The ending, once a person has approved its text, if it needs that. Raises `ApprovalNeeded`
+    before."""
     if not isinstance(host, ApprovingHost):
         raise UnexpectedPayload(f"agent {agent}: nobody can approve its answer here")
     for tries in range(MAX_CORRECTIONS + 1):
-        if not isinstance(ending, FinalText):
+        if not isinstance(ending, FinalText) or not _needs_approval(behaviour, ending.text):
             return ending
-        approval = await host.approve(agent, {"answer": ending.text}, seconds)
+        approval = await host.approve(agent, {"answer": ending.text}, behaviour.approval_seconds)
         if approval.decision == "approved":
             return ending
         refusal = refusal_of(approval)
@@ -111,6 +123,19 @@ async def _approved(
         conversation.refuse(refusal)
         ending = await conversation.run()
     return ending
+
+
+def _needs_approval(behaviour: AgentBehaviour, text: str) -> bool:
+    rule = behaviour.requires_approval
+    if isinstance(rule, bool):
+        return rule
+    value: JsonValue = text
+    if behaviour.answer is not None:
+        try:
+            value = json.loads(text)
+        except ValueError:  # cut off
+            return True
+    return AnswerSchema(rule).may_fit(value)
 
 
 def _opening(

@@ -17,6 +17,10 @@ entry per tool call in it:
     null                                    handed over; the answer is in the journal
 
 and `"failure": {"kind": …, "message": …}` alongside it if a request failed for good.
+
+Where doubtful completions go to another model (`loopline.agents.roles.escalation`), samples and
+refused completions have a turn without entries, or with the router's, and `"escalation"` holds what
+the ladder said of each completion that counts.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from loopline.agents.records import (
     ToolChoice,
     ToolSpec,
 )
+from loopline.agents.roles.escalation import Escalation
 from loopline.agents.roles.protocol import StepResult
 from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import HandOverTool
@@ -137,10 +142,14 @@ class Conversation:
         options: GenerationOptions | None = None,
         max_completions: int = MAX_COMPLETIONS,
         answer: AnswerSchema | None = None,
+        escalation: Escalation | None = None,
     ) -> None:
         """`options` are what the run's caller set. With `answer` the final text is JSON that fits
-        that schema."""
+        that schema. With `escalation` each completion climbs a ladder, and a doubtful one is the
+        other model's."""
         self.calls: list[Call] = []
+        self.counting: list[Call] = []
+        """Of these: the completions that count, without samples and refused ones."""
         self._host = host
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
@@ -149,6 +158,10 @@ class Conversation:
         self._options = options
         self._max_completions = max_completions
         self._answer = answer
+        self._escalation = escalation
+        self._climbs: list[JsonValue] = []
+        self._judged: list[JsonValue] = []
+        """What the router said of the last text, as an entry of its turn."""
         self._corrections = 0
         self._turns: list[JsonValue] = []
         self._failure: RequestFailure | None = None
@@ -164,7 +177,7 @@ class Conversation:
                 self._failure = RequestFailure(error.kind, error.message)
                 return self._failure
             if not call.tool_calls:
-                self._turns.append([])
+                self._turns.append([*self._judged])
                 ending = self._ending(call)
                 if ending is not None:
                     return ending
@@ -180,7 +193,7 @@ class Conversation:
         """The final text was not accepted: the model reads why, and `run` goes on from there."""
         content = f"error: {reason}. Answer again."
         self._messages += [
-            assistant_message(self.calls[-1]),
+            assistant_message(self.counting[-1]),
             Message(role="user", content=content),
         ]
 
@@ -191,6 +204,8 @@ class Conversation:
         if answer is not None:
             action["answer"] = answer
         observation: JsonObject = {"turns": self._turns}
+        if self._escalation is not None:
+            observation["escalation"] = self._climbs
         if self._failure is not None:
             observation["failure"] = {
                 "kind": self._failure.kind,
@@ -219,21 +234,60 @@ class Conversation:
         # A schema leaves a local model no way to call a tool: with tools it holds from the first
         # correction on.
         constrained = self._answer is not None and (not self._specs or self._corrections > 0)
+        schema = self._answer.schema if self._answer and constrained else None
+        escalation = self._escalation
         calls = await self._host.complete(
             tuple(self._messages),
             tools=self._specs,
             previous=self._previous,
-            json_schema=self._answer.schema if self._answer and constrained else None,
-            options=self._options,
+            json_schema=schema,
+            options=self._options if escalation is None else escalation.drawing(self._options),
         )
+        _require_count(calls, 1 if escalation is None else escalation.drawn)
+        for _ in calls[:-1]:
+            self._turns.append([])
+        self.calls += calls
+        call = self._previous = calls[-1]
+        if escalation is not None:
+            call = await self._climb(escalation, calls, schema)
+        self.counting.append(call)
         if self._options is not None:
             # A tool that must be called is called once: or the model could never answer.
             self._options = self._options.model_copy(update={"tool_choice": ToolChoice()})
-        if len(calls) != 1:
-            raise MalformedModelOutput(f"one completion was asked for, {len(calls)} came back")
-        self._previous = calls[0]
-        self.calls.append(calls[0])
-        return calls[0]
+        return call
+
+    async def _climb(
+        self, escalation: Escalation, calls: Sequence[Call], schema: JsonObject | None
+    ) -> Call:
+        """The completion that counts: the last of these, or the other model's in its place."""
+        climb = await escalation.climb(calls, self._wrong_form(calls[-1]))
+        entries: list[JsonValue] = [] if climb.entry is None else [climb.entry]
+        if climb.passed:
+            self._judged = entries
+            self._climbs.append(climb.as_json(None))
+            return calls[-1]
+        self._judged = []
+        self._turns.append(entries)
+        replacements = await escalation.second.complete(
+            tuple(self._messages), tools=self._specs, json_schema=schema, options=self._options
+        )
+        _require_count(replacements, 1)
+        self._climbs.append(climb.as_json(replacements[0]))
+        self.calls.append(replacements[0])
+        # The small model's ids do not go on from another model's.
+        self._previous = None
+        return replacements[0]
+
+    def _wrong_form(self, call: Call) -> str | None:
+        """What is wrong with a completion, whatever it says."""
+        if call.tool_calls:
+            checks = (self._check_call(*numbered) for numbered in enumerate(call.tool_calls))
+            return next((checked for checked in checks if isinstance(checked, str)), None)
+        if (cut_off := truncation_reason(call)) is not None:
+            return cut_off
+        if self._answer is not None:
+            return self._answer.read(call.said)[1] or None
+        return None if call.said.strip() else "the text is empty"
 
     async def _dispatch(self, call: Call) -> tuple[list[JsonObject | None], tuple[Subproblem, ...]]:
         entries: list[JsonObject | None] = []
@@ -370,3 +424,9 @@ def truncation_reason(call: Call) -> str | None:
             return "the completion was cancelled"
         case _:
             return None
+
+
+def _require_count(calls: Sequence[Call], wanted: int) -> None:
+    if len(calls) != wanted:
+        request = "one completion was" if wanted == 1 else f"{wanted} completions were"
+        raise MalformedModelOutput(f"{request} asked for, {len(calls)} came back")

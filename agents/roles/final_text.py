@@ -78,7 +78,7 @@ def _missing_answer_reason(text: str, conversation: Conversation) -> str:
 
 def _thought(conversation: Conversation) -> bool:
     """Whether the last completion has thoughts."""
-    return bool(conversation.calls and conversation.calls[-1].thought)
+    return bool(conversation.counting and conversation.counting[-1].thought)
 
 
 def _give_up(reason: str) -> Decision:

@@ -11,6 +11,7 @@ from loopline.agents.prompts import Prompt, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Candidate, Decision, JsonObject
 from loopline.agents.roles.conversation import FinalText
+from loopline.agents.roles.escalation import Escalation, total_prices
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.solo import question_conversation
 from loopline.agents.roles.subtask import ABOUT_THE_PROBLEM
@@ -23,7 +24,10 @@ _REASON_CHARS = 1_000
 class First:
     """Decides `answer` {answer, verification, prices}, `escalate` {reason, verification, prices} or
     `failed`. `prices`: what each rung cost, in micro-dollars; that of the answer itself is under
-    `answer`. `samples`: how many of the step's last calls are further answers."""
+    `answer`. `samples`: how many of the step's last calls are further answers.
+
+    With the option `escalate="step"` the ladder is climbed by each completion, and the big model
+    writes doubtful ones. The answer then has only to pass the rungs that are free."""
 
     name = "first"
     version = 1
@@ -33,9 +37,13 @@ class First:
         return (prompt_in("general", "solo"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        messages, conversation, result_of = question_conversation(self.name, context, host)
         run, prompts = context.run, prompt_set_of(context.run)
         options = CascadeOptions.model_validate(run.options)
+        of_steps = options.step_escalation()
+        escalation = None if of_steps is None else Escalation(of_steps, run, host, "solo")
+        messages, conversation, result_of = question_conversation(
+            self.name, context, host, escalation
+        )
         ending = await conversation.run()
         result = result_of(conversation, ending)
         decision = result.decision
@@ -45,22 +53,26 @@ class First:
             reason = str(decision.data.get("reason", ""))[:_REASON_CHARS]
             return replace(result, decision=Decision(kind="escalate", data={"reason": reason}))
         agreement = options.agreement_rung(run, messages)
-        score = None if options.router is None else ScoreRung(options.router, agreement)
+        score = None
+        if options.router is not None and escalation is None:
+            score = ScoreRung(options.router, agreement)
         rungs: list[Rung] = [*LADDER]
-        if options.min_logprob is not None:
+        if options.min_logprob is not None and escalation is None:
             rungs.append(LogprobRung(options.min_logprob))
         rungs += [rung for rung in (agreement, score) if rung is not None]
         evidence = Evidence(
             run.task.prompt,
             options.expected_type,
-            tuple(conversation.calls),
+            tuple(conversation.counting),
             boxed=prompts == "mathematics",
             cut_off=ending.cut_off,
         )
         verification = await check_rungs(evidence, host, rungs)
         samples = agreement.calls if agreement is not None else ()
         prices: dict[str, JsonValue] = {"answer": _price(conversation.calls)}
-        prices |= {verdict.rung: 0 for verdict in verification.verdicts}
+        if escalation is not None:
+            prices = total_prices(result.observation)
+        prices = {verdict.rung: 0 for verdict in verification.verdicts} | prices
         if samples:
             prices[AgreementRung.name] = _price(samples)
         data: JsonObject = {

@@ -15,13 +15,14 @@ from loopline.agents.roles.conversation import (
     Ending,
     conversation_of,
 )
+from loopline.agents.roles.escalation import Escalation
 from loopline.agents.roles.final_text import boxed_result, text_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
 
 
 def question_conversation(
-    role: str, context: StepContext, host: Host
+    role: str, context: StepContext, host: Host, escalation: Escalation | None = None
 ) -> tuple[Sequence[Message], Conversation, Callable[[Conversation, Ending], StepResult]]:
     """The run's question under the prompts of `solo`, a conversation that begins with it, and what
     makes a result of its ending. Raises `UnexpectedPayload`."""
@@ -31,7 +32,8 @@ def question_conversation(
         )
     messages, tools = question_opening(context.run)
     result_of = boxed_result if prompt_set_of(context.run) == "mathematics" else text_result
-    return messages, Conversation(host, messages, tools=tools), result_of
+    conversation = Conversation(host, messages, tools=tools, escalation=escalation)
+    return messages, conversation, result_of
 
 
 def question_opening(run: Run) -> tuple[list[Message], tuple[CallableTool, ...]]:

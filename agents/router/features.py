@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from fractions import Fraction
 
-from loopline.agents.router.evidence import MAX_EVIDENCE_CHARS, MAX_SAMPLES, AnswerEvidence
+from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence, clip
 from loopline.agents.router.numbers import (
     calculations,
     number_words_in,
@@ -25,11 +25,12 @@ from loopline.agents.router.numbers import (
     without_annotations,
     wrong_equations,
 )
+from loopline.agents.router.signs import sign_features
 
-FEATURE_VERSION = 1
+FEATURE_VERSION = 2
 HASH_BUCKETS = 4096
 
-_WORD = re.compile(r"[a-z]+|[0-9]+|[%$/]", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+|[0-9]+|[%$/]")
 _SENTENCE = re.compile(r"[.!?](?:\s|$)|\n")
 _HEDGE = re.compile(
     r"\b(?:maybe|perhaps|probably|approximately|about|around|roughly|assume|assuming|not sure|"
@@ -70,8 +71,8 @@ _STOP = frozenset(
 
 def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:
     """By name; the same names for all evidence."""
-    question = evidence.question[:MAX_EVIDENCE_CHARS]
-    text = evidence.text[:MAX_EVIDENCE_CHARS]
+    question = clip(evidence.question)
+    text = clip(evidence.text)
     values = question_features(question)
     values |= _working_features(question, text)
     values |= _logprob_features(evidence.logprobs)
@@ -81,7 +82,7 @@ def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:
 
 def question_features(question: str) -> dict[str, float]:
     """Those that are known before the small model is asked."""
-    question = question[:MAX_EVIDENCE_CHARS]
+    question = clip(question)
     words = _WORD.findall(question)
     numbers, spelled = numbers_in(question), number_words_in(question)
     values = {
@@ -141,7 +142,7 @@ def _working_features(question: str, text: str) -> dict[str, float]:
         "answer.present": float(answer is not None),
         **{
             f"answer.in_{place}": float(stated.place == place)
-            for place in ("box", "mark", "phrase", "text")
+            for place in ("box", "mark", "phrase", "bold", "text")
         },
         "answer.whole": float(answer is not None and answer.denominator == 1),
         "answer.fractional_count": float(
@@ -176,6 +177,7 @@ def _working_features(question: str, text: str) -> dict[str, float]:
         "working.words_from_question": shared / max(1, len(text_words)),
         "working.asks_back": float(visible.count("?")),
         "working.length_to_question": math.log((1 + len(visible)) / (1 + len(question))),
+        **sign_features(question, text, visible, steps, stated, numbers),
     }
 
 
@@ -195,7 +197,7 @@ def _logprob_features(logprobs: tuple[float, ...]) -> dict[str, float]:
 
 
 def _agreement_features(text: str, samples: tuple[str, ...]) -> dict[str, float]:
-    answers = [comparable_answer(sample[:MAX_EVIDENCE_CHARS]) for sample in samples[:MAX_SAMPLES]]
+    answers = [comparable_answer(clip(sample)) for sample in samples[:MAX_SAMPLES]]
     answer_key, count = comparable_answer(text), max(1, len(answers))
     votes = Counter(answers)
     entropy = -sum(n / count * math.log(n / count) for n in votes.values())
@@ -219,12 +221,9 @@ def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
     """Bucket → weight of the words and pairs of words of question and answer: a vector of length 1.
     Numbers are one word, whatever they are."""
     weights: Counter[int] = Counter()
-    parts = (("q", evidence.question), ("a", without_annotations(evidence.text)))
+    parts = (("q", clip(evidence.question)), ("a", without_annotations(clip(evidence.text))))
     for prefix, text in parts:
-        words = [
-            "0" if word[0].isdigit() else word.lower()
-            for word in _WORD.findall(text[:MAX_EVIDENCE_CHARS])
-        ]
+        words = ["0" if word[0].isdigit() else word.lower() for word in _WORD.findall(text)]
         terms = {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words))}
         for term in terms:
             weights[zlib.crc32(f"{prefix}:{term}".encode()) % HASH_BUCKETS] += 1

@@ -9,6 +9,7 @@ from fractions import Fraction
 from loopline.agents.answers import parse_number
 from loopline.agents.arithmetic import ExpressionError, evaluate
 from loopline.agents.equations import equations
+from loopline.agents.router.symbols import symbolic
 from loopline.agents.stated_answers import Place, statements
 
 _NUMBER = re.compile(
@@ -25,6 +26,10 @@ _WORDS = {
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})s?\b", re.IGNORECASE)
 _ANNOTATION = re.compile(r"<<([^<>=\n]{1,200})=([^<>=\n]{1,60})>>")
 """A calculator's mark, as the solutions of GSM8K have it: `16 - 3 = <<16-3=13>>13`."""
+_MARK_AND_NUMBER = re.compile(
+    r"<<[^<>=\n]{1,200}=([^<>=\n]{1,60})>>[ \t]{0,2}[$]?"
+    r"(-?[0-9][0-9,]{0,20}(?:\.[0-9]{1,20})?)"
+)
 _ANY_ANNOTATION = re.compile(r"<<[^<>\n]{0,300}>>")
 _OPERATOR = re.compile(r"(?<=[0-9) %])\s*[-+*/×÷−x]\s*(?=[$0-9(.])")
 _UNIVERSAL = frozenset(map(Fraction, (0, 1, 2, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)))
@@ -73,12 +78,13 @@ _SIGNS = str.maketrans({"×": "*", "x": "*", "÷": "/", "−": "-"})
 
 def calculations(text: str) -> tuple[list[Calculation], int]:
     """The steps of a working, in order, and how many a calculator's marks show. Where there are
-    marks, they are the steps; else what `loopline.agents.equations` finds."""
+    marks, they are the steps; else what `loopline.agents.equations` finds, also of calculations in
+    words."""
     marked = _marked(text)
     if marked:
         return marked, len(marked)
     plain: list[Calculation] = []
-    for equation in equations(without_annotations(text)):
+    for equation in equations(symbolic(without_annotations(text))):
         try:
             result = evaluate(equation.right)
         except ExpressionError:
@@ -90,6 +96,17 @@ def calculations(text: str) -> tuple[list[Calculation], int]:
 def wrong_equations(text: str) -> int:
     """Equations in the text, its marks left out, that do not hold."""
     return sum(not equation.holds for equation in equations(without_annotations(text)))
+
+
+def contradicted_marks(text: str) -> int:
+    """Marks whose result is not the number that stands behind them."""
+    count = 0
+    for match in _MARK_AND_NUMBER.finditer(text):
+        try:
+            count += evaluate(match[1]) != evaluate(match[2].rstrip(","))
+        except ExpressionError:
+            continue
+    return count
 
 
 def _marked(text: str) -> list[Calculation]:

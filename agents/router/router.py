@@ -135,6 +135,8 @@ class Router(Record):
     """Of the score for right answers, on the calibration questions."""
     pays: bool
     """Whether it saved money at equal accuracy on the questions that it was learned from."""
+    needs_samples: bool = False
+    """It reads further samples of the small model, and accepts nothing without any."""
     alarms: int = Field(default=0, ge=0)
     """How often audited runs have shown that the bound was broken; each time the threshold rose."""
     watched_after: str = ""
@@ -167,7 +169,8 @@ class Router(Record):
         small, big = self.scorer.heads(features, words)
         score = combine(small, big, self.scorer.error_price)
         probability = logistic(self.slope * small + self.intercept)
-        accepted = self.threshold is not None and score >= self.threshold
+        readable = bool(evidence.samples) or not self.needs_samples
+        accepted = readable and self.threshold is not None and score >= self.threshold
         return Judgement(score=score, probability=probability, accepted=accepted)
 
 

@@ -4,15 +4,17 @@ learned score. What each costs is in the ledger: they are calls of the step like
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from loopline.agents.errors import MalformedModelOutput
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, GenerationOptions, JsonObject, Message, Run
-from loopline.agents.router.evidence import MAX_EVIDENCE_CHARS
+from loopline.agents.router.evidence import clip
 from loopline.agents.router.features import comparable_answer
 from loopline.agents.tools.route_answer import ROUTE_ANSWER
 from loopline.agents.verification import Evidence, Verdict
+
+_REASON_CHARS = 500
 
 
 def logprobs_of(calls: Sequence[Call]) -> tuple[float, ...]:
@@ -20,6 +22,67 @@ def logprobs_of(calls: Sequence[Call]) -> tuple[float, ...]:
     was sampled by; empty where the endpoint gave none."""
     last = calls[-1]
     return last.raw_logprobs or last.logprobs
+
+
+def agreement_seed(run: Run) -> int:
+    """That samples are drawn from, apart from the seeds of all else."""
+    return zlib.crc32(f"{run.seed}/agreement".encode())
+
+
+def logprob_verdict(calls: Sequence[Call], least: float) -> Verdict:
+    """The mean log-probability of the answer's tokens is not below a bound."""
+    values = logprobs_of(calls)
+    if not values:
+        reason = "the engine gave no log-probabilities, so nothing vouches for it"
+        return Verdict(rung=LogprobRung.name, passed=False, reason=reason)
+    mean = sum(values) / len(values)
+    return Verdict(
+        rung=LogprobRung.name, passed=mean >= least, reason=f"{mean:.3f}, at least {least}"
+    )
+
+
+def agreement_verdict(
+    samples: Sequence[Call], agrees: Callable[[Call], bool], least: float
+) -> Verdict:
+    """At least this share of the samples agrees."""
+    if all(call.sampling.temperature == 0 for call in samples):
+        # A caller's own temperature goes before ours.
+        reason = "the samples were drawn at temperature 0, so their agreement says nothing"
+        return Verdict(rung=AgreementRung.name, passed=False, reason=reason)
+    share = sum(map(agrees, samples)) / len(samples)
+    return Verdict(
+        rung=AgreementRung.name,
+        passed=share >= least,
+        reason=f"{share:.0%} of {len(samples)} samples agree, at least {least:.0%}",
+    )
+
+
+async def score_verdict(
+    router: str,
+    host: Host,
+    *,
+    question: str,
+    text: str,
+    calls: Sequence[Call],
+    samples: Sequence[Call],
+) -> tuple[Verdict, JsonObject]:
+    """Whether the router that was trained accepts the text; and the request with its answer, as a
+    step's observation holds them."""
+    arguments: JsonObject = {
+        "router": router,
+        "question": clip(question),
+        "text": clip(text),
+        "logprobs": [*logprobs_of(calls)],
+        "samples": [clip(call.said) for call in samples],
+    }
+    output = await host.call_tool(ROUTE_ANSWER, arguments)
+    reason = (
+        f"score {output.get('score')}, right with probability {output.get('probability')}"
+        if "accepted" in output
+        else f"no score: {output.get('error')}"[:_REASON_CHARS]
+    )
+    verdict = Verdict(rung=ScoreRung.name, passed=output.get("accepted") is True, reason=reason)
+    return verdict, {"tool": ROUTE_ANSWER, "arguments": arguments, "output": output}
 
 
 class LogprobRung:
@@ -31,14 +94,7 @@ class LogprobRung:
         self._least = least
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
-        values = logprobs_of(evidence.calls)
-        if not values:
-            reason = "the engine gave no log-probabilities, so nothing vouches for the answer"
-            return Verdict(rung=self.name, passed=False, reason=reason)
-        mean = sum(values) / len(values)
-        return Verdict(
-            rung=self.name, passed=mean >= self._least, reason=f"{mean:.3f}, at least {self._least}"
-        )
+        return logprob_verdict(evidence.calls, self._least)
 
 
 class AgreementRung:
@@ -54,9 +110,7 @@ class AgreementRung:
         self._messages = tuple(messages)
         self._least = least
         # Not `SamplingParams`: how long a text may be stays the pool's.
-        self._options = GenerationOptions(
-            temperature=temperature, n=k, seed=zlib.crc32(f"{run.seed}/agreement".encode())
-        )
+        self._options = GenerationOptions(temperature=temperature, n=k, seed=agreement_seed(run))
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
         k = self._options.n
@@ -64,16 +118,9 @@ class AgreementRung:
         if len(calls) != k:
             raise MalformedModelOutput(f"{k} completions were asked for, {len(calls)} came back")
         self.calls = calls
-        if all(call.sampling.temperature == 0 for call in calls):
-            # A caller's own temperature goes before ours.
-            reason = "the samples were drawn at temperature 0, so their agreement says nothing"
-            return Verdict(rung=self.name, passed=False, reason=reason)
         answer = comparable_answer(evidence.text)
-        share = sum(comparable_answer(call.said) == answer for call in calls) / k
-        return Verdict(
-            rung=self.name,
-            passed=share >= self._least,
-            reason=f"{share:.0%} of {k} samples say the same, at least {self._least:.0%}",
+        return agreement_verdict(
+            calls, lambda call: comparable_answer(call.said) == answer, self._least
         )
 
 
@@ -90,21 +137,12 @@ class ScoreRung:
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
         samples = self._agreement.calls if self._agreement is not None else ()
-        arguments: JsonObject = {
-            "router": self._router,
-            "question": evidence.problem[:MAX_EVIDENCE_CHARS],
-            "text": evidence.text[:MAX_EVIDENCE_CHARS],
-            "logprobs": [*logprobs_of(evidence.calls)],
-            "samples": [call.said[:MAX_EVIDENCE_CHARS] for call in samples],
-        }
-        output = await host.call_tool(ROUTE_ANSWER, arguments)
-        self.entry = {"tool": ROUTE_ANSWER, "arguments": arguments, "output": output}
-        if "accepted" not in output:
-            reason = f"no score: {output.get('error')}"[:500]
-            return Verdict(rung=self.name, passed=False, reason=reason)
-        chance = output.get("probability")
-        return Verdict(
-            rung=self.name,
-            passed=output["accepted"] is True,
-            reason=f"score {output.get('score')}, right with probability {chance}",
+        verdict, self.entry = await score_verdict(
+            self._router,
+            host,
+            question=evidence.problem,
+            text=evidence.text,
+            calls=evidence.calls,
+            samples=samples,
         )
+        return verdict

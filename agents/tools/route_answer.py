@@ -38,6 +38,11 @@ def route_answer(arguments: RouteAnswerArguments) -> JsonObject:
     from loopline.agents.router.evidence import AnswerEvidence
 
     digest, router = _read(Path(arguments.router))
+    if router.needs_samples and not arguments.samples:
+        raise ToolFailed(
+            f"{arguments.router} was learned with further samples, and there are none: set the "
+            "option `samples`"
+        )
     evidence = AnswerEvidence(
         arguments.question, arguments.text, tuple(arguments.logprobs), tuple(arguments.samples)
     )

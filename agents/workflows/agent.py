@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from loopline.agents.escalation_options import big_agent
 from loopline.agents.payloads import AGENT, QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step, ToolSpec
 from loopline.agents.team_parts import AgentBehaviour
@@ -39,6 +40,10 @@ class AgentWorkflow:
                 return finish_given_up_by_role(step)
             case _:
                 raise no_route_error(self.name, step)
+
+    def agents_in(self, options: JsonObject) -> Mapping[str, str]:
+        escalation = parse_options(self.name, AgentBehaviour, options).escalation
+        return {} if escalation is None else {big_agent(AGENT): escalation.model}
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
         return (AGENT,)

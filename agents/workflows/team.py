@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from loopline.agents.escalation_options import big_agent
 from loopline.agents.payloads import AGENT, PartPayload
 from loopline.agents.records import JsonObject, Outcome, Run, Step, ToolSpec
 from loopline.agents.team_journal import latest_step, next_turn, payload_of, result_of
@@ -91,7 +92,13 @@ class TeamWorkflow:
                 return Continue((_handoff(team, successor, turn),))
 
     def agents_in(self, options: JsonObject) -> Mapping[str, str]:
-        return {name: agent.model for name, agent in agents_of_team(team_of(options)).items()}
+        agents = agents_of_team(team_of(options))
+        big_agents = {
+            big_agent(name): agent.escalation.model
+            for name, agent in agents.items()
+            if agent.escalation is not None
+        }
+        return {name: agent.model for name, agent in agents.items()} | big_agents
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
         return answering_agents(team_of(options))

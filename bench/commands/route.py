@@ -24,8 +24,8 @@ def route(options: RouteOptions) -> None:
 
     In each split a router is learned and calibrated, and its test says whether "small answers that
     are accepted and wrong" stay below --alpha, and what it costs compared with the big model alone,
-    the small one alone, mixing at random, a fixed ladder, a log-probability threshold and the
-    oracle.
+    the small one alone, mixing at random, a fixed ladder, thresholds on log-probability and
+    entropy, and the oracle.
     """
     import json
     import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,30 +10,49 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from threadpoolctl import threadpool_limits
 
+from loopline.agents.equations import first_wrong
+from loopline.agents.router.evidence import clip
 from loopline.agents.router.guarantee import allowed_errors
 from loopline.bench.errors import UsageError
 from loopline.bench.route.comparison import compare
 from loopline.bench.route.report import RouteReport, Signal
-from loopline.bench.route.splits import CALIBRATION, TRAIN, Splits, play_splits
+from loopline.bench.route.splits import (
+    CALIBRATION,
+    ENTROPY,
+    LOGPROB,
+    TRAIN,
+    Splits,
+    play_splits,
+)
 from loopline.trainers.router.fitting import Floats, area_under_curve
-from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough
-from loopline.trainers.router.policy import LEAST_QUESTIONS, SIGNAL, Table
+from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough, thinned
+from loopline.trainers.router.policy import SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded
+from loopline.workers.sandbox.limits import cores
 
 if TYPE_CHECKING:
     from loopline.bench.commands.options import RouteOptions
 
+LEAST_MEASURED = 10
+"""Of fewer questions a part would be empty. Of somewhat more, the verdict is that they are too
+few."""
+MOST_THREADS = 4
+_NOTHING = -50.0
+"""Score of an answer for which nothing vouches."""
+
 
 def measure(options: RouteOptions) -> RouteReport:
     """Raises UsageError, or BadLabels that names each bad line."""
-    rows, where, source = _read(options)
-    require_enough(rows, LEAST_QUESTIONS, where)
-    table = Table.of(rows)
+    rows, where, notes = _read(options)
+    require_enough(rows, LEAST_MEASURED, where)
+    rows = thinned(rows, options.seed, notes)
+    table = Table.of(rows).prepared()
+    doubts = _doubts(table)
     console = Console(stderr=True)
     columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
     task = bar.add_task("splits", total=options.splits)
-    # With a thread for each core, such small matrices wait more than they compute.
+    # A split has a thread: of a thread for each core, such small matrices wait more than compute.
     with threadpool_limits(1, user_api="blas"), bar:
         splits = play_splits(
             table,
@@ -40,8 +60,9 @@ def measure(options: RouteOptions) -> RouteReport:
             alpha=options.alpha,
             delta=options.delta,
             seed=options.seed,
-            checked=_passes_ladder(table),
-            logprob=_mean_logprob(table),
+            checked=_passes_ladder(rows, table),
+            doubts=doubts,
+            threads=min(MOST_THREADS, cores()),
             progress=lambda done: bar.update(task, completed=done),
         )
         comparison = compare(splits, options.seed)
@@ -50,7 +71,8 @@ def measure(options: RouteOptions) -> RouteReport:
     calibration = round((TRAIN + CALIBRATION) * count) - round(TRAIN * count)
     return RouteReport(
         questions=count,
-        source=source,
+        source="; ".join(notes),
+        estimated_costs=sum(row.estimated for row in rows),
         alpha=options.alpha,
         delta=options.delta,
         splits=options.splits,
@@ -63,23 +85,30 @@ def measure(options: RouteOptions) -> RouteReport:
         greatest_risk=float(np.max(splits.risks)),
         accepted_share=float(np.mean(splits.accepted)),
         paying_share=splits.paying / splits.splits,
+        sampling_share=splits.sampling / splits.splits,
         signal=_signal(splits, table),
-        has_logprobs=_mean_logprob(table) is not None,
-        has_samples=bool((_column(table, "agreement.absent") == 0).any()),
+        has_logprobs=LOGPROB in doubts,
+        has_samples=ENTROPY in doubts,
         comparison=comparison,
     )
 
 
-def _read(options: RouteOptions) -> tuple[list[Labelled], str, str]:
+def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
     """The labelled answers, where they are, and what there is to say of them."""
     if (options.labelled is None) == (options.from_store is None):
         raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
     if options.from_store is not None:
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
-        return recorded.rows, str(options.from_store), recorded.summary
+        if len(recorded.rows) < LEAST_MEASURED:
+            raise UsageError(
+                f"{options.from_store}: {recorded.summary}; at least {LEAST_MEASURED} are needed: "
+                "ask with --workflow cascade --option audit=0.1"
+            )
+        return recorded.rows, str(options.from_store), [recorded.summary]
     assert options.labelled is not None
-    rows = read_labelled(options.labelled, options.small_prices, options.big_prices)
-    return rows, str(options.labelled), ""
+    notes: list[str] = []
+    rows = read_labelled(options.labelled, options.small_prices, options.big_prices, notes)
+    return rows, str(options.labelled), notes
 
 
 def _signal(splits: Splits, table: Table) -> Signal:
@@ -95,16 +124,22 @@ def _column(table: Table, name: str) -> Floats:
     return table.answers.numeric[:, table.answers.names.index(name)]
 
 
-def _passes_ladder(table: Table) -> Floats:
+def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
     """1 where there is a number to answer with and every equation holds: the ladder without
     anything learned."""
     stated = _column(table, "answer.present") > 0
-    holds = _column(table, "answer.wrong_steps") + _column(table, "answer.wrong_equations") == 0
-    return (stated & holds).astype(np.float64)
+    holds = [first_wrong(clip(row.evidence.text)) is None for row in rows]
+    return (stated & np.array(holds)).astype(np.float64)
 
 
-def _mean_logprob(table: Table) -> Floats | None:
-    absent = _column(table, "logprob.absent")
-    if absent.all():
-        return None
-    return np.where(absent > 0, -50.0, _column(table, "logprob.mean"))
+def _doubts(table: Table) -> dict[str, Floats]:
+    """The scores of baselines that need no learning, as far as the labels have what they read: the
+    mean log-probability of the answer's tokens, and how little the samples differ."""
+    doubts: dict[str, Floats] = {}
+    unknown = _column(table, "logprob.absent") > 0
+    if not unknown.all():
+        doubts[LOGPROB] = np.where(unknown, _NOTHING, _column(table, "logprob.mean"))
+    unknown = _column(table, "agreement.absent") > 0
+    if not unknown.all():
+        doubts[ENTROPY] = np.where(unknown, _NOTHING, -_column(table, "agreement.entropy"))
+    return doubts

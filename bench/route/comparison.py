@@ -14,11 +14,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from loopline.agents.records import Record
-from loopline.bench.route.splits import BIG, LADDER, ORACLE, ROUTER, SMALL, Splits
+from loopline.bench.route.splits import (
+    BIG,
+    ENTROPY,
+    LADDER,
+    LOGPROB,
+    ORACLE,
+    ROUTER,
+    SMALL,
+    Splits,
+)
 from loopline.trainers.router.fitting import Floats
 
 RESAMPLES = 1000
-MIXING, LOGPROB = "mixing", "logprob"
+MIXING = "mixing"
 TITLES = {
     ROUTER: "the router",
     BIG: "the big model alone",
@@ -26,6 +35,7 @@ TITLES = {
     MIXING: "mixing both at random",
     LADDER: "the fixed ladder (schema, arithmetic)",
     LOGPROB: "a threshold on the log-probability",
+    ENTROPY: "a threshold on the entropy of the samples",
     ORACLE: "the oracle (a bound, no baseline)",
 }
 
@@ -46,6 +56,15 @@ class RuleFigures(Record):
     cost: Estimate
 
 
+class Curve(Record):
+    """One family of rules by its threshold, from the cheapest to the dearest."""
+
+    name: str
+    accuracies: tuple[float, ...]
+    costs: tuple[float, ...]
+    """US dollars per question."""
+
+
 class BaselineFigures(Record):
     """One baseline, held against the router at the router's accuracy."""
 
@@ -62,14 +81,18 @@ class Comparison(Record):
 
     rules: tuple[RuleFigures, ...]
     baselines: tuple[BaselineFigures, ...]
+    curves: tuple[Curve, ...]
     best_baseline: str
     cost_vs_best_baseline: Estimate
 
 
 def compare(splits: Splits, seed: int) -> Comparison:
     """All rules over all splits, questions weighed by how often they were tested."""
-    levels = [name for name in splits.rules if name.startswith(LOGPROB)]
-    names = [ROUTER, SMALL, BIG, LADDER, ORACLE, *levels]
+    levels = {
+        family: [name for name in splits.rules if name.startswith(f"{family} ")]
+        for family in (LOGPROB, ENTROPY)
+    }
+    names = [ROUTER, SMALL, BIG, LADDER, ORACLE, *levels[LOGPROB], *levels[ENTROPY]]
     sums = np.stack(
         [splits.tested]
         + [
@@ -84,13 +107,14 @@ def compare(splits: Splits, seed: int) -> Comparison:
     draws = generator.multinomial(count, [1 / count] * count, size=RESAMPLES) @ sums
     points = np.concatenate([sums.sum(axis=0, keepdims=True), draws])
     # Resamples by rules by (accuracy, cost); the first is the estimate.
-    means = (points[:, 1:] / points[:, :1]).reshape(len(points), len(names), 2)
+    # A resample may hold nothing but questions that no split has tested.
+    tested = np.maximum(points[:, :1], 1e-12)
+    means = (points[:, 1:] / tested).reshape(len(points), len(names), 2)
     of = {name: means[:, at] for at, name in enumerate(names)}
     families: dict[str, list[str]] = {
         BIG: [BIG], MIXING: [SMALL, BIG], LADDER: [SMALL, BIG, LADDER],
     }  # fmt: skip
-    if levels:
-        families[LOGPROB] = [SMALL, BIG, *levels]
+    families |= {family: [SMALL, BIG, *rules] for family, rules in levels.items() if rules}
     # The small model alone is a baseline where it is right as often as the router.
     if of[SMALL][0, 0] >= of[ROUTER][0, 0]:
         families[SMALL] = [SMALL]
@@ -123,8 +147,22 @@ def compare(splits: Splits, seed: int) -> Comparison:
             for name in (ROUTER, BIG, SMALL, LADDER, ORACLE)
         ),
         baselines=baselines,
+        curves=tuple(
+            _curve(family, [of[name][0] for name in rules])
+            for family, rules in levels.items()
+            if rules
+        ),
         best_baseline=min(prices, key=lambda family: float(prices[family][0])),
         cost_vs_best_baseline=_estimate(_ratio(cost, cheapest)),
+    )
+
+
+def _curve(name: str, points: Sequence[Floats]) -> Curve:
+    ordered = sorted((float(cost), float(right)) for right, cost in points)
+    return Curve(
+        name=name,
+        accuracies=tuple(right for _, right in ordered),
+        costs=tuple(cost for cost, _ in ordered),
     )
 
 

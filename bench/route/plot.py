@@ -13,9 +13,10 @@ _COLOURS = {ROUTER: "arm-1", BIG: "arm-0", SMALL: "arm-2", LADDER: "arm-3", ORAC
 
 
 def accuracy_against_dollars(comparison: Comparison) -> str:
-    """Every rule with its intervals, and the line of mixing at random."""
+    """Every rule with its intervals, the line of mixing at random, and those of thresholds."""
     rules = {rule.name: rule for rule in comparison.rules}
     costs = [rule.cost.high * 1000 for rule in comparison.rules]
+    costs += [cost * 1000 for curve in comparison.curves for cost in curve.costs]
     lows = [rule.accuracy.low for rule in comparison.rules]
     highs = [rule.accuracy.high for rule in comparison.rules]
     room = max(0.02, (max(highs) - min(lows)) * 0.1)
@@ -27,6 +28,14 @@ def accuracy_against_dollars(comparison: Comparison) -> str:
         for name in (SMALL, BIG)
     ]
     parts.append(svg.path(ends, "mixing"))
+    for curve in comparison.curves:
+        points = [
+            (x(cost * 1000), y(right))
+            for cost, right in zip(curve.costs, curve.accuracies, strict=True)
+        ]
+        parts.append(svg.path(points, "mixing"))
+        at_x, at_y = points[len(points) // 2]
+        parts.append(svg.text(at_x + 4, at_y + 12, curve.name, "tick", "start"))
     parts += [_spot(x, y, rule) for rule in comparison.rules]
     return svg.picture(WIDTH, HEIGHT, "Accuracy against dollars", *parts)
 

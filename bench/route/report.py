@@ -7,8 +7,9 @@ from typing import Any
 from loopline.agents.records import Record
 from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.report.figures import count, dollars, share, span
-from loopline.bench.route.comparison import LOGPROB, TITLES, Comparison, Estimate
+from loopline.bench.route.comparison import TITLES, Comparison, Estimate
 from loopline.bench.route.plot import accuracy_against_dollars
+from loopline.bench.route.splits import ENTROPY, LOGPROB
 
 
 class Signal(Record):
@@ -29,7 +30,9 @@ class RouteReport(Record):
 
     questions: int
     source: str
-    """What there is to say of where the labels come from; may be empty."""
+    """What there is to say of the labels; may be empty."""
+    estimated_costs: int
+    """Questions with a cost that was estimated from the length of a text."""
     alpha: float
     delta: float
     splits: int
@@ -44,6 +47,8 @@ class RouteReport(Record):
     accepted_share: float
     paying_share: float
     """Share of the splits whose router expected to pay; the others ask the big model alone."""
+    sampling_share: float
+    """Share of the splits whose router draws further samples."""
     signal: Signal
     has_logprobs: bool
     has_samples: bool
@@ -73,17 +78,17 @@ def verdict(report: RouteReport) -> str:
     ratio = report.comparison.cost_vs_best_baseline
     best = TITLES[report.comparison.best_baseline]
     within = share(report.risk_held_share)
-    if not report.signal.significant:
-        return (
-            "A router does not pay here: the evidence does not tell right answers of the small "
-            f"model from wrong ones (area under the curve {report.signal.auc:.2f}, 99 % interval "
-            f"{report.signal.low:.2f} to {report.signal.high:.2f}), so nothing is promised."
-        )
     if report.allowed_errors < 0:
         return (
             f"A router cannot promise {share(report.alpha)} here: {count(report.calibration)} "
             "calibration questions show too little even without a single error; label more, or "
             "raise --alpha."
+        )
+    if not report.signal.significant:
+        return (
+            "A router does not pay here: the evidence does not tell right answers of the small "
+            f"model from wrong ones (area under the curve {report.signal.auc:.2f}, 99 % interval "
+            f"{report.signal.low:.2f} to {report.signal.high:.2f}), so nothing is promised."
         )
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
     if report.pays:
@@ -122,7 +127,8 @@ def document(report: RouteReport) -> Document:
                     (
                         accuracy_against_dollars(report.comparison),
                         "Accuracy against US dollars per 1,000 questions, with 95 % intervals. "
-                        "Dotted: mixing both models at random.",
+                        "Dotted: mixing both models at random, and thresholds of rules without "
+                        "learning.",
                     ),
                 ),
             ),
@@ -182,11 +188,30 @@ def _closing(report: RouteReport) -> list[str]:
         "of 1 in 1,000. A test of a few hundred questions has errors of its own, which the exact "
         "test counts in.",
     ]
+    if report.estimated_costs:
+        which = (
+            "No costs are stated"
+            if report.estimated_costs == report.questions
+            else f"Of {count(report.estimated_costs)} questions not all costs are stated"
+        )
+        lines.append(
+            f"{which}: they are estimated from the length of the texts, a token for every four "
+            "characters, at the prices of --small-prompt-usd and so on."
+        )
     if report.source:
         lines.append(f"Labels: {report.source}.")
-    if not report.has_logprobs:
-        names = [TITLES[LOGPROB], *([] if report.has_samples else ["agreement of samples"])]
-        lines.append(f"Not in the file, so not compared or used: {', '.join(names)}.")
+    if report.sampling_share > 0:
+        lines.append(
+            f"In {share(report.sampling_share)} of the splits the router draws further samples: "
+            "what they tell is worth their price."
+        )
+    missing = [
+        TITLES[name]
+        for name, there in ((LOGPROB, report.has_logprobs), (ENTROPY, report.has_samples))
+        if not there
+    ]
+    if missing:
+        lines.append(f"Not in the labels, so not compared: {', '.join(missing)}.")
     return lines
 
 

@@ -3,7 +3,8 @@ calibrated on the next does on the third, compared with the alternatives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +16,11 @@ from loopline.trainers.router.policy import Policy, Rows, Table, learn_policy, o
 TRAIN, CALIBRATION = 0.4, 0.3
 """Shares of the questions; the rest is the test."""
 LEVELS = 21
-"""Thresholds of the baseline that has only log-probabilities."""
+"""Thresholds of the baselines that have only log-probabilities, or only samples."""
+MOST_LEARNED = 800
+"""Questions that a split learns from at most: the time of a fit grows with the third power."""
 ROUTER, BIG, SMALL, LADDER, ORACLE = "router", "big", "small", "ladder", "oracle"
+LOGPROB, ENTROPY = "logprob", "entropy"
 
 
 @dataclass
@@ -50,6 +54,8 @@ class Splits:
     accepted: list[float] = field(default_factory=list[float])
     paying: int = 0
     """Splits in which the router expected to pay, by what it had learned from."""
+    sampling: int = 0
+    """Of those: whose router draws further samples."""
     delta_of_a_split: float = 0.0
 
     def sums(self, rule: str) -> Sums:
@@ -66,31 +72,41 @@ def play_splits(
     delta: float,
     seed: int,
     checked: Floats,
-    logprob: Floats | None,
+    doubts: Mapping[str, Floats],
+    threads: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Splits:
-    """`checked`: 1 where the fixed ladder accepts; `logprob`: the mean log-probability of each
-    small answer, or None where there are none."""
+    """`checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its score of each small
+    answer, of which any threshold is a rule. What comes of it does not depend on `threads`."""
     count = len(table)
     results = Splits(count, np.zeros(count), scores=np.zeros(count))
     results.delta_of_a_split = delta_of_a_split(splits, delta)
-    generator = np.random.Generator(np.random.PCG64(seed))
-    for at in range(splits):
+
+    def learned(at: int) -> tuple[Policy, Rows, Rows]:
+        generator = np.random.Generator(np.random.PCG64([seed, at]))
         order = generator.permutation(count).astype(np.int64)
         first, second = round(TRAIN * count), round((TRAIN + CALIBRATION) * count)
-        train, calibration, test = order[:first], order[first:second], order[second:]
+        train, calibration, test = order[:first][:MOST_LEARNED], order[first:second], order[second:]
         policy = learn_policy(
             table, train, calibration,
             alpha=alpha, delta=results.delta_of_a_split, future=len(test),
         )  # fmt: skip
-        _measure(results, table, policy, test, alpha)
-        _measure_baselines(results, table, train, test, checked, logprob)
-        progress(at + 1)
+        return policy, train, test
+
+    # numpy computes eigenvectors without the interpreter's lock.
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for at, (policy, train, test) in enumerate(pool.map(learned, range(splits))):
+            _measure(results, table, policy, test, alpha)
+            _measure_baselines(results, table, train, test, checked, doubts)
+            progress(at + 1)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return results
 
 
 def _measure(results: Splits, table: Table, policy: Policy, test: Rows, alpha: float) -> None:
-    right, cost = table.right[test], table.cost[test]
+    right, cost = table.right[test], table.costs(test, samples=policy.samples)
     routed = outcomes(policy.score(table, test), policy.threshold, right, cost)
     results.sums(ROUTER).add(test, routed.right, routed.cost)
     results.tested[test] += 1
@@ -101,10 +117,16 @@ def _measure(results: Splits, table: Table, policy: Policy, test: Rows, alpha: f
     results.risks.append(wrong / len(test))
     results.accepted.append(float(routed.accepted.mean()))
     results.paying += policy.pays
+    results.sampling += policy.pays and policy.samples
 
 
 def _measure_baselines(
-    results: Splits, table: Table, train: Rows, test: Rows, checked: Floats, logprob: Floats | None
+    results: Splits,
+    table: Table,
+    train: Rows,
+    test: Rows,
+    checked: Floats,
+    doubts: Mapping[str, Floats],
 ) -> None:
     right, cost = table.right[test], table.cost[test]
     for rule, at in ((SMALL, 0), (BIG, 1)):
@@ -116,7 +138,8 @@ def _measure_baselines(
         test, np.maximum(right[:, 0], right[:, 1]),
         np.where(takes_big > 0, cost[:, 1], cost[:, 0]),
     )  # fmt: skip
-    if logprob is not None:
-        for level, least in enumerate(np.quantile(logprob[train], np.linspace(0, 1, LEVELS))):
-            at_level = outcomes(logprob[test], float(least), right, cost)
-            results.sums(f"logprob {level}").add(test, at_level.right, at_level.cost)
+    for rule, values in doubts.items():
+        paid = table.costs(test, samples=rule == ENTROPY)
+        for level, least in enumerate(np.quantile(values[train], np.linspace(0, 1, LEVELS))):
+            at_level = outcomes(values[test], float(least), right, paid)
+            results.sums(f"{rule} {level}").add(test, at_level.right, at_level.cost)

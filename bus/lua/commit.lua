@@ -1,6 +1,7 @@
 -- include: base.lua
 -- include: entries.lua
 -- include: requests.lua
+-- include: room.lua
 -- include: waits.lua
 -- include: end_run.lua
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
@@ -146,4 +147,5 @@ for n = 1, tonumber(ARGV[1]) do
     settle(stream, group, id)
   end
 end
+give_freed()
 return results

@@ -2,6 +2,7 @@
 -- include: budgets.lua
 -- include: ledger.lua
 -- include: requests.lua
+-- include: room.lua
 -- Write ahead of a call that may be paid for, or that a budget limits, and hold the most that it can
 -- come to in every budget of its run. It is sent only after this.
 -- KEYS: work stream, request, run, usage, ledger
@@ -24,6 +25,7 @@ local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
 if known[1] ~= 'active' or known[2] then return 'over' end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
+release(KEYS[2], 'promise', true)
 enter_marks(k, KEYS[2], token)
 for i = 10, #ARGV, 2 do
   local call = token .. '/' .. ARGV[i]
@@ -34,13 +36,13 @@ end
 local call = token .. '/' .. ARGV[6]
 if redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then
   local refused = reserve(KEYS[3], KEYS[2], call, tonumber(ARGV[7]), tonumber(ARGV[8]))
-  if refused then return refused end
+  if refused then
+    give_freed(true)
+    return refused
+  end
 end
+give_freed()
 if ARGV[9] ~= '' then redis.call('HSET', KEYS[2], 'mark:' .. call, ARGV[9])
 elseif redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then return 'ok' end
-redis.call('HSET', KEYS[3], 'paid', '1')
-note_request(KEYS[3], ARGV[5], KEYS[2])
--- As long as its run, which may end while nobody is there to look at this request again.
-local life = redis.call('PTTL', KEYS[3])
-if redis.call('PTTL', KEYS[2]) < life then redis.call('PEXPIRE', KEYS[2], life) end
+note_paid(KEYS[3], ARGV[5], KEYS[2])
 return 'ok'

@@ -3,6 +3,7 @@
 -- include: budgets.lua
 -- include: ledger.lua
 -- include: requests.lua
+-- include: room.lua
 -- Answer a request: store the reply, tell its waiters, enter its usage, settle the delivery.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms,
@@ -40,8 +41,12 @@ for i = 1, #fields, 2 do
   if own and string.sub(fields[i], 1, 5) == 'mark:' then redis.call('HDEL', KEYS[2], fields[i]) end
   if own and string.sub(fields[i], 1, 5) == 'hold:' then release(KEYS[2], string.sub(fields[i], 6)) end
 end
-if not held then return 'lost' end
+if not held then
+  give_freed()
+  return 'lost'
+end
 enter_marks(k, KEYS[2])
+give_freed()
 for i = 1, #fields, 2 do
   if string.sub(fields[i], 1, 2) == 'w:' then
     local inbox = string.sub(fields[i], 3)

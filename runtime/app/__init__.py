@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.records import GenerationOptions
 from loopline.runtime.app.app import App
 from loopline.runtime.app.errors import (
     AnswerTimeout,
     AskError,
     GaveUp,
+    OverBudget,
     RunCancelled,
     ThreadBusy,
     WrongAnswer,
@@ -27,9 +29,11 @@ __all__ = [
     "Answered",
     "App",
     "AskError",
+    "EscalationOptions",
     "Event",
     "GaveUp",
     "GenerationOptions",
+    "OverBudget",
     "RunCancelled",
     "StepEnded",
     "TextDelta",

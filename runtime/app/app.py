@@ -77,6 +77,8 @@ class App(Definition):
         answer: type[T],
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> T: ...
@@ -89,6 +91,8 @@ class App(Definition):
         answer: None = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> str: ...
@@ -100,19 +104,23 @@ class App(Definition):
         answer: Any = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> Any:
         """The answer: the model's text, or an instance of `answer`. `agent` says who is asked where
-        the app has several. `messages` is what was said before, and what the system says.
+        the app has several. `budget_usd` and `budget_tokens` are the most that the run may spend:
+        a call that has no room there is not made. `messages` is what was said before, and what the
+        system says.
         `generation` is how completions are made, over what the agents' author and the pool have
         set: `temperature`, `top_p` and penalties of all agents, `max_tokens`, `stop` and `seed` of
         the one that answers.
 
         Raises `AnswerTimeout` after `timeout` seconds (the run is cancelled), `WrongAnswer` if the
-        model never gave such an answer, another `AskError` for a run that ended without one,
-        `InputError`, `Overloaded`, and `BusUnavailable` or `Unreachable` without a deployment. A
-        caller that is cancelled cancels the run.
+        model never gave such an answer, `OverBudget` if a budget had no room, another `AskError`
+        for a run that ended without one, `InputError`, `Overloaded`, and `BusUnavailable` or
+        `Unreachable` without a deployment. A caller that is cancelled cancels the run.
         """
         async with self.session() as session:
             team = self.checked_team(session, agent, answer)
@@ -120,7 +128,7 @@ class App(Definition):
                 session,
                 team,
                 question,
-                timeout=timeout,
+                budget=asking.budget_of(timeout, budget_usd, budget_tokens),
                 messages=whole(messages, question),
                 generation=generation,
             )
@@ -133,6 +141,8 @@ class App(Definition):
         *,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> AsyncGenerator[Event]:
@@ -144,7 +154,7 @@ class App(Definition):
                 session,
                 team,
                 question,
-                timeout=timeout,
+                budget=asking.budget_of(timeout, budget_usd, budget_tokens),
                 messages=whole(messages, question),
                 generation=generation,
                 stream=True,

@@ -15,6 +15,7 @@ from loopline.runtime.app.events import Answered, Event, TextDelta, TextRestarte
 from loopline.runtime.app.session import Session
 from loopline.runtime.errors import InputError
 
+MOST_USD = 1e6
 CANCEL_SECONDS = 5.0
 """That a cancelled ask waits for the bus."""
 GRACE_SECONDS = 5.0
@@ -26,7 +27,7 @@ def new_run(
     team: Part,
     question: str,
     *,
-    timeout: float,
+    budget: Budget,
     messages: Sequence[Message] = (),
     generation: GenerationOptions | None = None,
     stream: bool = False,
@@ -41,11 +42,21 @@ def new_run(
         question,
         workflow="team",
         options={"team": team.model_dump(mode="json")},
-        budget=Budget(seconds=timeout),
+        budget=budget,
         messages=messages,
         generation=generation,
         stream=stream,
     )
+
+
+def budget_of(seconds: float, usd: float | None, tokens: int | None) -> Budget:
+    """Raises `InputError`."""
+    if usd is not None and not 0 < usd <= MOST_USD:
+        raise InputError(f"budget_usd must be more than 0, and {MOST_USD:g} at most; got {usd}")
+    if tokens is not None and tokens < 1:
+        raise InputError(f"budget_tokens must be 1 at least; got {tokens}")
+    micro_dollars = None if usd is None else max(1, round(usd * 1e6))
+    return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
 
 
 def with_answer(team: Part, schema: dict[str, object]) -> Part:

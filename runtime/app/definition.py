@@ -12,6 +12,7 @@ import pydantic
 
 from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
 from loopline.agents.errors import AgentError, UnknownName
+from loopline.agents.escalation_options import EscalationOptions
 from loopline.agents.records import GenerationOptions, JsonObject, ToolSpec
 from loopline.agents.team_parts import (
     DEFAULT_COMPLETIONS,
@@ -116,14 +117,17 @@ class Definition:
         answer: Any = None,
         max_completions: int = DEFAULT_COMPLETIONS,
         generation: GenerationOptions | None = None,
-        requires_approval: bool = False,
+        escalation: EscalationOptions | None = None,
+        requires_approval: bool | JsonObject = False,
         approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AgentPart:
         """An agent of this app. `tools` are functions of this app, or names: of tools that a
         package registers, or that an MCP server or HTTP API of the deployment offers
         (`github__get_issue`).
         `model` is a pool of the deployment, or pool/adapter. `answer` is the type of its answer.
-        One that `requires_approval` waits for a person with each answer.
+        With `escalation` its doubtful steps are the work of another model, and only these. One that
+        `requires_approval` waits for a person with each answer, or, where that is a JSON schema,
+        with each that fits it.
 
         Raises `InputError`.
         """
@@ -138,6 +142,7 @@ class Definition:
                 answer=None if answer is None else schema_of(answer),
                 max_completions=max_completions,
                 generation=generation,
+                escalation=escalation,
                 requires_approval=requires_approval,
                 approval_seconds=approval_seconds,
             )

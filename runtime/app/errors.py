@@ -32,6 +32,10 @@ class WrongAnswer(GaveUp):
     answer: str = ""
 
 
+class OverBudget(AskError):
+    """A budget had no room for a call of the run, which was not made."""
+
+
 class ThreadBusy(AskError):
     """The run before in this thread did not end within the time that the caller gave."""
 
@@ -43,6 +47,8 @@ def error_of(trajectory: Trajectory) -> AskError:
     match trajectory.outcome:
         case Outcome.DEADLINE:
             return AnswerTimeout(f"the run came to no answer in time: {reason}", run_id)
+        case Outcome.BUDGET:
+            return OverBudget(f"the run was ended by a budget: {reason}", run_id)
         case Outcome.CANCELLED:
             return RunCancelled(f"the run was cancelled: {reason}", run_id)
         case Outcome.GAVE_UP:

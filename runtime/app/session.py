@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from loopline.agents.errors import AgentError
-from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.records import Budget, Run, Step, Trajectory
 from loopline.bus import BusSettings, ThreadHead, advance_thread, read_thread
 from loopline.runtime.client import deployment
 from loopline.runtime.client.client import Client
@@ -16,7 +16,7 @@ from loopline.runtime.client.client import RunEvent as BusEvent
 from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.config.sections import AppFile
 from loopline.runtime.errors import InputError
-from loopline.workers.engine_runner import EngineRunner
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 
 
 class Session(Protocol):
@@ -104,14 +104,18 @@ class LocalSession:
     needs_app = False
     app: AppFile | None = None
 
-    def __init__(self, runner: EngineRunner, pools: Mapping[str, object]) -> None:
+    def __init__(self, runner: EngineRunner, pools: Mapping[str, EnginePool]) -> None:
         self.client = Client.connect(BusSettings())
         self.pools = tuple(pools)
+        self._unpaid = all(pool.settings.engine == "scripted" for pool in pools.values())
         self._runner = runner
         self._runs: dict[str, asyncio.Task[Trajectory]] = {}
         self._heads: dict[str, ThreadHead] = {}
 
     async def submit(self, run: Run) -> None:
+        if self._unpaid:  # scripted models spend nothing; the runner refuses budgets of others
+            budget = Budget(seconds=run.budget.seconds)
+            run = run.model_copy(update={"budget": budget})
         self._runs[run.id] = asyncio.create_task(self._played(run), name=run.id)
 
     async def _played(self, run: Run) -> Trajectory:

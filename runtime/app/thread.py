@@ -48,6 +48,8 @@ class Thread:
         answer: type[T],
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         generation: GenerationOptions | None = None,
     ) -> T: ...
 
@@ -59,6 +61,8 @@ class Thread:
         answer: None = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         generation: GenerationOptions | None = None,
     ) -> str: ...
 
@@ -69,6 +73,8 @@ class Thread:
         answer: Any = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
         generation: GenerationOptions | None = None,
     ) -> Any:
         """The next turn: as `App.ask`, with all that was said in this thread before. It waits for
@@ -87,7 +93,7 @@ class Thread:
                     session,
                     team,
                     question,
-                    timeout=left,
+                    budget=asking.budget_of(left, budget_usd, budget_tokens),
                     messages=(*messages, turn),
                     generation=generation,
                 )

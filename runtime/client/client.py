@@ -412,7 +412,7 @@ class Client(WaitingCalls):
 
     async def reward(
         self,
-        run_id: str,
+        run_id: str | Run,
         value: float,
         *,
         agent: str | None = None,
@@ -422,8 +422,9 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """Reward a run: the whole of it, one agent, one turn, or an agent's turn. The run may be
-        active, ended, or gone from the bus: the reward is joined to it when the store is read. A
+        """Reward a run, by its id or itself: the whole of it, one agent, one turn, or an agent's
+        turn. The run may be active, ended, or gone from the bus: the reward is joined to it when
+        the store is read. A
         later reward for the same target from the same `source` is a new version, which replaces it.
 
         With an `account` the reward reaches runs of that account alone.
@@ -432,8 +433,8 @@ class Client(WaitingCalls):
         `InputError`, and what `loopline.bus.publish_reward` raises.
         """
         return await self._post_reward(
-            reward_id, run_id=run_id, value=value, agent=agent, turn=turn, source=source,
-            comment=comment, account=account,
+            reward_id, run_id=run_id.id if isinstance(run_id, Run) else run_id, value=value,
+            agent=agent, turn=turn, source=source, comment=comment, account=account,
         )  # fmt: skip
 
     async def reward_session(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import (
+    AsJson,
+    BudgetTokens,
+    BudgetUsd,
+    RedisUrl,
+    budget_of,
+)
 
 if TYPE_CHECKING:
     from loopline.agents.records import Budget, GenerationOptions, JsonObject, Run, Trajectory
@@ -104,13 +110,8 @@ def register(app: typer.Typer) -> None:
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
-        budget_usd: Annotated[
-            float | None,
-            typer.Option(min=0.000001, help="Most US dollars that the run may spend."),
-        ] = None,
-        budget_tokens: Annotated[
-            int | None, typer.Option(min=1, help="Most tokens that the run may use.")
-        ] = None,
+        budget_usd: BudgetUsd = None,
+        budget_tokens: BudgetTokens = None,
         after: Annotated[
             str | None,
             typer.Option(
@@ -193,7 +194,7 @@ def register(app: typer.Typer) -> None:
                 generation=_generation(temperature, top_p, max_tokens, stop),
                 policies=policy_options(policy or [], settings.models),
                 stream=stream,
-                budget=_budget(seconds, budget_tokens, budget_usd),
+                budget=budget_of(seconds, budget_tokens, budget_usd),
                 seed=seed,
                 tools=tool or [],
                 prompt_files=parse_prompt_files(prompt or []),
@@ -233,13 +234,6 @@ def _generation(
     return GenerationOptions(
         temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=tuple(stop or ()) or None
     )
-
-
-def _budget(seconds: float, tokens: int | None, dollars: float | None) -> Budget:
-    from loopline.agents.records import Budget
-
-    micro_dollars = None if dollars is None else max(1, round(dollars * 1e6))
-    return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
 
 
 def require_tools_offered(workflow: str, option: str) -> None:

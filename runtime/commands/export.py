@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         """Export recorded runs for trainers and evaluation tools.
 
         trl: prompts with completions, and pairs by reward; hf: a data set; inspect: a log;
-        verifiers: rollouts.
+        verifiers: episodes and rollouts.
         """
         from loopline.runtime.interchange.exports import export
         from loopline.runtime.terminal.pluralize import format_count

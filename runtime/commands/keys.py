@@ -122,10 +122,11 @@ def register(app: typer.Typer) -> None:
                 " ".join(use.key.models),
                 _of_limit(f"{use.spent.tokens:,}", use.key.tokens_per_day),
                 _of_limit(_dollars(use.spent.micro_dollars), _limit_dollars(use.key)),
+                _rights(use.key),
             )
             for use in uses
         ]
-        columns = ("id", "name", "state", "models", "tokens today", "dollars today")
+        columns = ("id", "name", "state", "models", "tokens today", "dollars today", "more")
         typer.echo("\n".join(align_columns(columns, rows)) if rows else "no keys")
 
     @keys.command("revoke")
@@ -144,6 +145,18 @@ def register(app: typer.Typer) -> None:
         if not query_bus(redis_url, end):
             raise InputError(f"there is no key {key_id!r}", hint="`runtime keys ls` lists them.")
         typer.echo(f"revoked {key_id}")
+
+
+def _rights(key: ApiKey) -> str:
+    """What else is said of it."""
+    seconds = key.seconds_per_day
+    parts = (
+        f"tenant {key.tenant}" if key.tenant else "",
+        "" if seconds is None else f"{seconds:g} s a day",
+        "" if key.dashboard == "none" else f"dashboard {key.dashboard}",
+        "approves" if key.approves else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _as_json(use: KeyUse) -> dict[str, object]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loopline.runtime.config.shipped_profiles import profile_names
+
+if TYPE_CHECKING:
+    from loopline.agents.records import Budget
 
 _PROFILES = f"{', '.join(profile_names())}, or the path of a .toml file."
 
@@ -32,6 +35,10 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
 ]
+BudgetUsd = Annotated[
+    float | None, typer.Option(min=0.000001, help="Most US dollars that a run may spend.")
+]
+BudgetTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens that a run may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 UnsafeExec = Annotated[
     bool,
@@ -41,3 +48,11 @@ UnsafeExec = Annotated[
         " the network.",
     ),
 ]
+
+
+def budget_of(seconds: float, tokens: int | None, dollars: float | None) -> Budget:
+    """A run's budget, as the options have it."""
+    from loopline.agents.records import Budget
+
+    micro_dollars = None if dollars is None else max(1, round(dollars * 1e6))
+    return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)

@@ -157,19 +157,34 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(metavar="ROLE=POOL", help="Policy that plays a role; may be repeated."),
         ] = None,
+        prompt: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME=FILE",
+                help="A Markdown file in place of this prompt from the turn on; may be repeated.",
+            ),
+        ] = None,
+        question: Annotated[
+            str | None, typer.Option(help="Another question, from turn 0 on.")
+        ] = None,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
         """Start a run that keeps this one's journal up to a turn. Watch it go on."""
         from loopline.runtime.commands.ask import show_run
         from loopline.runtime.config.key_value_options import policy_options
+        from loopline.runtime.config.prompt_files import parse_prompt_files
         from loopline.runtime.errors import EXIT_FAILED
         from loopline.runtime.terminal.dialogue import succeeded
+
+        files = parse_prompt_files(prompt or [])
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
             outcome = (await _find_on_bus(client, where, run_id)).trajectory()
             policies = policy_options(policy or [], where.settings.models)
-            new = await client.fork(outcome, at, seed=seed, policies=policies)
+            new = await client.fork(
+                outcome, at, seed=seed, policies=policies, prompt_files=files, question=question
+            )
             # Said now: anyone who stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import (
+    AsJson,
+    BudgetTokens,
+    BudgetUsd,
+    RedisUrl,
+    budget_of,
+)
 from loopline.runtime.on_bus import run_with_client
 
 if TYPE_CHECKING:
@@ -59,6 +65,8 @@ def register(app: typer.Typer) -> None:
         seconds: Annotated[
             float, typer.Option(min=0.1, max=86_400, help="Deadline of each run.")
         ] = 600.0,
+        budget_usd: BudgetUsd = None,
+        budget_tokens: BudgetTokens = None,
         replace: Annotated[
             bool, typer.Option("--replace", help="Replace a schedule of this name.")
         ] = False,
@@ -67,9 +75,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Ask a question at every tick of a cron line. Each tick has one run."""
         from loopline.agents.errors import AgentError
-        from loopline.agents.records import Budget
         from loopline.agents.workflows import workflows
         from loopline.bus import schedules
+        from loopline.runtime.client.spending import require_prices
         from loopline.runtime.config.key_value_options import key_value_options
         from loopline.runtime.errors import InputError
         from loopline.workers.schedules import Schedule
@@ -84,8 +92,9 @@ def register(app: typer.Typer) -> None:
                 question,
                 workflow=workflow or settings.workflow,
                 options=key_value_options("--option", option or [], "max_calls=4"),
-                budget=Budget(seconds=seconds),
+                budget=budget_of(seconds, budget_tokens, budget_usd),
             )
+            require_prices(run, settings)
             try:
                 run = await client.with_offered_tools(run)
                 workflows.get(run.workflow).first(run)

@@ -125,6 +125,27 @@ class TenantSettings(Section):
     """Tenants with a higher priority always come first."""
 
 
+class GatewayKey(Section):
+    """A caller of the gateway whose key stands in an environment variable."""
+
+    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Environment variable with the key, of 24 characters or more."""
+    models: tuple[str, ...] = ("*",)
+    """Models that it may name, as in `slm`, `slm/*` or `workflow/*`."""
+    tokens_per_day: int | None = Field(default=None, ge=1)
+    """Tokens that it may use a day."""
+    dollars_per_day: float | None = Field(default=None, gt=0)
+    """US dollars that it may spend a day."""
+    seconds_per_day: float | None = Field(default=None, gt=0)
+    """Seconds that its runs may take a day."""
+    tenant: str = Field(default="", max_length=64)
+    """Its tenant: a tenant's keys share budgets."""
+    dashboard: Literal["none", "read", "write"] = "none"
+    """Whether it may look at the dashboard, or change things there."""
+    approves: bool = False
+    """Whether it may approve and deny calls of everybody's runs."""
+
+
 class GatewaySettings(Section):
     """The HTTP gateway, a worker kind of its own: `[workers.gateway] count = 1`."""
 
@@ -132,6 +153,8 @@ class GatewaySettings(Section):
     """Address that it listens on; `0.0.0.0` is every address of the machine."""
     port: int = Field(default=8400, ge=0, le=65_535)
     """Port; all gateways of a machine share it. 0 takes a free one."""
+    keys: dict[str, GatewayKey] = Field(default_factory=dict[str, GatewayKey])
+    """Callers by their names, besides those of `runtime keys`."""
     run_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """How long a request may take before its run ends."""
     max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=64_000_000)

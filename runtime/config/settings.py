@@ -194,7 +194,8 @@ class Settings(BaseSettings):
         """Environment variables whose values must never be written anywhere."""
         keys = [model.api_key_env for model in self.models.values() if model.api_key_env]
         of_tools = (name for tool in self.tools.values() for name in tool.secret_variables)
-        return (*keys, *of_tools, *self.tracing.headers_env.values())
+        callers = (key.env for key in self.gateway.keys.values())
+        return (*keys, *of_tools, *self.tracing.headers_env.values(), *callers)
 
     @property
     def priced_pools(self) -> tuple[str, ...]:

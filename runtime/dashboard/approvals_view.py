@@ -57,7 +57,7 @@ class ApprovalsView:
         )
 
     async def _table(self) -> list[ApprovalRow]:
-        return [_row(approval) for approval in await self._frame.client.approvals()]
+        return [approval_row(approval) for approval in await self._frame.client.approvals()]
 
     async def _decide(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
         """Of what the page has shown, by its digest."""
@@ -77,10 +77,13 @@ class ApprovalsView:
             by=f"{name} ({key})" if name else key,
             reason=form.get("reason", "").strip(),
         )
-        return self._frame.go_to("/approvals")
+        # Back to where the form stood: the list, or the run's page.
+        is_of_run = form.get("place") == "run"
+        return self._frame.go_to(f"/runs/{approval.waiting.run_id}" if is_of_run else "/approvals")
 
 
-def _row(approval: PendingApproval) -> ApprovalRow:
+def approval_row(approval: PendingApproval) -> ApprovalRow:
+    """As the page shows it."""
     request, wait = approval.request, approval.waiting.wait
     return ApprovalRow(
         id=approval.id,

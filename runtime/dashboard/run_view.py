@@ -13,12 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.agents.errors import AgentError
-from loopline.agents.prompts import Prompt, parse_prompt, prompt_file
-from loopline.agents.records import Run, Step
-from loopline.agents.workflows import prompts_of
-from loopline.runtime.client.waiting import describe_waits
+from loopline.agents.records import Step
+from loopline.runtime.client.edited_prompts import changed_prompts, prompts_of_run
+from loopline.runtime.client.waiting import describe_waits, pending_approval
 from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.dashboard.approvals_view import approval_row
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
 from loopline.runtime.gateway.event_stream import event, event_stream
@@ -76,10 +75,10 @@ class RunView:
             title=f"Run {known_run.run.id}",
             run=known_run.run,
             active=known_run.ended is None,
-            body=self._panel(known_run),
+            body=self._panel(known_run, viewer),
             turns=sorted({step.turn for step in known_run.steps}),
             agents=sorted({step.agent for step in known_run.steps}),
-            prompts=_prompts(known_run.run),
+            prompts=prompts_of_run(known_run.run),
             form_id=new_form_id(),
             may_edit_question=len(known_run.run.task.prompt) <= EDITED_CHARS,
             rewarded=request.query_params.get("rewarded"),
@@ -97,16 +96,23 @@ class RunView:
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:
         known_run = await self._find(request.path_params["id"])
-        return self._frame.fragment("run_panel.html.j2", **self._panel_values(known_run))
+        return self._frame.fragment("run_panel.html.j2", **self._panel_values(known_run, viewer))
 
-    def _panel(self, known_run: KnownRun) -> object:
-        return self._frame.part("run_panel.html.j2", path=PATH, **self._panel_values(known_run))
+    def _panel(self, known_run: KnownRun, viewer: Viewer) -> object:
+        values = self._panel_values(known_run, viewer)
+        return self._frame.part("run_panel.html.j2", path=PATH, **values)
 
-    def _panel_values(self, known_run: KnownRun) -> dict[str, Any]:
+    def _panel_values(self, known_run: KnownRun, viewer: Viewer) -> dict[str, Any]:
         return {
+            "viewer": viewer,
+            "rows": [
+                approval_row(pending_approval(known_run.run.id, wait))
+                for wait in known_run.waits
+                if wait.kind == "approval"
+            ],
             "run": known_run.run,
             "active": known_run.ended is None,
-            "body": render_body(known_run),
+            "body": render_body(known_run, priced=self._frame.settings.priced_pools),
             "steps": len(known_run.steps),
             "waits": describe_waits(known_run.waits),
         }
@@ -143,18 +149,17 @@ class RunView:
         at_turn = number_of(form, "at_turn")
         seed = number_of(form, "seed")
         question = form.get("question", "").replace("\r\n", "\n")
-        changed = {
-            file: prompt_file(prompt.name, prompt.version, text)
-            for file, prompt in _prompts(known_run.run).items()
-            if (text := form.get(f"prompt:{file}", prompt.text).replace("\r\n", "\n").strip())
-            != prompt.text
+        texts = {
+            file: form[f"prompt:{file}"]
+            for file in prompts_of_run(known_run.run)
+            if f"prompt:{file}" in form
         }
         run = await self._frame.client.fork(
             known_run.trajectory(),
             int(at_turn or 0),
             seed=None if seed is None else int(seed),
             tags={"forked_by": _name(viewer)},
-            prompt_files=changed,
+            prompt_files=changed_prompts(known_run.run, texts),
             question=question if question and question != known_run.run.task.prompt else None,
         )
         return self._frame.go_to("/compare?" + urlencode({"a": known_run.run.id, "b": run.id}))
@@ -216,18 +221,6 @@ def _compared(step: Step) -> ComparedStep:
         text=text if len(text) <= COMPARED_CHARS else text[:COMPARED_CHARS] + "…",
         figures=f"{tokens:,} tokens, {milliseconds(seconds)}",
     )
-
-
-def _prompts(run: Run) -> dict[str, Prompt]:
-    """Prompt file → what the run was given. None of a workflow that this process does not know."""
-    try:
-        prompts = prompts_of(run.workflow, run.task.environment, run.options)
-    except AgentError:
-        return {}
-    for file, content in run.prompt_files.items():
-        if file in prompts:
-            prompts[file] = parse_prompt(content, origin=f"the run's own {file}")
-    return prompts
 
 
 def _name(viewer: Viewer) -> str:

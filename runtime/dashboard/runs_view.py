@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import calendar
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.parse import urlencode
@@ -15,16 +15,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from loopline.agents.records import Outcome
+from loopline.bus import pool_of
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import PATH, Frame, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.observe.cost_words import spent_words
 from loopline.runtime.observe.recorded_index import (
     NEWEST,
     find_recorded_runs,
     has_recorded_runs,
     parse_place,
 )
-from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, RunsOfPage, find_runs
+from loopline.runtime.observe.run_index import (
+    PassedRuns,
+    Place,
+    RunLine,
+    RunQuery,
+    RunsOfPage,
+    find_runs,
+)
 from loopline.runtime.terminal.dialogue import milliseconds
 
 COUNT = 50
@@ -55,6 +64,8 @@ class RunsView:
     def __init__(self, frame: Frame, state: StateDirectory) -> None:
         self._frame = frame
         self._store = state.store
+        self._priced = frozenset(frame.settings.priced_pools)
+        self._passed = PassedRuns()
         self._turn = asyncio.Lock()
         """One query of the store at a time: each may take the memory that it is allowed."""
 
@@ -89,8 +100,8 @@ class RunsView:
             viewer,
             "runs.html.j2",
             title="Runs",
-            rows=[_row(line, now) for line in lines],
-            recorded=[_row(line, now) for line in recorded],
+            rows=[self._row(line, now) for line in lines],
+            recorded=[self._row(line, now) for line in recorded],
             fields=fields,
             states=STATES,
             more=f"{PATH}/runs?" + urlencode({**filters, **following}) if following else None,
@@ -101,7 +112,7 @@ class RunsView:
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
         page = await self._search(request.query_params)
         now = self._frame.bus.clock.now()
-        rows = [_row(line, now) for line in page.lines]
+        rows = [self._row(line, now) for line in page.lines]
         return self._frame.fragment("run_rows.html.j2", rows=rows)
 
     async def _recorded(
@@ -123,6 +134,21 @@ class RunsView:
             query_of(fields),
             COUNT,
             None if after is None else Place.parse(after),
+            self._passed,
+        )
+
+    def _row(self, line: RunLine, now: float) -> Row:
+        return Row(
+            id=line.id,
+            state=line.state,
+            workflow=line.workflow,
+            began=time.strftime("%m-%d %H:%M:%S", time.gmtime(line.created)),
+            seconds=milliseconds(line.seconds(now)),
+            tokens=line.tokens,
+            dollars=dollars_of(line, self._priced),
+            answer=_one_line(line.answer or line.reason or _waits(line)),
+            question=_one_line(line.question),
+            tags=line.tags,
         )
 
 
@@ -156,30 +182,18 @@ def _time(fields: Mapping[str, str], name: str) -> float | None:
         raise Refused(f"{name}: {text[:40]!r} is not a time such as 2026-01-31T18:30") from None
 
 
-def _row(line: RunLine, now: float) -> Row:
-    return Row(
-        id=line.id,
-        state=line.state,
-        workflow=line.workflow,
-        began=time.strftime("%m-%d %H:%M:%S", time.gmtime(line.created)),
-        seconds=milliseconds(line.seconds(now)),
-        tokens=line.tokens,
-        dollars=_dollars(line),
-        answer=_one_line(line.answer or line.reason or _waits(line)),
-        question=_one_line(line.question),
-        tags=line.tags,
-    )
-
-
 def _waits(line: RunLine) -> str:
     return f"waits for {', '.join(line.waits)}" if line.waits else ""
 
 
-def _dollars(line: RunLine) -> str:
-    if line.micro_dollars:
-        return f"${line.micro_dollars / 1e6:.4f}"
-    # Tokens that cost nothing are those of pools without a price.
-    return "unknown" if line.tokens else ""
+def dollars_of(line: RunLine, priced: Collection[str]) -> str:
+    """What a run cost, by the pools of its policies; empty before its first call."""
+    if not line.tokens:
+        return ""
+    unpriced = any(pool_of(policy) not in priced for policy in line.policies)
+    # A run that names no policy says nothing of prices.
+    has_all = not unpriced if line.policies else bool(line.micro_dollars)
+    return spent_words(line.micro_dollars, all_known=has_all, none_known=not line.micro_dollars)
 
 
 def _one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,12 +19,16 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
 )
+from loopline.bus.budgets import is_of_a_day
 from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
 """What `retry-after` asks for where nothing is known: admission frees up run by run."""
+_DAY_SECONDS = 86_400
+_NO_RETRY = {"x-should-retry": "false"}
+"""OpenAI's clients try a 429 again at once, unless they are told."""
 
 
 class ApiError(Exception):
@@ -119,7 +124,7 @@ def translated(error: Exception) -> ApiError | None:
         case Overloaded():
             return overloaded(str(error))
         case BudgetExceeded():
-            return quota_exceeded(str(error))
+            return quota_exceeded(error)
         case MessageTooLarge():
             return too_large(str(error))
         case BusUnavailable() | DeploymentChanged():
@@ -212,9 +217,18 @@ _STATUS = {
 """Kind of an engine's error → status and code."""
 
 
-def quota_exceeded(message: str) -> ApiError:
-    """A budget has nothing left; those of a day begin again at midnight UTC."""
-    return ApiError(429, f"{message}; the day ends at midnight UTC", code="insufficient_quota")
+def quota_exceeded(error: BudgetExceeded) -> ApiError:
+    """A budget has nothing left; those of a day begin again at midnight UTC. OpenAI's clients don't
+    try again by themselves."""
+    if not error.by_day:
+        return ApiError(429, str(error), code="insufficient_quota", headers=_NO_RETRY)
+    message = f"{error}; the day ends at midnight UTC"
+    return ApiError(429, message, code="insufficient_quota", headers=_next_day())
+
+
+def _next_day() -> dict[str, str]:
+    seconds = _DAY_SECONDS - int(time.time()) % _DAY_SECONDS
+    return {**_NO_RETRY, "retry-after": str(seconds)}
 
 
 def failure_error(kind: str, message: str) -> ApiError:
@@ -229,7 +243,8 @@ def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
     message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
     match outcome:
         case Outcome.BUDGET:
-            return ApiError(429, message, code="insufficient_quota")
+            headers = _next_day() if is_of_a_day(reason or "") else _NO_RETRY
+            return ApiError(429, message, code="insufficient_quota", headers=headers)
         case Outcome.DEADLINE:
             return ApiError(504, message, code="timeout")
         case Outcome.CANCELLED:

@@ -4,6 +4,7 @@ calls of endpoints for those."""
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import structlog
 import uvicorn
 
-from loopline.bus import Bus, Consumer, Inbox
+from loopline.bus import Bus, Consumer, Inbox, retry_during_outage
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.gateway import configured_keys
 from loopline.runtime.gateway.api_keys import own_key
 from loopline.runtime.gateway.app import gateway_app
 from loopline.runtime.gateway.connections import bounded_protocol, connection_limit
@@ -93,14 +95,18 @@ class GatewayServer:
             await self._run()
 
     async def _run(self) -> None:
-        await own_key(self._service.client.bus, self._state)
+        bus, gateway = self._service.client.bus, self._service.settings.gateway
+        await own_key(bus, self._state)
+        await retry_during_outage(
+            "configured keys", lambda: configured_keys.register(bus, gateway.keys, os.environ)
+        )
         serving = [
             asyncio.create_task(consumer.run(), name=", ".join(consumer.streams))
             for consumer in self._consumers
         ]
         http = asyncio.create_task(self._http.serve([self._listener.socket]), name="http")
-        bus = self._service.client.bus
-        sender = WebhookSender(bus, self._service.settings.gateway)
+        settings = self._service.settings
+        sender = WebhookSender(bus, settings.gateway, settings.priced_pools)
         sending = bus.background.start(sender.run(), name="webhooks")
         try:
             await asyncio.wait({*serving, http}, return_when=asyncio.FIRST_COMPLETED)

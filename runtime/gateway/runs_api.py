@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from loopline.agents.errors import AgentError
 from loopline.agents.records import Run
+from loopline.agents.workflows import workflows
 from loopline.bus import (
     RunState,
     is_entry_id,
     pool_of,
 )
+from loopline.runtime.client.edited_prompts import changed_prompts
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.client.run_records import run_of, steps_of, trajectory_of
 from loopline.runtime.gateway import idempotency, webhooks
@@ -40,7 +43,7 @@ from loopline.runtime.gateway.runs_request import (
 )
 from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
-from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
+from loopline.runtime.observe.run_index import PassedRuns, Place, RunQuery, find_runs
 
 MAX_LISTED = 100
 M = TypeVar("M", bound=BaseModel)
@@ -54,6 +57,8 @@ class RunsApi:
         self._client = service.client
         self._bus = service.client.bus
         self._http = http
+        self._priced = frozenset(service.settings.priced_pools)
+        self._passed = PassedRuns()
 
     def routes(self) -> list[Route]:
         return [
@@ -76,6 +81,7 @@ class RunsApi:
         if not caller.allows(model):
             raise not_allowed(model)
         self._check_policies(caller, params.policies)
+        _require_tools(params)
         if params.webhook is not None:
             await webhooks.check_url(params.webhook, self._service.settings.gateway)
         run_id = new_run_id(self._bus.clock.now())
@@ -99,7 +105,7 @@ class RunsApi:
             messages=messages,
             workflow=params.workflow,
             policies=params.policies,
-            options=params.options,
+            options=params.all_options,
             generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,
@@ -125,7 +131,7 @@ class RunsApi:
             account=caller.id,
         )
         after = None if "before" not in query else await self._place(caller, query["before"])
-        page = await find_runs(self._bus, wanted, limit, after)
+        page = await find_runs(self._bus, wanted, limit, after, self._passed)
         data = [
             ListedRun(
                 id=line.id,
@@ -193,6 +199,8 @@ class RunsApi:
             seed=params.seed,
             policies=params.policies,
             tags={**params.tags, **caller.tags, **trace_tags(request, run_id)},
+            prompt_files=changed_prompts(run_of(state), params.prompts),
+            question=params.question,
             run_id=run_id,
             key_limits=caller.limits,
         )
@@ -261,7 +269,7 @@ class RunsApi:
                 raise not_allowed(policy)
 
     def _body(self, state: RunState) -> dict[str, Any]:
-        return run_body(run_of(state), state, steps_of(state))
+        return run_body(run_of(state), state, steps_of(state), self._priced)
 
 
 def _not_found(run_id: str) -> ApiError:
@@ -277,6 +285,21 @@ def _parse(model: type[M], body: dict[str, Any]) -> M:
         return model.model_validate(body)
     except ValidationError as error:
         raise validation_error(error, body) from error
+
+
+def _require_tools(params: CreateRun) -> None:
+    """Raises `ApiError` for tools where the workflow has no such option."""
+    if params.tools is None or params.workflow not in workflows.names():
+        return  # an unknown workflow is named where the run is made
+    try:
+        workflows.get(params.workflow).check_options({"tools": []})
+    except AgentError as error:
+        raise invalid(
+            f"tools: the workflow {params.workflow!r} takes none from its caller, as `agent` does:"
+            f" {error}",
+            "tools",
+            "unsupported_parameter",
+        ) from error
 
 
 def _refuse_reserved(tags: dict[str, str]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
+    MAX_TOOLS,
     Budget,
+    Call,
     GenerationOptions,
     JsonObject,
     Message,
@@ -22,6 +25,7 @@ from loopline.runtime.client.waiting import waits_json
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
 from loopline.runtime.gateway.chat_response import usage_of
 from loopline.runtime.gateway.content_parts import text_alone
+from loopline.runtime.gateway.errors import field_error
 
 MAX_TAGS = 16
 
@@ -71,6 +75,9 @@ class CreateRun(_Body):
     """The conversation so far, as in `/v1/chat/completions`."""
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
+    tools: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
+    """Names of tools that its agent may call, of workflows whose option `tools` says that, such as
+    `agent`: of installed packages, of the deployment's MCP servers and HTTP APIs, of its app."""
     generation: RunGeneration = RunGeneration()
     """How the run's completions are made."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
@@ -89,7 +96,14 @@ class CreateRun(_Body):
     def _asks_once(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give either 'prompt' or 'messages'")
+        if self.tools is not None and "tools" in self.options:
+            raise field_error("tools", "options.tools says the same: give one of them")
         return self
+
+    @property
+    def all_options(self) -> JsonObject:
+        """With the tools, which are one of them."""
+        return self.options if self.tools is None else {**self.options, "tools": [*self.tools]}
 
     @property
     def conversation(self) -> tuple[Message, ...]:
@@ -117,6 +131,10 @@ class ForkRun(_Body):
     at_turn: int = Field(ge=0)
     """The first turn that is taken again."""
     seed: int | None = None
+    question: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
+    """Another question, where all is taken again (`at_turn` 0)."""
+    prompts: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Prompt file of the workflow → the text that stands in its place from `at_turn` on."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
 
@@ -149,8 +167,19 @@ class ListedRun(_Body):
     session: str | None
 
 
-def run_body(run: Run, state: RunState, steps: tuple[Step, ...]) -> dict[str, Any]:
-    """The object `run`, with its steps and what they used."""
+def cost_of(calls: Sequence[Call], priced: Collection[str]) -> int | None:
+    """Millionths of a US dollar; None where a call's pool has no price, since the cost is unknown
+    then."""
+    if any(call.policy.name not in priced for call in calls):
+        return None
+    return sum(call.cost_micro_dollars for call in calls)
+
+
+def run_body(
+    run: Run, state: RunState, steps: tuple[Step, ...], priced: Collection[str]
+) -> dict[str, Any]:
+    """The object `run`, with its steps and what they used. `priced`: the pools that have a
+    price."""
     calls = [call for step in steps for call in step.calls]
     return {
         "object": "run",
@@ -167,12 +196,12 @@ def run_body(run: Run, state: RunState, steps: tuple[Step, ...]) -> dict[str, An
         "tags": run.tags,
         "policies": run.policies,
         "usage": usage_of([call.usage for call in calls]),
-        "cost_micro_dollars": sum(call.cost_micro_dollars for call in calls),
+        "cost_micro_dollars": cost_of(calls, priced),
         "steps": [step.model_dump(mode="json") for step in steps],
     }
 
 
-def ended_body(trajectory: Trajectory) -> dict[str, Any]:
+def ended_body(trajectory: Trajectory, priced: Collection[str]) -> dict[str, Any]:
     """What a webhook is sent: the run without its steps."""
     run = trajectory.run
     calls = [call for step in trajectory.steps for call in step.calls]
@@ -187,5 +216,5 @@ def ended_body(trajectory: Trajectory) -> dict[str, Any]:
         "ended": trajectory.ended,
         "tags": run.tags,
         "usage": usage_of([call.usage for call in calls]),
-        "cost_micro_dollars": sum(call.cost_micro_dollars for call in calls),
+        "cost_micro_dollars": cost_of(calls, priced),
     }

@@ -143,7 +143,7 @@ class Service:
             expected = self.client.expect(run)
             is_new = await self.client.submit(run, key_limits=question.caller.limits)
         except BudgetExceeded as error:
-            raise quota_exceeded(str(error)) from error
+            raise quota_exceeded(error) from error
         except Overloaded as error:
             raise overloaded(str(error)) from error
         except MessageTooLarge as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -75,9 +76,13 @@ def _is_local(host: str) -> bool:
 class WebhookSender:
     """Sends what is due, until it is cancelled."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
+    def __init__(
+        self, bus: Bus, settings: GatewaySettings, priced: Collection[str] = frozenset()
+    ) -> None:
+        """`priced`: the pools that have a price."""
         self._bus = bus
         self._settings = settings
+        self._priced = frozenset(priced)
 
     async def run(self) -> None:
         async with httpx2.AsyncClient(follow_redirects=False, timeout=SEND_SECONDS) as client:
@@ -103,7 +108,7 @@ class WebhookSender:
             log.error("webhook given up: its run or its key is gone", run_id=end.run_id)
             await run_ends.settle(self._bus, end)
             return
-        message = _approval_message(state, end) if end.guard else _end_message(state)
+        message = _approval_message(state, end) if end.guard else _end_message(state, self._priced)
         if message is None:
             await run_ends.settle(self._bus, end)
             return
@@ -156,9 +161,9 @@ class _Message:
     """Unix seconds: when it came to be."""
 
 
-def _end_message(state: RunState) -> _Message:
+def _end_message(state: RunState, priced: Collection[str]) -> _Message:
     trajectory = trajectory_of(state)
-    return _Message(state.run_id, "run.ended", ended_body(trajectory), trajectory.ended)
+    return _Message(state.run_id, "run.ended", ended_body(trajectory, priced), trajectory.ended)
 
 
 def _approval_message(state: RunState, end: run_ends.RunEnd) -> _Message | None:

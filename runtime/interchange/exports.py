@@ -1,10 +1,13 @@
 """`runtime export`: recorded runs in the formats that trainers and evaluation tools read.
 
-trl         sft.jsonl            prompt and completion, as messages, of runs that were answered
-            preferences.jsonl    prompt, chosen, rejected: runs of one task with other rewards
+trl         sft.jsonl            prompt and completion, as messages, of runs that were answered,
+                                 and the tools that a client offered, as JSON
+            preferences.jsonl    prompt, chosen, rejected, tools: runs of one task with other
+                                 rewards
 hf          data/train-00000-of-00001.parquet and README.md: a data set of the Hub's form
 inspect     runs.eval            a log of inspect, a sample for each run
-verifiers   rollouts.jsonl       prompt, completion, answer, reward, task, info
+verifiers   traces.jsonl         an episode for each run, as `verifiers.v1` reads and replays them
+            rollouts.jsonl       prompt, completion, answer, reward, task, info
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.interchange.inspect_log import LogHeader, LogSample, write_inspect_log
 from loopline.runtime.interchange.recorded_runs import RecordedRun, recorded_runs
+from loopline.runtime.interchange.verifiers_traces import episode_of
 from loopline.workers.atomic_files import atomic_file, write_atomic
 from loopline.workers.store.records import Skipped
 
@@ -45,6 +50,7 @@ SCHEMA = pa.schema(
         ("instance", pa.string()),
         ("prompt", pa.list_(_MESSAGE)),
         ("completion", pa.list_(_MESSAGE)),
+        ("tools", pa.string()),
         ("outcome", pa.string()),
         ("reward", pa.float64()),
         ("prompt_tokens", pa.int64()),
@@ -55,7 +61,7 @@ SCHEMA = pa.schema(
         ("tags", pa.string()),
     ]
 )
-"""Columns of `hf`; instances, tags and calls of tools are JSON."""
+"""Columns of `hf`; instances, tags, tools and their calls are JSON."""
 _CARD = """---
 configs:
 - config_name: default
@@ -127,7 +133,7 @@ def _trl(runs: _Runs, output: Path) -> dict[Path, int]:
     by_task: dict[str, list[tuple[float, str, RecordedRun]]] = defaultdict(list)
     with _lines(output / "sft.jsonl", files) as write:
         for run in runs.answered():
-            write({"prompt": run.prompt, "completion": run.completion})
+            write({"prompt": run.prompt, "completion": run.completion, "tools": _tools(run)})
             if run.reward is not None:
                 by_task[run.task_id].append((run.reward, run.trajectory.run.id, run))
     with _lines(output / "preferences.jsonl", files) as write:
@@ -151,13 +157,27 @@ def _preferences(
                     "prompt": better[2].prompt,
                     "chosen": better[2].completion,
                     "rejected": worse[2].completion,
+                    "tools": _tools(better[2]),
                 }
+
+
+def _tools(run: RecordedRun) -> str:
+    """As JSON, which TRL reads: parameters of several tools have no common type."""
+    return json.dumps(run.tools)
 
 
 def _verifiers(runs: _Runs, output: Path) -> dict[Path, int]:
     files: dict[Path, int] = {}
-    with _lines(output / "rollouts.jsonl", files) as write:
-        for number, run in enumerate(runs.answered()):
+    number = 0
+    with (
+        _lines(output / "traces.jsonl", files) as write_episode,
+        _lines(output / "rollouts.jsonl", files) as write,
+    ):
+        for run in runs:
+            write_episode(episode_of(run))
+            if not run.ended_with_an_answer:
+                runs.left_out += 1
+                continue
             info = run.info
             write(
                 {
@@ -171,6 +191,7 @@ def _verifiers(runs: _Runs, output: Path) -> dict[Path, int]:
                     "info": info,
                 }
             )
+            number += 1
     return files
 
 
@@ -192,9 +213,9 @@ def _sample(run: RecordedRun) -> LogSample:
     return LogSample(
         id=trajectory.run.id,
         epoch=1,
-        input=[{**message, "source": "input"} for message in run.prompt],
+        input=[{**_inspect_message(message), "source": "input"} for message in run.prompt],
         target="",
-        messages=[*run.prompt, *run.completion],
+        messages=[_inspect_message(message) for message in (*run.prompt, *run.completion)],
         model=f"loopline/{trajectory.run.workflow}",
         completion=trajectory.answer or "",
         scores={} if run.reward is None else {"reward": run.reward},
@@ -208,6 +229,30 @@ def _sample(run: RecordedRun) -> LogSample:
         else f"{trajectory.outcome}: {trajectory.reason or 'no answer'}",
         answer=(trajectory.answer or "")[:200],
     )
+
+
+def _inspect_message(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of the Chat Completions API as inspect has it."""
+    fields: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+    if not isinstance(fields["content"], str):
+        fields["content"] = [
+            part if part["type"] == "text" else {"type": "image", "image": part["image_url"]["url"]}
+            for part in fields["content"]
+        ]
+    if calls := message.get("tool_calls"):
+        fields["tool_calls"] = [_inspect_call(call) for call in calls]
+    if "tool_call_id" in message:
+        fields["tool_call_id"] = message["tool_call_id"]
+    return fields
+
+
+def _inspect_call(call: dict[str, Any]) -> dict[str, Any]:
+    written = call["function"]["arguments"]
+    arguments, error = parse_arguments(written)
+    fields = {"id": call["id"], "function": call["function"]["name"], "type": "function"}
+    if arguments is None:
+        return {**fields, "arguments": {}, "parse_error": error or written}
+    return {**fields, "arguments": arguments}
 
 
 def _hf(runs: _Runs, output: Path) -> dict[Path, int]:
@@ -234,6 +279,7 @@ def _row(run: RecordedRun) -> dict[str, Any]:
         **{name: info[name] for name in SCHEMA.names if name in info},
         "instance": json.dumps(info["instance"]),
         "tags": json.dumps(info["tags"]),
+        "tools": _tools(run),
         "prompt": [_flat(message) for message in run.prompt],
         "completion": [_flat(message) for message in run.completion],
         "reward": run.reward,

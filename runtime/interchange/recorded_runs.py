@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopline.agents.records import Message, Outcome, Trajectory
+from loopline.agents.records import Message, Outcome, ToolCall, Trajectory
 from loopline.runtime.errors import InputError
 from loopline.workers.store.records import NoRecords, Skipped, iterate_trajectories
 from loopline.workers.store.rewards import Feedback, add, read_rewards, targets_of
 
 _OF_OUTCOME = {Outcome.SOLVED: 1.0, Outcome.FAILED: 0.0}
+_CHAT = "chat"
+"""Workflow of a run that is one call of a client."""
 _ENDED = frozenset({Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED})
 
 
@@ -38,13 +40,34 @@ class RecordedRun:
 
     @property
     def completion(self) -> list[dict[str, Any]]:
-        """The answer as a message; none of a run without one."""
-        answer = self.trajectory.answer
-        return [] if answer is None else [{"role": "assistant", "content": answer}]
+        """The answer as a message; none of a run without one. The answer to a client's call may be
+        calls of the client's tools."""
+        answer, calls = self.trajectory.answer, self._called
+        if answer is None and not calls:
+            return []
+        return [_message(Message(role="assistant", content=answer or "", tool_calls=calls))]
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """That a client offered with its call, as the Chat Completions API has them."""
+        if self.trajectory.run.workflow != _CHAT:
+            return []
+        specs: Any = self.trajectory.run.options.get("tools") or ()
+        return [{"type": "function", "function": dict(spec)} for spec in specs]
+
+    @property
+    def _called(self) -> tuple[ToolCall, ...]:
+        """Tools that the answer to a client's call calls. Such an answer has no text."""
+        if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
+            return ()
+        step = self.trajectory.steps[-1]
+        calls = step.candidates[step.selected].calls if step.candidates else ()
+        return calls[0].tool_calls if calls else ()
 
     @property
     def ended_with_an_answer(self) -> bool:
-        return self.trajectory.outcome in _ENDED and self.trajectory.answer is not None
+        has_answer = self.trajectory.answer is not None or bool(self._called)
+        return self.trajectory.outcome in _ENDED and has_answer
 
     @property
     def task_id(self) -> str:
@@ -137,7 +160,12 @@ def _message(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+                "function": {
+                    "name": call.name,
+                    "arguments": call.raw_arguments
+                    if call.arguments is None
+                    else json.dumps(call.arguments),
+                },
             }
             for call in message.tool_calls
         ]

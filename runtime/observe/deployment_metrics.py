@@ -53,6 +53,14 @@ class _Figures(Collector):
             for stream in status.streams:
                 family.add_metric([stream.name], getattr(stream, name))
             yield family
+        oldest = GaugeMetricFamily(
+            "loopline_stream_oldest_waiting_seconds",
+            "How long the first message that no worker has taken yet has waited.",
+            labels=["stream"],
+        )
+        for stream in status.streams:
+            oldest.add_metric([stream.name], stream.oldest_seconds)
+        yield oldest
         for name, about, value in (
             ("runs_in_flight", "Runs that were admitted, have not ended and do not wait.",
              status.runs_in_flight),

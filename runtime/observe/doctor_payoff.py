@@ -92,6 +92,8 @@ def payoff_sentence(store: Path, now: float) -> str:
             f"not known: of {len(questions):,} questions of cascades {checked:,} accepted answers "
             f"were audited, and {LEAST_AUDITED} are the least; ask with --option audit=0.1"
         )
+    if not any(question.big for question in questions):
+        return "not known: the pool of the big model has no price; set [models.NAME.price]"
     return payoff(questions).describe()
 
 

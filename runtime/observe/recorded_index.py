@@ -130,7 +130,9 @@ def _ids(connection: Any, query: RunQuery, after: str) -> _Ids:
     if query.words:
         inner.append(
             "(contains(lower(coalesce(answer, '')), lower($words)) OR contains("
-            "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)))"
+            "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)) "
+            "OR contains(lower(coalesce(array_to_string(json_extract_string(trajectory, "
+            "'$.run.task.messages[*].content'), chr(10)), '')), lower($words)))"
         )
         values["words"] = query.words
     if query.account:
@@ -163,7 +165,8 @@ def _lines(connection: Any, ids: Sequence[str]) -> list[RunLine]:
         f"left(coalesce(answer, ''), {TEXT_CHARS}), left(coalesce(reason, ''), {TEXT_CHARS}), "
         f"left(coalesce(json_extract_string(trajectory, '$.run.task.prompt'), ''), {TEXT_CHARS}), "
         "coalesce(json_extract_string(trajectory, '$.run.account'), ''), "
-        "json_extract_string(trajectory, '$.run.parent'), tags FROM trajectories "
+        "json_extract_string(trajectory, '$.run.parent'), tags, "
+        "json_extract(trajectory, '$.run.policies') FROM trajectories "
         "WHERE run_id <= $first AND run_id >= $last AND list_contains($ids, run_id) "
         "ORDER BY run_id DESC",
         {"first": ids[0], "last": ids[-1], "ids": list(ids)},
@@ -183,9 +186,10 @@ def _lines(connection: Any, ids: Sequence[str]) -> list[RunLine]:
             account=account,
             parent=parent,
             tags=orjson.loads(tags or "{}"),
+            policies=tuple(map(str, orjson.loads(policies or "{}").values())),
         )
         for (
             run_id, outcome, workflow, created, ended, tokens, micro, answer, reason, question,
-            account, parent, tags,
+            account, parent, tags, policies,
         ) in rows
     ]  # fmt: skip

@@ -4,6 +4,7 @@ words of the question."""
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,9 @@ MAX_LOOKED = 20_000
 MAX_LOOK_SECONDS = 1.0
 """Most seconds of a page, on a busy machine: a page without a match must not keep its reader
 waiting."""
+PASSED_SECONDS = 60.0
+MAX_QUERIES = 8
+"""Whose passed runs are remembered: of 20,000 ids each, a few megabytes."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
 """Beyond the retention: older runs that wait have left the list of runs."""
@@ -47,13 +51,18 @@ class RunLine:
     tags: Mapping[str, str]
     waits: tuple[str, ...] = ()
     """What it waits for, in words."""
+    policies: tuple[str, ...] = ()
+    """That answer in it: pools, with their adapters."""
+    conversation: str = field(default="", repr=False)
+    """What else its caller wrote, for a search; no list shows it."""
 
     def seconds(self, now: float) -> float:
         """How long it took, or has taken so far."""
         return max(0.0, (self.ended or now) - self.created)
 
     def as_json(self, now: float) -> dict[str, Any]:
-        return {**asdict(self), "seconds": self.seconds(now)}
+        fields = {name: value for name, value in asdict(self).items() if name != "conversation"}
+        return {**fields, "seconds": self.seconds(now)}
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class RunQuery:
     """`active`, which those that wait are, too, `waiting`, or an outcome."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     words: str = ""
-    """In the question or the answer, whatever their case."""
+    """In the question, the conversation before it or the answer, whatever their case."""
     account: str = ""
     since: float | None = None
     until: float | None = None
@@ -81,7 +90,11 @@ class RunQuery:
             and all(line.tags.get(name) == value for name, value in self.tags.items())
             and line.micro_dollars >= self.least_micro_dollars
             and line.seconds(now) >= self.least_seconds
-            and (not words or words in f"{line.question}\n{line.answer}".casefold())
+            and (
+                not words
+                or words in f"{line.question}\n{line.answer}".casefold()
+                or words in line.conversation.casefold()
+            )
         )
 
 
@@ -111,23 +124,50 @@ class RunsOfPage:
     next_page: Place | None
 
 
+class PassedRuns:
+    """Ended runs that a query does not match, so that a list which is looked at again and again
+    reads them once. A run that has ended stays as it is, unless somebody replays it: what was
+    passed over is looked at again after `PASSED_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._of_query: OrderedDict[bytes, tuple[float, set[str]]] = OrderedDict()
+
+    def of(self, query: RunQuery) -> set[str]:
+        """Ids of runs, to which its reader adds."""
+        key, now = orjson.dumps(asdict(query), option=orjson.OPT_SORT_KEYS), time.monotonic()
+        since, passed = self._of_query.pop(key, (now, set[str]()))
+        if now - since > PASSED_SECONDS or len(passed) > MAX_LOOKED:
+            since, passed = now, set()
+        self._of_query[key] = since, passed
+        while len(self._of_query) > MAX_QUERIES:
+            self._of_query.popitem(last=False)
+        return passed
+
+
 async def find_runs(
     bus: Bus,
     query: RunQuery,
     count: int = 50,
     after: Place | None = None,
+    passed: PassedRuns | None = None,
 ) -> RunsOfPage:
-    """The newest runs on the bus that match, from the place `after` on."""
+    """The newest runs on the bus that match, from the place `after` on; those that were `passed`
+    over for the same query are not read again."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
     until = time.monotonic() + MAX_LOOK_SECONDS
     place = after
+    skip = set[str]() if passed is None else passed.of(query)
     async for batch in _newest_first(bus, query, after):
-        for place, line in await _read(bus, batch):
-            looked += 1
+        unread = [entry for entry in batch if entry[1].run_id not in skip]
+        for place, line in await _read(bus, unread):
             if line is not None and query.matches(line, now):
                 lines.append(line)
+            elif line is None or line.ended is not None:
+                skip.add(place.run_id)
             if len(lines) == count:
                 return RunsOfPage(lines, place)
+        looked += len(batch)
+        place = batch[-1][1]
         if looked >= MAX_LOOKED or time.monotonic() > until:
             return RunsOfPage(lines, place)
     return RunsOfPage(lines, None)
@@ -266,9 +306,18 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
             parent=record.get("parent"),
             tags=dict(record.get("tags") or {}),
             waits=_waits(text("waits")) if active else (),
+            policies=tuple(map(str, (record.get("policies") or {}).values())),
+            conversation=_said(record["task"].get("messages") or ()),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _said(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What messages say. A single one is the question."""
+    if len(messages) < 2:
+        return ""
+    return "\n".join(str(message.get("content", "")) for message in messages)
 
 
 def _state(outcome: str, *, active: bool, waits: bool) -> str:

@@ -56,6 +56,8 @@ class StreamStatus(BaseModel):
     """Messages in workers' hands."""
     delayed: int
     """Retries that wait for their time."""
+    oldest_seconds: float = 0.0
+    """How long the first of those that wait has waited."""
 
 
 class Status(BaseModel):
@@ -210,12 +212,31 @@ async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
 
 async def _stream(bus: Bus, name: str, length: int) -> StreamStatus:
     leased = delayed = 0
+    oldest = 0.0
     for shard in bus.keys.all_shards():
         delayed += int(await bus.redis.zcard(shard.delayed(name)))
         for group in await _groups(bus, shard.work(name)):
             if group["name"] == GROUP.encode():
                 leased += int(group["pending"])
-    return StreamStatus(name=name, waiting=max(0, length - leased), leased=leased, delayed=delayed)
+                last = group["last-delivered-id"].decode()
+                oldest = max(oldest, await _first_waits(bus, shard.work(name), last))
+    waiting = max(0, length - leased)
+    return StreamStatus(
+        name=name,
+        waiting=waiting,
+        leased=leased,
+        delayed=delayed,
+        oldest_seconds=round(oldest, 3) if waiting else 0.0,
+    )
+
+
+async def _first_waits(bus: Bus, key: str, last: str) -> float:
+    """Seconds since the first message behind the id `last` came, by Redis' clock; 0 without one."""
+    entries: list[Any] = await bus.redis.xrange(key, f"({last}", "+", count=1)
+    if not entries:
+        return 0.0
+    came = int(entries[0][0].decode().partition("-")[0]) / 1000
+    return max(0.0, bus.clock.now() - came)
 
 
 async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ def _responder_rules(stream: str) -> tuple[str, ...]:
     patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
         *_COMMON, *patterns, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead",
-        "S:spent:*", "<S:budgets", ">S:inbox:*",
+        "S:spent:*", "S:room:*", "<S:budgets", ">S:inbox:*",
     )  # fmt: skip
 
 

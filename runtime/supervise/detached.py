@@ -37,8 +37,17 @@ def start_detached(
     Raises `UserError` with the supervisor's own message when it gave up.
     """
     state = _unused_state()
+    is_first = not state.gateway_key.exists()
     _, status = _launch(state, profile, overrides, redis_url, settings)
     _report(status, state)
+    if is_first and status["gateway"] is not None:
+        show_new_key(state)
+
+
+def show_new_key(state: StateDirectory) -> None:
+    """Once, and to a terminal alone: what is written elsewhere is kept by others."""
+    if sys.stdout.isatty() and state.gateway_key.exists():
+        print(f"key: {state.gateway_key.read_text('ascii').strip()} (not shown again)")
 
 
 @contextmanager

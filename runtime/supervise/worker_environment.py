@@ -50,6 +50,9 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "jobs":
         # A job joins the bus by it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}
+    callers: set[str] = set()
+    if kind == GATEWAY:
+        callers = {key.env for key in settings.gateway.keys.values()}
     configured = settings.workers.get(kind)
     pools = gateway_pools(settings) if kind == GATEWAY else configured.models if configured else ()
     models = [settings.models[pool] for pool in pools]
@@ -57,4 +60,4 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     pools_with_servers = [model for model in models if model.engine in SERVED]
     keys |= {model.api_key_env for model in pools_with_servers if model.api_key_env}
     keys |= {name for model in pools_with_servers for name in model.serving.keep_environment}
-    return keys | set(HUB_TOKENS) if models else set()
+    return callers | (keys | set(HUB_TOKENS) if models else set())

@@ -113,6 +113,7 @@ class ScriptedHost:
     script: Iterable[Reply] | Callable[[Request], Reply]
     requests: list[Request] = field(default_factory=list[Request])
     tool_calls: list[tuple[str, JsonObject]] = field(default_factory=list[tuple[str, JsonObject]])
+    others: dict[str, ScriptedHost] = field(default_factory=dict[str, "ScriptedHost"])
 
     def __post_init__(self) -> None:
         self._replies = None if callable(self.script) else iter(self.script)
@@ -138,6 +139,10 @@ class ScriptedHost:
         if isinstance(reply, Exception):
             raise reply
         return reply if isinstance(reply, tuple) else (reply,)
+
+    def of_agent(self, agent: str) -> ScriptedHost:
+        """Answers for all agents, or the one that `others` has for this one."""
+        return self.others.get(agent, self)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         self.tool_calls.append((name, arguments))

@@ -30,7 +30,7 @@ async def test_no_run_is_billed_more_than_its_budget_while_workers_die(
     async with asyncio.timeout(240):
         result = await load.play(
             settings, own_server, book, runs=6, branches=24, micro_dollars=budget,
-            rng=random.Random(7), say=lambda text: None, hedge=hedge,
+            rng=random.Random(7), hedge=hedge,
         )  # fmt: skip
     billed, calls = read_book(book)
     assert calls >= result.answers > 0

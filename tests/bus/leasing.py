@@ -16,12 +16,17 @@ async def ask(bus: Bus, run_id: str) -> None:
     await scripts.call(bus.redis, "group", [stream], [GROUP])
 
 
-async def take(bus: Bus, run_id: str, worker: str, after: Delivery | None = None) -> Delivery:
-    """Lease the request, from its stream or from its holder."""
+async def take(
+    bus: Bus, run_id: str, worker: str, after: Delivery | None = None, *, most: int | None = None
+) -> Delivery:
+    """Lease the request, from its stream or from its holder. Raises ValueError where there is
+    none, and where there are several that may be read (`most`)."""
     shard = bus.keys.shard_of(run_id)
     stream = shard.work("infer")
     if after is None:
-        [[_, [(entry, fields)]]] = await bus.redis.xreadgroup(GROUP, worker, {stream: ">"})
+        [[_, [(entry, fields)]]] = await bus.redis.xreadgroup(
+            GROUP, worker, {stream: ">"}, count=most
+        )
         count, body = 1, fields[FIELD.encode()]
     else:
         [(entry, fields)] = await bus.redis.xclaim(stream, GROUP, worker, 0, [after.lease.entry])

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from loopline.bus import Admission, Bus, Envelope, Outgoing
+from loopline.bus.tenants import NO_TENANT, Tenant
 
 
 class Note(BaseModel):
@@ -45,7 +46,7 @@ def note(run_id: str, text: str = "", *, turn: int = 0, branch: int = 0, key: st
 
 async def admit(
     bus: Bus, stream: str = "planner", *, text: str = "", seconds: float = 60, notify: str = "",
-    tokens: int = 0, micro_dollars: int = 0,
+    tokens: int = 0, micro_dollars: int = 0, tenant: Tenant = NO_TENANT,
 ) -> str:  # fmt: skip
     """Admit a run whose first message is a note to `stream`; its id."""
     run_id = new_run_id()
@@ -54,6 +55,7 @@ async def admit(
             run_id, b'{"run": "record"}', time.time() + seconds,
             (Outgoing(stream, note(run_id, text)),),
             notify=notify, tokens_limit=tokens, micro_dollars_limit=micro_dollars,
+            tenant=tenant,
         )
     )  # fmt: skip
     return run_id

@@ -24,9 +24,9 @@ from loopline.bus import (
     Keys,
     LeaseLost,
     Limits,
+    NoRoom,
     Outgoing,
     Reservation,
-    Retry,
     RunEnded,
     Scope,
     scripts,
@@ -34,6 +34,7 @@ from loopline.bus import (
 from loopline.bus.budgets import BadBudget, counts, limits_set, set_limits, split_anew
 from loopline.bus.envelope import FIELD
 from loopline.bus.keys import GROUP
+from loopline.bus.unfinished import wait_for_room
 from loopline.testing import RedisProcess
 from tests.bus.leasing import take
 from tests.bus.payloads import Note, new_run_id, note
@@ -109,7 +110,7 @@ async def test_a_branch_waits_for_what_others_hold_and_has_what_they_leave(bus: 
     run_id = await admitted(bus, tokens=100)
     first, second = await asked(bus, run_id, "first"), await asked(bus, run_id, "second")
     await send(first, 60)
-    with pytest.raises(Retry) as waiting:
+    with pytest.raises(NoRoom) as waiting:
         await send(second, 60)
     assert not waiting.value.counted
     await answer(first, 40)
@@ -263,8 +264,28 @@ class World:
     numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     async def ask(self, pick: int, amount: int) -> None:
+        await self.collect(pick, amount)
         run_id = list(self.runs)[pick % len(self.runs)]
         self.deliveries.append(await asked(self.bus, run_id, f"{len(self.deliveries)}-{pick}"))
+
+    async def collect(self, pick: int, amount: int) -> None:
+        """Take what was brought back to the stream."""
+        while True:
+            try:
+                delivery = await take(self.bus, next(iter(self.runs)), uuid.uuid4().hex, most=1)
+            except ValueError:  # nothing is there
+                return
+            self.deliveries.append(delivery)
+
+    async def finish(self) -> None:
+        """Work until nothing is left to do; what waits is brought back by what ends alone."""
+        while self.deliveries or self.sent:
+            for delivery in list(self.deliveries):
+                await self.mark(self.deliveries.index(delivery), 40)
+            while self.sent:
+                await self.reply(0, 0)
+            self.deliveries.clear()  # refused for good, or of a run that is over
+            await self.collect(0, 0)
 
     async def mark(self, pick: int, amount: int) -> None:
         if not self.deliveries:
@@ -277,7 +298,11 @@ class World:
         most = (amount % 50, amount)
         try:
             await send(delivery, *most)
-        except (BudgetExceeded, Retry, LeaseLost, RunEnded):
+        except NoRoom as error:
+            await wait_for_room(delivery, error, 0)
+            self.deliveries.remove(delivery)
+            return
+        except (BudgetExceeded, LeaseLost, RunEnded):
             return
         share = pick % 4 / 3
         bill = (int(most[0] * share), int(most[1] * share))
@@ -320,7 +345,7 @@ class World:
             assert sum(bill[1] for bill in self.billed.get(run_id, [])) <= micro
 
 
-MOVES = ("ask", "ask", "mark", "mark", "reply", "take_over", "cancel")
+MOVES = ("ask", "ask", "mark", "mark", "reply", "take_over", "collect", "cancel")
 
 
 async def play(settings: BusSettings, moves: list[tuple[str, int, int]]) -> None:
@@ -330,12 +355,20 @@ async def play(settings: BusSettings, moves: list[tuple[str, int, int]]) -> None
         await set_limits(bus, "day", limit)
         try:
             world = World(bus)
+            stream = bus.keys.shard(0).work("infer")
+            await scripts.call(bus.redis, "group", [stream], [GROUP])
+            await bus.redis.pexpire(stream, 100_000)
             for tokens, micro in ((100, 200), (80, 150)):
                 run_id = await admitted(bus, Scope("day"), tokens=tokens, micro=micro)
                 world.runs[run_id] = (tokens, micro)
             for move, pick, amount in moves:
                 await getattr(world, move)(pick, amount)
                 await world.check(limit)
+            await world.collect(0, 0)
+            await world.finish()
+            await world.check(limit)
+            delayed = bus.keys.shard(0).delayed("infer")
+            assert await bus.redis.zcard(delayed) == 0, "nobody waits for room where there is some"
             for run_id in world.runs:
                 await bus.cancel(run_id)
             await world.check(limit)

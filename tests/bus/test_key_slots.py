@@ -20,6 +20,7 @@ from loopline.bus import (
     Join,
     Keys,
     LogConsumer,
+    NoRoom,
     Outgoing,
     Reject,
     Retry,
@@ -41,6 +42,7 @@ from loopline.bus.flights import Flights
 from loopline.bus.log_consumer import Entry
 from loopline.bus.rate_limits import RateBucket
 from loopline.bus.threads import advance_thread, claim
+from loopline.bus.unfinished import wait_for_room
 from tests.bus.eager_process import ASKING, running
 from tests.bus.payloads import Note, Woken, admit, note, woken_note
 from tests.bus.serving import ended, finishing, letters, serving, until
@@ -82,7 +84,10 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     async def handler(delivery: Delivery) -> None:
         envelope = delivery.envelope
         run_id, turn = envelope.run_id, envelope.turn
-        if delivery.stream == "infer":
+        if delivery.stream == "infer" and run_id not in parked:
+            parked.add(run_id)
+            await wait_for_room(delivery, NoRoom("", (1, 1)), 0)
+        elif delivery.stream == "infer":
             await TokenWriter(delivery, "slm").append("4", [52])
             await delivery.mark(1, b"{}")
             await effects.begin(delivery, b"{}")
@@ -106,6 +111,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     async def record(entries: Sequence[Entry]) -> None:
         recorded.extend(entry for entry, _ in entries)
 
+    parked: set[str] = set()
     replayed: set[str] = set()
     recorded: list[str] = []
     async with Bus(settings.model_copy(update={"shards": SHARDS, "history": True})) as bus:

@@ -11,7 +11,7 @@ from loopline.bench.interchange.imported import import_evaluation, read_evaluati
 from loopline.bench.output import OutputDirectory
 from tests.bench.finished_benchmark import finished_benchmark
 from tests.bench.foreign_logs import TWO_EPOCHS
-from tests.clients.inspect_reader import read_by_inspect
+from tests.clients.foreign_reader import read_by_inspect
 
 pytestmark = pytest.mark.slow
 

@@ -44,7 +44,9 @@ def test_a_small_model_that_costs_more_than_it_saves_does_not_pay() -> None:
     assert result.saved == pytest.approx(20 * 1.0 - 100 * 0.5)
 
 
-async def cascades(store: Path, count: int, *, audit: float, cents: int) -> None:
+async def cascades(
+    store: Path, count: int, *, audit: float, cents: int, big_cents: int | None = None
+) -> None:
     def priced(text: str, micro_dollars: int) -> Call:
         return says(text).model_copy(update={"cost_micro_dollars": micro_dollars})
 
@@ -54,7 +56,9 @@ async def cascades(store: Path, count: int, *, audit: float, cents: int) -> None
         run = run.model_copy(update={"id": f"01890000-0000-7000-8000-{number:012d}"})
         hosts = {
             "first": ScriptedHost([priced("It is 12.", cents)]),
-            "solo": ScriptedHost([priced("It is 12.", 10 * cents)]),
+            "solo": ScriptedHost(
+                [priced("It is 12.", 10 * cents if big_cents is None else big_cents)]
+            ),
         }
         trajectory = await run_locally(run, hosts)
         runs.append(trajectory.model_copy(update={"ended": time.time()}))
@@ -85,3 +89,12 @@ async def test_what_is_missing_for_an_answer_is_named(
     sentence = payoff_sentence(tmp_path, time.time())
     assert sentence.startswith("not known: ")
     assert words in sentence
+
+
+async def test_a_big_model_without_a_price_is_named_and_nothing_is_divided_by_it(
+    tmp_path: Path,
+) -> None:
+    await cascades(tmp_path, 30, audit=1.0, cents=100, big_cents=0)
+    assert payoff_sentence(tmp_path, time.time()) == (
+        "not known: the pool of the big model has no price; set [models.NAME.price]"
+    )

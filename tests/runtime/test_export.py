@@ -17,7 +17,8 @@ from loopline.runtime.cli import app
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.interchange.exports import SCHEMA, export
 from loopline.workers.store.files import parquet_files
-from tests.clients.inspect_reader import read_by_inspect
+from tests.clients.foreign_reader import read_by_inspect
+from tests.runtime.trl_steps import train_a_step
 from tests.trainers.grpo.recorded import a_candidate, a_run, a_step, record
 from tests.trainers.test_posted_rewards import record_rewards, reward
 
@@ -129,37 +130,9 @@ def test_datasets_loads_the_folder(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_trl_trains_a_step_on_the_exported_rows(store: Path, tmp_path: Path) -> None:
-    trl: Any = pytest.importorskip("trl", reason="needs make test, which installs it")
-    datasets: Any = pytest.importorskip("datasets", reason="needs make test, which installs it")
-    from loopline.trainers.core.network import load_base
-    from loopline.workers.engines.local.model_files import MICRO_MODELS
-
     export(store, "trl", tmp_path / "out")
-    loaded = load_base(str(MICRO_MODELS / "slm"))
-    with warnings.catch_warnings(action="ignore"):
-        trainer = trl.SFTTrainer(
-            model=loaded.model,
-            processing_class=loaded.tokenizer,
-            train_dataset=datasets.load_dataset(
-                "json",
-                data_files=str(tmp_path / "out" / "sft.jsonl"),
-                cache_dir=str(tmp_path / "cache"),
-            )["train"],
-            args=trl.SFTConfig(
-                output_dir=str(tmp_path / "scratch"),
-                max_steps=1,
-                per_device_train_batch_size=2,
-                max_length=64,
-                bf16=False,
-                use_cpu=True,
-                save_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
-            ),
-        )
-        result = trainer.train()
-    assert result.global_step == 1
-    assert result.training_loss > 0
+    rows = tmp_path / "out" / "sft.jsonl"
+    train_a_step("SFT", rows, tmp_path, per_device_train_batch_size=2, max_length=64)
 
 
 @pytest.mark.slow

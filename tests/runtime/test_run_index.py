@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from loopline.bus import Admission, Bus, BusSettings, Outgoing
+from loopline.bus import Admission, Bus, BusSettings, Outgoing, Shard
 from loopline.runtime.errors import InputError
 from loopline.runtime.observe import run_index
-from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, find_runs, list_runs
+from loopline.runtime.observe.run_index import (
+    PassedRuns,
+    Place,
+    RunLine,
+    RunQuery,
+    find_runs,
+    list_runs,
+)
 from tests.bus.payloads import new_run_id, note
 
 
@@ -128,3 +136,50 @@ def test_a_line_says_how_long_a_run_has_taken_so_far() -> None:
 def test_what_is_no_place_is_refused_by_name(text: str) -> None:
     with pytest.raises(InputError, match="not a place in the list of runs"):
         Place.parse(text)
+
+
+async def test_words_are_looked_for_in_the_whole_conversation(bus: Bus) -> None:
+    run_id = new_run_id()
+    messages = '[{"role": "system", "content": "You sell Teapots."}, {"content": "And A7?"}]'
+    record = (
+        f'{{"id": "{run_id}", "workflow": "chat", "created": {time.time()},'
+        f' "policies": {{"chat": "slm/caller@3"}},'
+        f' "task": {{"prompt": "And A7?", "messages": {messages}}}}}'
+    )
+    message = Outgoing("planner", note(run_id))
+    await bus.admit(Admission(run_id, record.encode(), time.time() + 60, (message,)))
+    page = await find_runs(bus, RunQuery(words="teapots"))
+    assert [(line.id, line.policies) for line in page.lines] == [(run_id, ("slm/caller@3",))]
+    assert "conversation" not in page.lines[0].as_json(time.time())
+    assert (await find_runs(bus, RunQuery(words="kettles"))).lines == []
+
+
+async def test_ended_runs_that_do_not_match_are_read_once_for_a_query(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = run_index._read  # pyright: ignore[reportPrivateUsage]
+
+    async def counted(bus: Bus, batch: Sequence[tuple[Shard, Place]]) -> object:
+        reads.append(len(batch))
+        return await read(bus, batch)
+
+    monkeypatch.setattr(run_index, "_read", counted)
+    ids = [await admit(bus) for _ in range(6)]
+    for run_id in ids[:4]:
+        await bus.end_run(run_id, "cancelled", "no more")
+    passed, query = PassedRuns(), RunQuery(workflow="agent")
+    assert (await find_runs(bus, query, passed=passed)).lines == []
+    assert (await find_runs(bus, query, passed=passed)).lines == []
+    assert sum(reads) == 6 + 2, "those that go on may match later"
+    ended = RunQuery(state="cancelled")
+    first = await find_runs(bus, ended, passed=passed)
+    assert {line.id for line in first.lines} == set(ids[:4])
+    await bus.end_run(ids[4], "cancelled", "no more")
+    again = await find_runs(bus, ended, passed=passed)
+    assert {line.id for line in again.lines} == set(ids[:5])
+    for number in range(run_index.MAX_QUERIES):
+        passed.of(RunQuery(workflow=str(number)))
+    reads.clear()
+    await find_runs(bus, query, passed=passed)
+    assert sum(reads) == 6, "of the oldest query nothing is remembered any more"

@@ -226,3 +226,65 @@ async def test_an_escalation_that_has_no_room_in_the_context_is_named(tmp_path: 
     skipped: list[Skipped] = []
     assert imitations(read_escalations(tmp_path / "store").records, model, skipped) == []
     assert reasons(skipped) == {"01": "conversation longer than the model's context"}
+
+
+async def test_a_refused_sub_task_of_a_delegation_is_an_example_with_its_own_question(
+    tmp_path: Path,
+) -> None:
+    ask = asks("delegate", problem="What is 2 + 2?", expected_type="integer")
+    hosts = {
+        "planner": ScriptedHost([says("", ask), says(r"\boxed{12}")]),
+        "slm": ScriptedHost([says(WRONG_SUM)]),
+        "expert": ScriptedHost([says(r"2 + 2 = 4, \boxed{4}")]),
+    }
+    await record(tmp_path, [await run_locally(a_run(question="What is 2 + 2 + 8?"), hosts)])
+    reading = read_escalations(tmp_path)
+    [escalation] = reading.records
+    assert escalation.question == "What is 2 + 2?"
+    model = load_base("micro:slm")
+    skipped: list[Skipped] = []
+    [imitation] = imitations(reading.records, model, skipped)
+    [_] = preferences(reading.records, model, skipped)
+    assert skipped == []
+    text = model.codec.decode(imitation.row.ids)
+    assert "What is 2 + 2?\nAnswer type: integer." in text
+    assert "2 + 2 + 8" not in text
+    held_out = HeldOut.of([], ["what is 2 + 2?"])
+    assert read_escalations(tmp_path, held_out).records == ()
+
+
+async def test_a_single_step_that_the_big_model_took_is_an_example_from_where_it_stood(
+    tmp_path: Path,
+) -> None:
+    run = a_run("cascade", "What is 3 * 4?", expected_type="number", escalate="step")
+    slip = says("3 * 4 = 14", asks("calculate", expression="14"))
+    better = says("", asks("calculate", expression="3 * 4"))
+    first = says("", asks("calculate", expression="1 + 1"))
+    small = ScriptedHost(
+        [first, slip, says(r"\boxed{12}")], others={"solo": ScriptedHost([better])}
+    )
+    await record(tmp_path, [await run_locally(run, {"first": small})])
+    reading = read_escalations(tmp_path)
+    [escalation] = reading.records
+    assert escalation.accepted.tool_calls[0].arguments == {"expression": "3 * 4"}
+    model = load_base("micro:slm")
+    skipped: list[Skipped] = []
+    [imitation] = imitations(reading.records, model, skipped)
+    [pair] = preferences(reading.records, model, skipped)
+    assert skipped == []
+    learned = [i for i, yes in zip(imitation.row.ids, imitation.row.learned, strict=True) if yes]
+    assert "3 * 4" in model.codec.decode(learned)
+    assert "1 + 1" not in model.codec.decode(learned)
+    assert "1 + 1" in model.codec.decode(imitation.row.ids)
+    _, rejected = pair_of(pair.row.ids, pair.row.learned)
+    written = [i for i, yes in zip(rejected.ids, rejected.learned, strict=True) if yes]
+    assert "3 * 4 = 14" in model.codec.decode(written)
+
+
+async def test_a_question_that_was_also_audited_is_not_learned(tmp_path: Path) -> None:
+    runs = [
+        await cascade(1, question="What is 2 + 2?"),
+        await cascade(2, question="what is  2 + 2?", audit=1.0),
+    ]
+    await record(tmp_path, runs)
+    assert read_escalations(tmp_path).records == ()

@@ -78,6 +78,7 @@ def test_a_training_goes_on_from_a_file_with_the_same_weights(tmp_path: Path) ->
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delitem(sys.modules, "bitsandbytes.optim", raising=False)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(TrainingError, match=r"needs the package bitsandbytes.*quantized"):
         eight_bit_adamw([{"params": parameters(1)}], RATE, BETAS)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from loopline.agents.records import Budget, Outcome, Run, Trajectory
 from loopline.agents.replay import replay
+from loopline.agents.team_parts import AgentBehaviour
 from loopline.agents.tools import Tool, tool, tools
 from loopline.bus import Bus, BusSettings, Consumer, Inbox, waits
 from loopline.runtime.client.client import Client
@@ -260,6 +262,25 @@ async def test_an_agents_answer_waits_and_is_written_again_when_it_is_refused(
     assert [item.decision for item in trajectory.steps[0].approvals] == ["denied", "approved"]
     state = await office.client.bus.run_state(run.id)
     assert (await replay(trajectory_of(state))).reproduced
+
+
+@pytest.mark.parametrize(("rule", "approvals"), [({"const": "Hey you"}, 1), ({"const": "Ho"}, 0)])
+async def test_an_agents_answer_that_fits_the_rule_waits_and_no_other(
+    office: Office, rule: dict[str, str], approvals: int
+) -> None:
+    run = await office.begin("Write a letter.", requires_approval=rule)
+    if approvals:
+        await office.client.decide(await office.pending(), "approved", by="kate")
+    trajectory = await office.end(run)
+    assert trajectory.answer == "Hey you"
+    assert len(trajectory.steps[0].approvals) == approvals
+
+
+def test_a_rule_about_answers_that_nobody_would_check_is_refused() -> None:
+    with pytest.raises(ValidationError, match="pattern"):
+        AgentBehaviour(requires_approval={"properties": {"text": {"pattern": "^Hey"}}})
+    with pytest.raises(ValidationError, match="not a JSON schema"):
+        AgentBehaviour(requires_approval={"type": "sentence"})
 
 
 @pytest.mark.parametrize("amount", [-1, 100])

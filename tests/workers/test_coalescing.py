@@ -14,6 +14,7 @@ from loopline.agents.records import Call, SamplingParams
 from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, Delivery, Inbox, RequestError
 from loopline.bus.flights import Flights
+from loopline.bus.tenants import NO_TENANT, Tenant
 from loopline.workers.coalescing import Coalescer
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.settings import ModelSettings
@@ -48,8 +49,10 @@ async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
         await engine.close()
 
 
-async def request(bus: Bus, seconds: float = 600, /, **changes: object) -> tuple[str, Delivery]:
-    run_id = await admit(bus, "other", seconds=seconds, micro_dollars=10_000)
+async def request(
+    bus: Bus, seconds: float = 600, tenant: Tenant = NO_TENANT, /, **changes: object
+) -> tuple[str, Delivery]:
+    run_id = await admit(bus, "other", seconds=seconds, micro_dollars=10_000, tenant=tenant)
     delivery = await request_of(bus, run_id, time.time() + 600)
     payload = delivery.payload
     assert isinstance(payload, CompletionPayload)
@@ -126,6 +129,23 @@ async def test_what_is_drawn_or_streamed_is_shared_only_where_that_was_chosen(
         worker(bus, api.url, coalesce=coalesce) as pool,
     ):
         requests = [await request(bus, **changes) for _ in range(2)]
+        await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
+        assert api.served.arrivals == arrivals
+
+
+@pytest.mark.parametrize(("fields", "arrivals"), [({}, 2), ({"coalesce_tenants": True}, 1)])
+async def test_tenants_share_no_call_unless_the_pool_lets_them(
+    bus: Bus, fields: dict[str, object], arrivals: int
+) -> None:
+    async with (
+        ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
+        worker(bus, api.url, **fields) as pool,
+    ):
+        requests = [
+            await request(bus, 600, tenant)
+            for tenant in (NO_TENANT, Tenant("acme"))
+            for _ in range(2)
+        ]
         await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
         assert api.served.arrivals == arrivals
 

@@ -104,13 +104,18 @@ async def test_a_run_is_what_the_bus_would_have_recorded(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     bus = quick_settings(any_server.url)
-    roles = ("umi_planner", "umi_caller", "umi_summarizer", "planner", "slm", "expert", "solo")
+    roles = (
+        *("umi_planner", "umi_caller", "umi_summarizer", "planner", "slm", "expert", "solo"),
+        *("agent", "first"),
+    )
     models = {"umi": scripted(), "llm": scripted(), "slm": scripted(mistake_rate=0.5)}
     runs = [
         new_run("umi", TEAM),
         new_run("umi", TEAM, options={"constrained": False}),
         new_run("delegate", {"planner": "llm", "slm": "slm", "expert": "llm"}),
         new_run("solo", {"solo": "slm"}),
+        new_run("agent", {"agent": "slm"}, options={"escalation": {"min_logprob": 0}}),
+        new_run("cascade", {}, options={"escalate": "step", "samples": 2}),
     ]
     workers = [
         RoleWorkerSettings(bus=bus, name="roles", roles=roles),

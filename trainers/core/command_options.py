@@ -52,6 +52,13 @@ class TrackingOptions(Options):
         return tuple(filter(None, self.track.split(",")))
 
 
+class ChosenTrackingOptions(TrackingOptions):
+    """The same, of what draws curves only where it is asked for."""
+
+    track: Annotated[str, Option(metavar="NAME,…", default="none")] = ""
+    """Trackers of the curves: tensorboard, wandb, mlflow."""
+
+
 class JsonOptions(Options):
     """What a command prints at its end."""
 

@@ -29,6 +29,8 @@ from loopline.workers.installation import install_hint
 PROJECT = "loopline"
 """Project of Weights & Biases, and experiment of MLflow, where their own environment variables
 name none."""
+FOLDER = "curves"
+"""Of a training, in its folder."""
 _RUN_ID = "run-id"
 
 
@@ -157,7 +159,9 @@ class Curves:
             return
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)
-        run = f"{folder.parent.parent.name}/{folder.name}"
+        whole, part = folder.absolute().parent, folder.name
+        # What has no parts draws into the folder of the curves itself.
+        run = f"{whole.parent.name}/{whole.name if part == FOLDER else part}"
         try:
             for name in trackers:
                 tracker = TRACKERS[name](folder, step, run)

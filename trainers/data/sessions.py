@@ -161,6 +161,14 @@ def chat_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
             yield ChatCall(trajectory, step, number, call)
 
 
+def chosen_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
+    """Those of the candidates that its steps went on with."""
+    for step in trajectory.steps:
+        if step.selected < len(step.candidates):
+            for number, call in enumerate(step.candidates[step.selected].calls):
+                yield ChatCall(trajectory, step, number, call)
+
+
 def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
     """The conversations of any sessions, by their beginnings. Pure: the order of the calls does not
     matter, and each is in exactly one. Only calls of one session, one agent and one version of one

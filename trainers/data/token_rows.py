@@ -38,6 +38,8 @@ class RecordedRow:
     policy: str
     """That wrote what is learned."""
     row: TokenRow
+    agent: str = ""
+    """Whose conversation it is; empty where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class RecordedRows:
         """Of the rows in order."""
         digest = hashlib.sha256()
         for recorded in self.rows:
-            line = [recorded.instruction_id, recorded.policy, recorded.row.ids]
+            line: list[object] = [recorded.instruction_id, recorded.policy, recorded.row.ids]
+            # Rows of folders that were written without agents have the hash of then.
+            line += [recorded.agent] if recorded.agent else []
             digest.update(f"{json.dumps([*line, recorded.row.learned])}\n".encode())
         return digest.hexdigest()
 
@@ -59,6 +63,11 @@ class RecordedRows:
     def policies(self) -> tuple[str, ...]:
         """That wrote them."""
         return tuple(sorted({recorded.policy for recorded in self.rows}))
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Whose they are."""
+        return tuple(sorted({recorded.agent for recorded in self.rows if recorded.agent}))
 
     def write(self, folder: Path) -> None:
         """Write a folder that is not there yet, whole or not at all. Raises `UnreadableData` if it
@@ -71,6 +80,7 @@ class RecordedRows:
             [
                 ("instruction_id", pa.string()),
                 ("policy", pa.string()),
+                ("agent", pa.string()),
                 ("ids", pa.list_(pa.int32())),
                 ("learned", pa.list_(pa.bool_())),
             ],
@@ -85,6 +95,7 @@ class RecordedRows:
             yield {
                 "instruction_id": recorded.instruction_id,
                 "policy": recorded.policy,
+                "agent": recorded.agent,
                 "ids": recorded.row.ids,
                 "learned": recorded.row.learned,
             }
@@ -105,6 +116,7 @@ class RecordedRows:
                         row["instruction_id"],
                         row["policy"],
                         TokenRow(tuple(row["ids"]), tuple(row["learned"])),
+                        row.get("agent") or "",
                     )
                     for row in listed
                 )

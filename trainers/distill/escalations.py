@@ -8,22 +8,25 @@ task that is held out from training, nor any other run that asks the same questi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.records import Call, Message, Run, Step, Trajectory
-from loopline.agents.roles.conversation import assistant_message, turn_messages
-from loopline.agents.router.features import comparable_answer
+from loopline.agents.records import Run, Step, Trajectory
 from loopline.agents.workflows.cascade import is_audited
 from loopline.trainers.data.held_out import HELD_OUT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.data.usable_runs import require_usable
-from loopline.trainers.router.recorded import Answered
+from loopline.trainers.distill.escalation import UNANSWERED, Escalation, question_key
+from loopline.trainers.distill.steps import has_replaced_steps, replaced_steps
 from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
+WORKFLOWS = ("cascade", "delegate")
+"""Those whose ladder escalates to a big model: a question, or a sub-task. Agents of others may
+escalate single steps."""
+SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
 """Tag of a run that says which kind of question it asks."""
 
@@ -31,37 +34,9 @@ ACCEPTED = "run whose small answer the ladder accepted"
 AUDITED = "audited run: it measures"
 HELD_OUT_KIND = "question of a kind that is held out"
 HELD_OUT_QUESTION = "question that is held out"
-UNANSWERED = "escalation without an answer"
 UNCONFIRMED = "escalation without feedback"
 WRONG = "escalation whose answer feedback calls wrong"
 ASKED_AGAIN = "question that was asked again later"
-
-
-@dataclass(frozen=True)
-class Escalation:
-    """A question that the small model could not answer well enough."""
-
-    run: Run
-    small: Step
-    big: Step
-
-    @property
-    def refused(self) -> Call | None:
-        """The small model's completion that held the answer; None where it gave none."""
-        return Answered(self.small, None).last if self.small.calls else None
-
-    @property
-    def accepted(self) -> Call:
-        """The big model's."""
-        return self.big.calls[-1]
-
-    @property
-    def differs(self) -> bool:
-        """Whether there are two answers, so that one is to be preferred."""
-        refused = self.refused
-        return refused is not None and (
-            comparable_answer(refused.said) != comparable_answer(self.accepted.said)
-        )
 
 
 @dataclass(frozen=True)
@@ -77,21 +52,16 @@ class HeldOut:
     def of(cls, kinds: Collection[str], questions: Collection[str]) -> HeldOut:
         return cls(frozenset(kinds), frozenset(map(question_key, questions)))
 
-    def require_free(self, run: Run) -> None:
-        """Raises `Unreadable` for a run of one of these."""
+    def require_free(self, run: Run, question: str) -> None:
+        """Raises `Unreadable` where the question, or that of its run, is one of these."""
         kind = run.tags.get(KIND_TAG)
         if kind in self.kinds:
             raise Unreadable(HELD_OUT_KIND, str(kind))
-        if question_key(run.task.prompt) in self.questions:
+        if self.questions & {question_key(run.task.prompt), question_key(question)}:
             raise Unreadable(HELD_OUT_QUESTION)
 
 
 NOTHING = HeldOut()
-
-
-def question_key(question: str) -> str:
-    """The same for questions that differ in nothing but spaces and capitals."""
-    return " ".join(question.casefold().split())
 
 
 def read_escalations(
@@ -106,12 +76,12 @@ def read_escalations(
     measured: set[str] = set()
     candidates: list[Escalation] = []
     for trajectory in iterate_trajectories(store, None, skipped):
-        if _is_held_out(trajectory.run):
+        if _measures(trajectory.run):
             measured.add(question_key(trajectory.run.task.prompt))
-        if trajectory.run.workflow != "cascade":
+        if trajectory.run.workflow not in WORKFLOWS and not has_replaced_steps(trajectory):
             continue
         try:
-            escalation = escalation_of(trajectory)
+            escalations = escalations_of(trajectory)
             right = verdict_of(trajectory, rewards)
             if right is False:
                 raise Unreadable(WRONG)
@@ -120,13 +90,13 @@ def read_escalations(
         except Unreadable as error:
             skipped.append(error.at(trajectory.run.id))
         else:
-            candidates.append(escalation)
+            candidates += escalations
     held_out = HeldOut(held_out.kinds, held_out.questions | measured)
     by_question: dict[str, Escalation] = {}
     for escalation in sorted(candidates, key=lambda escalation: escalation.run.id):
-        key = question_key(escalation.run.task.prompt)
+        key = escalation.key
         try:
-            held_out.require_free(escalation.run)
+            held_out.require_free(escalation.run, escalation.question)
         except Unreadable as error:
             skipped.append(error.at(escalation.run.id))
             continue
@@ -136,44 +106,37 @@ def read_escalations(
     return Reading(tuple(by_question.values()), tuple(skipped))
 
 
-def escalation_of(trajectory: Trajectory) -> Escalation:
-    """Raises `Unreadable` for a run that is none to learn from."""
+def escalations_of(trajectory: Trajectory) -> list[Escalation]:
+    """Raises `Unreadable` for a run that has none to learn from."""
     require_usable(trajectory, whole=True)
-    if is_audited(trajectory.run):
+    if trajectory.run.workflow == "cascade" and is_audited(trajectory.run):
         raise Unreadable(AUDITED)
-    steps = {step.agent: step for step in trajectory.steps}
-    small, big = steps.get("first"), steps.get("solo")
-    if small is not None and small.decision.kind == "answer":
-        raise Unreadable(ACCEPTED)
-    if small is None or big is None or big.decision.kind != "answer" or not big.calls:
-        raise Unreadable(UNANSWERED)
-    return Escalation(trajectory.run, small, big)
+    refused = [step for step in trajectory.steps if step.decision.kind == "escalate"]
+    escalations = [
+        Escalation(trajectory.run, step, big)
+        for step in refused
+        for big in _replies(trajectory, step)
+        if big.decision.kind == "answer" and big.calls
+    ]
+    escalations += replaced_steps(trajectory)
+    if not escalations:
+        small = any(step.agent in SMALL_AGENTS for step in trajectory.steps)
+        raise Unreadable(ACCEPTED if small and not refused else UNANSWERED)
+    return escalations
 
 
-def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
-    """What was said after the question: these completions of the step, its first ones, each as a
-    turn that any chat template can write, and between them the answers of tools. Raises
-    `Unreadable` where one of these is missing."""
-    turns = step.observation.get("turns")
-    entries = turns if isinstance(turns, list) else []
-    messages: list[Message] = []
-    try:
-        for call, answers in zip(calls[:-1], entries, strict=False):
-            messages += turn_messages(call, answers if isinstance(answers, list) else (), _missing)
-    except ValueError as error:
-        raise Unreadable(UNANSWERED, str(error)) from error
-    messages.append(assistant_message(calls[-1]))
-    # In the markup of the model that learns: another model's is not its own.
-    return [message.model_copy(update={"raw_text": None}) for message in messages]
+def _replies(trajectory: Trajectory, refused: Step) -> Iterator[Step]:
+    """The step of the big model that follows one that was refused."""
+    for step in trajectory.steps:
+        if (step.turn, step.branch) == (refused.turn + 1, refused.branch):
+            yield step
 
 
-def _is_held_out(run: Run) -> bool:
+def _measures(run: Run) -> bool:
+    if run.workflow == "cascade" and is_audited(run):
+        return True
     try:
         require_training(run)
     except Unreadable as error:
         return error.reason == HELD_OUT
     return False
-
-
-def _missing(position: int) -> str:
-    raise ValueError(f"tool call {position} was handed over, and its answer is elsewhere")

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from loopline.agents.records import Call, Message, Step, ToolSpec
-from loopline.agents.roles.solo import question_opening
+from loopline.agents.records import Call, Message, ToolSpec
 from loopline.trainers.data.json_files import Skipped, Unreadable
 from loopline.trainers.data.token_rows import RecordedRow, TokenRow
-from loopline.trainers.distill.escalations import Escalation, conversation_after, question_key
+from loopline.trainers.distill.escalation import Escalation
 from loopline.trainers.glpft.preference_training import pair_row
 from loopline.trainers.glpft.rows import end_of_turn
 from loopline.workers.engines.text.chat_prompt import build_prompt
@@ -33,7 +32,7 @@ def imitations(
     rows: list[RecordedRow] = []
     for escalation in escalations:
         try:
-            row = _row(escalation, escalation.big, escalation.big.calls, model)
+            row = _row(escalation, escalation.accepted, escalation.accepted_turns(), model)
         except Unreadable as error:
             skipped.append(error.at(escalation.run.id))
         else:
@@ -52,10 +51,9 @@ def preferences(
         if refused is None or not escalation.differs:
             skipped.append(Skipped(escalation.run.id, SAME))
             continue
-        small = escalation.small
         try:
-            preferred = _row(escalation, escalation.big, escalation.big.calls, model)
-            rejected = _row(escalation, small, small.calls[: small.calls.index(refused) + 1], model)
+            preferred = _row(escalation, escalation.accepted, escalation.accepted_turns(), model)
+            rejected = _row(escalation, refused, escalation.refused_turns(), model)
             if len(preferred.ids) + len(rejected.ids) >= model.max_context:
                 raise Unreadable(TOO_LONG, "both answers together")
         except Unreadable as error:
@@ -69,23 +67,23 @@ def preferences(
 def policy_of(escalation: Escalation) -> str:
     """That the small model was served as."""
     if not escalation.small.calls:
-        return escalation.run.policies.get("first", "slm")
+        return escalation.run.policies.get(escalation.small.agent, "slm")
     policy = escalation.small.calls[0].policy
     return policy.adapter or policy.name
 
 
 def _instruction(escalation: Escalation) -> str:
-    key = question_key(escalation.run.task.prompt)
-    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
+    return hashlib.sha256(escalation.key.encode(errors="replace")).hexdigest()[:16]
 
 
-def _row(escalation: Escalation, step: Step, calls: Sequence[Call], model: LoadedModel) -> TokenRow:
+def _row(
+    escalation: Escalation, last: Call, turns: Sequence[Message], model: LoadedModel
+) -> TokenRow:
     """Raises `Unreadable`."""
-    if calls[-1].finish_reason == "length":
+    if last.finish_reason == "length":
         raise Unreadable(CUT_OFF)
-    opening, tools = question_opening(escalation.run)
-    specs = tuple(tool.spec for tool in tools)
-    row = conversation_row(opening, specs, conversation_after(step, calls), model)
+    opening, tools = escalation.opening()
+    row = conversation_row(opening, tools, turns, model)
     if len(row.ids) > model.max_context:
         raise Unreadable(TOO_LONG, f"{len(row.ids):,} tokens of {model.max_context:,}")
     return row

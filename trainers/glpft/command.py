@@ -17,9 +17,9 @@ from loopline.trainers.core.training_progress import ShownProgress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from loopline.trainers.data.datasets import DataSet
     from loopline.trainers.glpft.options import GlpftOptions
     from loopline.trainers.glpft.report import Report
+    from loopline.trainers.glpft.rows import TrainingData
     from loopline.trainers.glpft.stage_training import StageProgress
 
 
@@ -28,7 +28,9 @@ def preview(options: GlpftOptions) -> list[str]:
     from loopline.trainers.glpft.pipeline import SETTINGS
     from loopline.trainers.glpft.report import REPORT
 
-    source = options.data if options.from_store is None else f"the runs in {options.from_store}"
+    whose = f" of {', '.join(options.agent)}" if options.agent else ""
+    recorded = f"the runs{whose} in {options.from_store}"
+    source = options.data if options.from_store is None else recorded
     begins = options.base or f"random weights of the size {options.size}"
     return [
         f"trains {options.method} from {begins} on {source}",
@@ -38,7 +40,7 @@ def preview(options: GlpftOptions) -> list[str]:
 
 def glpft(options: GlpftOptions) -> None:
     """Train a backbone, then planner, caller and summarizer from it. The backbone learns the global
-    set.
+    set. With --agent the roles are a team's own agents, as they were recorded.
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
@@ -49,12 +51,13 @@ def glpft(options: GlpftOptions) -> None:
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import StageListener, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
+    from loopline.trainers.glpft.rows import sha256_of
 
     output, restart = options.output, options.restart
     with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:
         with processes.in_turn():
             data_set = _data_set(options, restart=restart and processes.is_first)
-            settings = options.settings(data_set.card.sha256)
+            settings = options.settings(sha256_of(data_set))
             if options.publish:
                 require_publishable(settings)
             require_possible(settings, data_set, processes)
@@ -87,8 +90,10 @@ def glpft(options: GlpftOptions) -> None:
         publish_all(made_public, output, options.redis_url, options.wait, options.profile)
 
 
-def _data_set(options: GlpftOptions, *, restart: bool) -> DataSet:
+def _data_set(options: GlpftOptions, *, restart: bool) -> TrainingData:
     from loopline.trainers.data.datasets import read
+    from loopline.trainers.data.token_rows import RecordedRows
+    from loopline.trainers.glpft.agent_rows import read_agents
     from loopline.trainers.glpft.pipeline import DATA, SETTINGS
     from loopline.trainers.glpft.recorded_runs import data_of_runs
 
@@ -99,7 +104,9 @@ def _data_set(options: GlpftOptions, *, restart: bool) -> DataSet:
     output = options.output
     begun = (output / SETTINGS).exists() and (output / DATA).is_dir()
     if begun and not restart:
-        return read(output / DATA)
+        return RecordedRows.read(output / DATA) if options.agent else read(output / DATA)
+    if options.agent:
+        return read_agents(options, options.from_store, options.agent)
     data_set = data_of_runs(options.from_store, threshold := options.threshold(options.from_store))
     if threshold is not None:
         (source,) = data_set.card.sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -23,6 +24,13 @@ from loopline.trainers.glpft.settings import (
     size,
 )
 
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+RESERVED = frozenset(
+    {"backbone", "single", "multitask", "copying", "initial", "data", "curves", "checkpoints"}
+    | {"published", "report.html", "report.json", "settings.json", "options.toml"}
+)
+"""What else lies in the folder of a training."""
+
 
 def _begins_at_random(options: Any) -> bool:
     return options.base is None
@@ -37,6 +45,16 @@ class GlpftOptions(
 
     data: Path | None = None
     """Data set that `train data` wrote."""
+    agent: Annotated[
+        tuple[str, ...] | None,
+        Option(metavar="NAME", default="planner, caller and summarizer of umi"),
+        OnlyWith("--from-store", lambda options: options.from_store is not None),
+    ] = None
+    """Agent of recorded sessions, by the tag `agent`, that is a role of its own; repeat it for each
+    agent of a team."""
+    workflow: Annotated[str, OnlyWith("--agent", lambda options: bool(options.agent))] = "chat"
+    """Workflow whose runs hold what the agents read and wrote: `chat` of those that run through the
+    gateway, `team` of an app."""
     base: Annotated[str | None, Option(default="random weights")] = None
     """Folder or hub id of the model to begin with."""
     size: Annotated[str, OnlyWith("random weights, not with --base", _begins_at_random)] = (
@@ -64,6 +82,22 @@ class GlpftOptions(
             raise ValueError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
         return self
 
+    @model_validator(mode="after")
+    def _names_agents(self) -> Self:
+        for name in self.agent or ():
+            if not _AGENT.fullmatch(name) or name in RESERVED:
+                raise ValueError(
+                    f"--agent {name[:80]}: an agent's folder is called as it is: a name has up to "
+                    "64 letters, digits and -_. and is none of " + ", ".join(sorted(RESERVED))
+                )
+        if self.agent and len(set(self.agent)) < len(self.agent):
+            raise ValueError("--agent: an agent is named twice")
+        if self.agent and self.base is None:
+            raise ValueError(
+                "--agent: recorded ids are of a tokenizer: name the model that has it by --base"
+            )
+        return self
+
     def settings(self, data_sha256: str) -> GlpftSettings:
         """What the training follows from, with hashes of what the options name. Raises
         `TrainingError` for a model or a size that is not there."""
@@ -82,6 +116,7 @@ class GlpftOptions(
                 **{name: getattr(self, name) for name in StageOptions.model_fields},
                 **begins,
                 "data_sha256": data_sha256,
+                "agents": self.agent or (),
                 "batch": self.batch or (BATCH_MICRO if micro else BATCH),
             },
         )

@@ -47,7 +47,14 @@ from loopline.trainers.glpft.report import REPORT, Report, read_report
 from loopline.trainers.glpft.rows import StageRows, TrainingData, rows_of
 from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
-from loopline.trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
+from loopline.trainers.glpft.stages import (
+    BACKBONE,
+    COPYING,
+    ROLES,
+    Stage,
+    even_shares,
+    stages_of,
+)
 from loopline.workers.atomic_files import atomic_folder, write_atomic
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.torch.loading import LoadedModel
@@ -58,7 +65,7 @@ CHECKPOINTS = "checkpoints"
 DATA = "data"
 """A data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
-"""Of all stages that there are."""
+"""Of all stages that there are, but for those of agents."""
 TRAININGS: dict[str, type[StageTraining]] = {
     "sft": StageTraining,
     "dpo": PreferenceTraining,
@@ -116,7 +123,9 @@ def train(
     budget, shares = _budget(settings, data, first)
     facts: list[StageFacts] = []
     copying = settings.copying_share(budget)
-    for stage in stages_of(settings.method, shares, settings.global_set, copying=copying):
+    for stage in stages_of(
+        settings.method, shares, settings.global_set, copying=copying, agents=settings.agents
+    ):
         stage_facts = read_facts(output / stage.name)
         if stage_facts is None:
             stage_facts = _Pipeline(
@@ -179,7 +188,8 @@ class _Pipeline:
         loaded = load_base(str(base), template_options=settings.template_options)
         rows = self._rows(stage, loaded, budget)
         # Roles of one backbone begin with different random numbers, whatever ran before them.
-        torch.manual_seed(settings.seed + 1 + _NAMES.index(stage.name))
+        names = (*_NAMES, *settings.agents)
+        torch.manual_seed(settings.seed + 1 + names.index(stage.name))
         network = network_of(
             loaded,
             adapter=adapter,
@@ -243,7 +253,8 @@ class _Pipeline:
 
     def _rows(self, stage: Stage, loaded: LoadedModel, budget: int) -> StageRows:
         recorded = isinstance(self.data, RecordedRows)
-        sets = "recorded sessions" if recorded else ", ".join(stage.sets)
+        whose = f" of {stage.agent}" if stage.agent else ""
+        sets = f"recorded sessions{whose}" if recorded else ", ".join(stage.sets)
         self.watch.say(f"{stage.name}: reading {sets}…")
         if stage.name == COPYING and isinstance(self.data, DataSet):
             return copying_rows(self.data, stage, loaded, self.settings, budget)
@@ -273,7 +284,7 @@ def claim(
         return
     if existing_settings is not None:
         names = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
-        for name in names:
+        for name in (*names, *existing_settings.agents):
             shutil.rmtree(output / name, ignore_errors=True)
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
@@ -315,15 +326,18 @@ def _budget(
 ) -> tuple[int, Mapping[str, float]]:
     """Tokens for all stages, and the weight of each against the others."""
     if settings.tokens is not None:
-        return settings.tokens, EVEN_SHARES
-    # What GLPFT needs for its epochs, so that every method has the same; of recorded rows, which
+        return settings.tokens, even_shares(settings.agents)
+    # What GLPFT needs for its epochs, so that every method has the same; of recorded rows that
     # train a single model, what that needs.
-    method = "single" if isinstance(data, RecordedRows) else "glpft"
+    is_single = isinstance(data, RecordedRows) and not settings.agents
+    method = "single" if is_single else "glpft"
     loaded = load_base(str(first), template_options=settings.template_options)
     needed = {
         stage.name: settings.schedule(stage.name, begins=stage.is_first).epochs
         * rows_of(data, stage, loaded, settings.validation).tokens
-        for stage in stages_of(method, EVEN_SHARES, settings.global_set)
+        for stage in stages_of(
+            method, even_shares(settings.agents), settings.global_set, agents=settings.agents
+        )
     }
     whole = sum(needed.values())
     shares = {name: tokens / whole for name, tokens in needed.items()}

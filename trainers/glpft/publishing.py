@@ -12,9 +12,9 @@ from loopline.trainers.glpft.stages import ROLES
 
 
 def require_publishable(settings: GlpftSettings) -> None:
-    """Raises `TrainingError` for what three policies of one pool can't be served by. Asked before
+    """Raises `TrainingError` for what the policies of one pool can't be served by. Asked before
     the training, which takes long."""
-    if settings.method == "single":
+    if settings.method == "single" and not settings.agents:
         raise TrainingError(
             "--publish: a single model writes no turns of a planner, a caller or a summarizer; "
             "the workflow umi could not read it"
@@ -28,15 +28,18 @@ def require_publishable(settings: GlpftSettings) -> None:
 
 
 def publications(report: Report, output: Path, pool: str) -> tuple[Publication, ...]:
-    """The three policies; of a multi-task model all three are the same adapter."""
+    """The policies of the roles, or of the agents; of a model for all of them each is the same
+    adapter."""
+    settings = report.settings
     by_stage = {facts.stage: facts for facts in report.stages}
     return tuple(
         Publication(
             f"{pool}/{role}",
             output / stage,
             by_stage[stage].base_sha256,
-            report.settings.template_options,
+            # Prompts that came from recorded ids were made by no template here.
+            None if settings.agents else settings.template_options,
         )
-        for role in ROLES
-        for stage in (role if role in by_stage else "multitask",)
+        for role in settings.agents or ROLES
+        for stage in (next(name for name in (role, "multitask", "single") if name in by_stage),)
     )

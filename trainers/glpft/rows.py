@@ -34,6 +34,11 @@ class StageRows:
 TrainingData = DataSet | RecordedRows
 
 
+def sha256_of(data: TrainingData) -> str:
+    """Its hash, which a training's settings record."""
+    return data.sha256 if isinstance(data, RecordedRows) else data.card.sha256
+
+
 def rows_of(
     data: TrainingData,
     stage: Stage,
@@ -94,11 +99,12 @@ def end_of_turn(model: LoadedModel) -> int:
 
 
 def _examples(data: TrainingData, stage: Stage) -> Iterable[tuple[str, Example | TokenRow]]:
-    """With the id of the instruction of each. Recorded rows are one set, which every stage
-    reads."""
+    """With the id of the instruction of each. Of recorded rows a stage reads those of its
+    agent, or all of them."""
     if isinstance(data, RecordedRows):
         for recorded in data.rows:
-            yield recorded.instruction_id, recorded.row
+            if stage.agent in (None, recorded.agent):
+                yield recorded.instruction_id, recorded.row
         return
     for name in stage.sets:
         for example in data.sets[name]:

@@ -161,6 +161,8 @@ class GlpftSettings(StageOptions):
 
     data_sha256: str
     """Hash of the data set."""
+    agents: tuple[str, ...] = ()
+    """Agents of recorded rows, each a role of its own; empty: the roles of umi."""
     base: str | None = None
     """Folder or hub id of the model to begin with; None begins with random weights."""
     base_sha256: str | None = None
@@ -192,10 +194,11 @@ class GlpftSettings(StageOptions):
 
     def schedule(self, stage: str, *, begins: bool = False) -> Schedule:
         """Of a stage; a single model is trained as the backbone is, and so is a role that `begins`
-        with random weights."""
+        with random weights. An agent of recorded rows is trained as the caller is."""
         table = MICRO if self.is_micro else PUBLISHED
         random = begins and self.base is None and stage in ROLES
-        schedule = table[BACKBONE] if random else table.get(stage, table[BACKBONE])
+        other = table["caller"] if stage in self.agents else table[BACKBONE]
+        schedule = table[BACKBONE] if random else table.get(stage, other)
         factor, matrices = self.rate, schedule.matrix_learning_rate
         if self.trains_adapter(stage):
             factor *= LORA_RATE_MICRO if self.is_micro else LORA_RATE
@@ -212,7 +215,8 @@ class GlpftSettings(StageOptions):
         return 0.0 if self.base is not None else min(COPYING_SHARE, COPYING_TOKENS / budget)
 
     def trains_adapter(self, stage: str) -> bool:
-        return self.weights == "lora" or (self.weights == "lora-roles" and stage in ROLES)
+        roles = self.agents or ROLES
+        return self.weights == "lora" or (self.weights == "lora-roles" and stage in roles)
 
 
 def is_micro(schedules: str | None, base: str | None) -> bool:

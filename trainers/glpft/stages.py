@@ -8,15 +8,18 @@
 | `multitask` | one | the three local sets, mixed |
 | `single` | one | the global set |
 
+For recorded rows of a team's own agents, a role is an agent, its local set what that agent read and
+wrote, and the global set the rows of all of them.
+
 Where weights begin at random, all of them begin with learning to copy: see `copying`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, cast
 
 from loopline.trainers.data.examples import SetName
 
@@ -48,11 +51,20 @@ class Stage:
     begins_from: str | None = None
     """The stage whose weights it begins with; None is the base."""
     part: Part = "all"
+    agent: str | None = None
+    """Of recorded rows, whose are learned; None: those of all."""
 
     @property
     def is_first(self) -> bool:
         """Whether its model has learned nothing of its task before."""
         return self.begins_from in (None, COPYING)
+
+
+def even_shares(agents: Sequence[str]) -> Mapping[str, float]:
+    """`EVEN_SHARES` of these agents in place of the roles."""
+    if not agents:
+        return EVEN_SHARES
+    return {BACKBONE: 1 / 2, **dict.fromkeys(agents, 1 / (2 * len(agents)))}
 
 
 def stages_of(
@@ -61,11 +73,13 @@ def stages_of(
     global_set: GlobalSet = "global_steps",
     *,
     copying: float = 0.0,
+    agents: Sequence[str] = (),
 ) -> tuple[Stage, ...]:
     """The stages of a method, in order. `shares` weighs backbone and roles against each other;
     those that the method does not train are left out and the others get their compute, all but
-    what is spent on `copying`, a share of the whole."""
-    stages = _stages_of(method, shares, global_set)
+    what is spent on `copying`, a share of the whole. `agents`: of recorded rows, in place of the
+    roles."""
+    stages = _stages_of(method, shares, global_set, agents)
     if copying == 0.0:
         return stages
     return (
@@ -82,16 +96,22 @@ def stages_of(
 
 
 def _stages_of(
-    method: Method, shares: Mapping[str, float], global_set: GlobalSet
+    method: Method, shares: Mapping[str, float], global_set: GlobalSet, agents: Sequence[str]
 ) -> tuple[Stage, ...]:
+    def local(name: str, share: float, **other: Any) -> Stage:
+        if agents:
+            return Stage(name, (), share, agent=name, **other)
+        return Stage(name, (cast(Role, name),), share, **other)
+
+    roles: Sequence[str] = agents or ROLES
     if method == "single":
         return (Stage("single", (global_set,), 1.0),)
     if method == "multitask":
         return (Stage("multitask", ROLES, 1.0),)
     if method == "one-stage":
-        whole = sum(shares[role] for role in ROLES)
-        return tuple(Stage(role, (role,), shares[role] / whole) for role in ROLES)
-    whole = shares[BACKBONE] + sum(shares[role] for role in ROLES)
+        whole = sum(shares[role] for role in roles)
+        return tuple(local(role, shares[role] / whole) for role in roles)
+    whole = shares[BACKBONE] + sum(shares[role] for role in roles)
     halved = method == "no-reuse"
     backbone = Stage(
         BACKBONE, (global_set,), shares[BACKBONE] / whole, part="first" if halved else "all"
@@ -99,14 +119,13 @@ def _stages_of(
     return (
         backbone,
         *(
-            Stage(
+            local(
                 role,
-                (role,),
                 shares[role] / whole,
                 begins_from=BACKBONE,
                 part="second" if halved else "all",
             )
-            for role in ROLES
+            for role in roles
         ),
     )
 

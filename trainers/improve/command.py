@@ -55,6 +55,7 @@ async def _follow(
             store=deployment.state.store,
             router=router,
             say=say,
+            trackers=options.trackers,
         )
         while True:
             bound = bound_reached(options, loop.decisions())

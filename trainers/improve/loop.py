@@ -23,6 +23,7 @@ from loopline.agents.records import JsonObject, Record
 from loopline.agents.router.router import Router
 from loopline.runtime.client.client import Client
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
+from loopline.trainers.core.curves import DEFAULT_TRACKERS
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.distill.escalations import read_escalations
 from loopline.trainers.glpft.facts import read_facts
@@ -81,8 +82,10 @@ class ImprovementLoop:
         router: Path,
         judge: Judge | None = None,
         say: Callable[[str], None] = lambda text: None,
+        trackers: tuple[str, ...] = DEFAULT_TRACKERS,
     ) -> None:
-        """Raises `TrainingError` for a folder of other settings."""
+        """`trackers` get the curves of each training. Raises `TrainingError` for a folder of other
+        settings."""
         self.settings = settings
         self.output = output.resolve()
         self._client = client
@@ -90,6 +93,7 @@ class ImprovementLoop:
         self._router = router
         self._judge = judge
         self._say = say
+        self._trackers = trackers
         self._versions = Versions(client.bus, settings.wait)
         self._calibrated_on = 0
         """Questions that were kept back when the router was calibrated last."""
@@ -189,6 +193,7 @@ class ImprovementLoop:
         before = self.serving
         begin = None if before == BASE else self.output / "rounds" / before / "training" / STAGE
         arguments = self.settings.training.arguments(store, folder, begin)
+        arguments += ["--track", ",".join(self._trackers)]
         log = folder.parent / "training.log"
         return await asyncio.to_thread(run_training, arguments, folder, log)
 

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from loopline.runtime.config.options import Argument, Option
-from loopline.trainers.core.command_options import DeploymentOptions
+from loopline.trainers.core.command_options import DeploymentOptions, TrackingOptions
 from loopline.trainers.glpft.settings import Schedules
 from loopline.trainers.improve.settings import LoopSettings, TrainingSettings
 
 _LOOP = LoopSettings()
 
 
-class ImproveOptions(DeploymentOptions):
+class ImproveOptions(DeploymentOptions, TrackingOptions):
     """A loop on a running deployment, and its bounds."""
 
     panel = "Loop"

@@ -52,6 +52,7 @@ def prompts(options: PromptsOptions) -> None:
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.key_value_options import require_pools
     from loopline.runtime.errors import UserError
+    from loopline.trainers.core.curves import require_trackers
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.prompts.output import claim
     from loopline.trainers.prompts.playing import RunLog
@@ -59,6 +60,7 @@ def prompts(options: PromptsOptions) -> None:
     from loopline.trainers.prompts.report import read_report
 
     output = options.output
+    require_trackers(options.trackers)
     where = find(redis_url=options.redis_url, profile=options.profile)
     try:
         require_pools(options.policies, where.settings.models)
@@ -74,7 +76,7 @@ def prompts(options: PromptsOptions) -> None:
         else:
             try:
                 with RunLog(output) as log:
-                    report = _run_search(preparation, where, log, output, options.concurrency)
+                    report = _run_search(preparation, where, log, options)
             except KeyboardInterrupt:
                 # Here, because typer turns it into a silent exit.
                 typer.echo(
@@ -89,18 +91,19 @@ def prompts(options: PromptsOptions) -> None:
 
 
 def _run_search(
-    preparation: PreparedSearch, where: Deployment, log: RunLog, output: Path, concurrency: int
+    preparation: PreparedSearch, where: Deployment, log: RunLog, options: PromptsOptions
 ) -> Report:
     import asyncio
 
     from loopline.runtime.client.client import Client
+    from loopline.trainers.prompts.drawing import DrawnSearch
     from loopline.trainers.prompts.output import write_found
     from loopline.trainers.prompts.playing import Player
     from loopline.trainers.prompts.search import Search
 
-    settings, bus = preparation.settings, where.settings.bus
+    settings, bus, output = preparation.settings, where.settings.bus, options.output
 
-    async def search(display: _Shown) -> SearchResult:
+    async def search(display: _Shown, drawn: DrawnSearch) -> SearchResult:
         async with Client.connect(
             bus, prompt_files=where.settings.prompt_files, writes=True
         ) as client:
@@ -113,7 +116,7 @@ def _run_search(
                 policies=settings.policies,
                 seed=settings.seed,
                 run_seconds=settings.run_seconds,
-                concurrency=concurrency,
+                concurrency=options.concurrency,
             )
             return await Search(
                 settings,
@@ -122,12 +125,13 @@ def _run_search(
                 preparation.files,
                 player,
                 display,
+                drawn.round,
             ).run()
 
-    with _Shown() as display:
+    with _Shown() as display, DrawnSearch(output, options.trackers) as drawn:
         if log.notice:
             display.say(log.notice)
-        result = asyncio.run(search(display))
+        result = asyncio.run(search(display, drawn))
     write_found(output, result, where.profile)
     return result.report
 

@@ -9,13 +9,20 @@ from pydantic import Field
 
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Option
-from loopline.trainers.core.command_options import DeploymentOptions, FolderOptions, JsonOptions
+from loopline.trainers.core.command_options import (
+    ChosenTrackingOptions,
+    DeploymentOptions,
+    FolderOptions,
+    JsonOptions,
+)
 from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.data.questions import Dataset
 from loopline.trainers.prompts.settings import SearchOptions
 
 
-class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOptions):
+class PromptsOptions(
+    SearchOptions, DeploymentOptions, ChosenTrackingOptions, JsonOptions, FolderOptions
+):
     """Whose prompts are searched, by which questions."""
 
     panel: ClassVar[str] = "Prompts and questions"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopline.agents.errors import InvalidPrompt
@@ -52,6 +52,10 @@ class Arm:
         return sum(run.tokens for run in self.played) / max(1, len(self.played))
 
 
+RoundListener = Callable[[str, int, Sequence[Arm]], None]
+"""Is given a prompt, how many runs its search has played, and the candidates of a round."""
+
+
 @dataclass(frozen=True)
 class SearchResult:
     """What a search found."""
@@ -87,6 +91,7 @@ class Search:
         files: Mapping[str, str],
         player: Player,
         watch: RunListener,
+        on_round: RoundListener = lambda prompt, runs, arms: None,
     ) -> None:
         self._settings = settings
         self._questions = questions
@@ -94,6 +99,7 @@ class Search:
         self._files = dict(files)
         self._player = player
         self._watch = watch
+        self._on_round = on_round
         self._adopted: dict[str, Candidate] = {}
         self._proposed: dict[str, tuple[Candidate, ...]] = {}
 
@@ -136,6 +142,8 @@ class Search:
                         "used in these runs, and does the model's chat template show it?"
                     )
                 remaining = list(arms)
+            runs = sum(len(arm.played) for arm in arms.values())
+            self._on_round(name, runs, [arms[label] for label in remaining])
             order = rank_candidates({label: arms[label].solved for label in remaining})
             # Proposals that came to nothing leave fewer than planned.
             for label in order[survivor_count(len(order)) :]:

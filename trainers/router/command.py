@@ -19,6 +19,7 @@ def router(options: RouterOptions) -> None:
     import json
     import time
 
+    from loopline.trainers.core.curves import FOLDER, Curves, require_trackers
     from loopline.trainers.core.disk_errors import guard_disk_writes
     from loopline.trainers.core.json_records import write_record
     from loopline.trainers.data.data_files import local_file
@@ -26,15 +27,18 @@ def router(options: RouterOptions) -> None:
     from loopline.trainers.router.recorded import read_recorded
     from loopline.trainers.router.training import describe, first_run_id, train_router
 
+    notes: list[str] = []
+    require_trackers(options.trackers)
     if options.data is not None:
         path = local_file(options.data)
-        rows = read_labelled(path, options.small_prices, options.big_prices)
+        rows = read_labelled(path, options.small_prices, options.big_prices, notes)
         where = options.data
     else:
         assert options.from_store is not None
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
         rows, where = recorded.rows, str(options.from_store)
         typer.echo(recorded.summary, err=True)
+    points: list[tuple[int, dict[str, float]]] = []
     learned = train_router(
         rows,
         alpha=options.alpha,
@@ -42,10 +46,18 @@ def router(options: RouterOptions) -> None:
         seed=options.seed,
         where=where,
         watched_after=first_run_id(time.time()),
+        notes=notes,
+        draw=lambda accepted, values: points.append((accepted, values)),
     )
+    folder = options.output.parent / FOLDER / options.output.name.removesuffix(".json")
     with guard_disk_writes(options.output):
         options.output.parent.mkdir(parents=True, exist_ok=True)
+        with Curves(folder if options.trackers else None, 0, options.trackers) as curves:
+            for accepted, values in points:
+                curves.add(accepted, values)
         write_record(options.output, learned)
+    for note in notes:
+        typer.echo(note, err=True)
     typer.echo(describe(learned))
     if options.as_json:
         facts = {
@@ -55,6 +67,7 @@ def router(options: RouterOptions) -> None:
             "trained_on": learned.trained_on,
             "feature_version": learned.feature_version,
             "accepts": learned.threshold is not None,
+            "needs_samples": learned.needs_samples,
         }
         print(json.dumps(facts))
 

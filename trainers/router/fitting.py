@@ -11,7 +11,7 @@ probability (Platt 1999), as calibrated as what was left out can tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from loopline.agents.router.features import HASH_BUCKETS, hashed_words, numeric_
 from loopline.agents.router.router import MAX_DEVIATION, Column, Head, Scorer
 
 Floats = NDArray[np.float64]
+Words = NDArray[np.float32]
 
 WORD_SHARES = (0.0, 0.3, 0.6)
 """Candidates for r."""
@@ -36,13 +37,26 @@ class Features:
     names: tuple[str, ...]
     numeric: Floats
     """Answers by features."""
-    words: Floats
+    words: Words
     """Answers by those buckets that any of them has."""
     buckets: NDArray[np.int64]
+    likeness: Words | None = None
+    """Answers by answers, the product of their words, where it was computed once for many fits."""
 
     def take(self, rows: NDArray[np.int64]) -> Features:
-        """Those rows."""
+        """Those rows, to predict for."""
         return Features(self.names, self.numeric[rows], self.words[rows], self.buckets)
+
+    def to_learn(self, rows: NDArray[np.int64]) -> Features:
+        """Those rows, to learn from."""
+        part = self.take(rows)
+        if self.likeness is None:
+            return part
+        return replace(part, likeness=self.likeness[np.ix_(rows, rows)])
+
+    def with_likeness(self) -> Features:
+        """The same, prepared for many fits to parts of it: 4 bytes for each pair of answers."""
+        return replace(self, likeness=self.words @ self.words.T)
 
 
 def extract(evidence: Sequence[AnswerEvidence], *, question_only: bool = False) -> Features:
@@ -58,18 +72,19 @@ def extract(evidence: Sequence[AnswerEvidence], *, question_only: bool = False) 
     buckets = np.array(sorted({bucket for row in hashed for bucket in row}), dtype=np.int64)
     place = np.zeros(HASH_BUCKETS, dtype=np.int64)
     place[buckets] = np.arange(len(buckets))
-    words = np.zeros((len(hashed), len(buckets)))
+    words = np.zeros((len(hashed), len(buckets)), dtype=np.float32)
     for at, row in enumerate(hashed):
         words[at, place[list(row)]] = list(row.values())
     return Features(names, numeric.reshape(len(rows), len(names)), words, buckets)
 
 
-def columns_of(features: Features) -> tuple[Column, ...]:
-    """How the features are scaled; those that never vary are left out."""
+def columns_of(features: Features, without: str | None = None) -> tuple[Column, ...]:
+    """How the features are scaled; those that never vary are left out, and those whose name begins
+    with `without`."""
     columns: list[Column] = []
     for name, values in zip(features.names, features.numeric.T, strict=True):
         spread = float(values.std())
-        if spread < 1e-9:
+        if spread < 1e-9 or (without is not None and name.startswith(without)):
             continue
         centre = float(values.mean())
         scaled = np.clip((values - centre) / spread, -MAX_DEVIATION, MAX_DEVIATION)
@@ -112,7 +127,7 @@ class Fit:
         """Answers by two: what is expected of the small model and of the big one."""
         return (
             expand(features, self.columns) @ self.numeric
-            + features.words @ self.words
+            + features.words @ self.words.astype(np.float32)
             + self.biases
         )
 
@@ -133,18 +148,24 @@ class Fit:
         return Scorer(columns=self.columns, small=small, big=big, error_price=error_price)
 
 
-def learn(features: Features, right: Floats) -> Fit:
-    """`right`: answers by two, 0 or 1: of the small model and of the big one."""
+def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
+    """`right`: answers by two, 0 or 1: of the small model and of the big one. `without`: features
+    that are not used, by how their names begin."""
     count = len(right)
-    columns = columns_of(features)
+    columns = columns_of(features, without)
     numeric = expand(features, columns)
     middle = numeric.mean(axis=0)
     centred = numeric - middle
     width = max(1e-12, float((centred**2).sum() / count))
-    word_middle = features.words.mean(axis=0)
-    words = features.words - word_middle
-    word_width = max(1e-12, float((words**2).sum() / count))
-    dense, sparse = centred @ centred.T / width, words @ words.T / word_width
+    likeness = features.likeness
+    if likeness is None:
+        likeness = features.words @ features.words.T
+    # Less the means of rows and columns, it is that of words less their means.
+    sparse = likeness.astype(np.float64)
+    means = sparse.mean(axis=0)
+    sparse += means.mean() - means - means[:, None]
+    word_width = max(1e-12, float(sparse.trace() / count))
+    dense, sparse = centred @ centred.T / width, sparse / word_width
     biases = right.mean(axis=0)
     targets = right - biases
     best: tuple[float, float, float, Floats, Floats] | None = None
@@ -163,7 +184,11 @@ def learn(features: Features, right: Floats) -> Fit:
     assert best is not None
     _, share, penalty, dual, left_out = best
     numeric_weights = (1 - share) / width * (centred.T @ dual)
-    word_weights = share / word_width * (words.T @ dual)
+    word_middle = features.words.mean(axis=0, dtype=np.float64)
+    word_weights = np.zeros((len(features.buckets), right.shape[1]))
+    if share > 0:
+        products = (features.words.T @ dual.astype(np.float32)).astype(np.float64)
+        word_weights = share / word_width * (products - np.outer(word_middle, dual.sum(axis=0)))
     return Fit(
         columns=columns,
         biases=biases - middle @ numeric_weights - word_middle @ word_weights,

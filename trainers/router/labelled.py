@@ -1,19 +1,23 @@
 """Labelled answers: what two models answered to the same questions, and whether they were right.
 
 A line is an object with `id`, `question`, `small` and `big`. Both hold `text` and `right`, and may
-hold `cost` in US dollars; `small` may hold `logprobs`, the natural log-probability of each token of
-its text, and `samples`, the texts of further answers. Other fields are left unread.
+hold `cost`, that of the text in US dollars; `small` may hold `logprobs`, natural log-probabilities
+of the tokens of its text, `samples`, the texts of further answers, and `samples_cost`, that of all
+of these. Costs may also stand at the top of the line: `costs` with `small` and `big`, or
+`small_cost` and `big_cost`. Other fields are left unread.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+import numpy as np
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from loopline.agents.records import MAX_PROMPT_CHARS
 from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence
@@ -23,6 +27,8 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
 MAX_QUESTIONS = 200_000
+MOST_USED = 10_000
+"""Of more questions a random part is used: the products of all pairs are held in memory."""
 MAX_TEXT_CHARS = 1_000_000
 _LIMITS = Limits(file_bytes=2**30, line_bytes=8 * 2**20)
 _SHOWN = 20
@@ -42,8 +48,28 @@ def _text_of(value: object) -> object:
     return cast("dict[str, Any]", value).get("text") if isinstance(value, dict) else value
 
 
+def _said(value: object) -> object:
+    # An endpoint's message without content.
+    return "" if value is None else value
+
+
 def _verdict(value: object) -> object:
-    return bool(value) if isinstance(value, int) and value in (0, 1) else value
+    return bool(value) if isinstance(value, int | float) and value in (0, 1) else value
+
+
+def _logprobs(value: object) -> object:
+    """Plain numbers of what endpoints return: {"content": [{"logprob": …}]}, {"token_logprobs":
+    […]}, or a list of such tokens, some of them without a number."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        value = fields.get("content", fields.get("token_logprobs", value))
+    if not isinstance(value, list):
+        return value
+    numbers = [
+        cast("dict[str, Any]", token).get("logprob") if isinstance(token, dict) else token
+        for token in cast("list[object]", value)
+    ]
+    return [number for number in numbers if number is not None]
 
 
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
@@ -58,7 +84,7 @@ class _Lenient(BaseModel):
 class BigAnswer(_Lenient):
     """Of the big model."""
 
-    text: Text
+    text: Annotated[Text, BeforeValidator(_said)]
     right: Right
     cost: Dollars | None = None
 
@@ -66,13 +92,21 @@ class BigAnswer(_Lenient):
 class SmallAnswer(BigAnswer):
     """Of the small model."""
 
-    logprobs: tuple[Annotated[float, AfterValidator(_finite)], ...] | None = None
+    logprobs: Annotated[
+        tuple[Annotated[float, AfterValidator(_finite)], ...] | None, BeforeValidator(_logprobs)
+    ] = None
     samples: (
         Annotated[
             tuple[Annotated[Text, BeforeValidator(_text_of)], ...], Field(max_length=MAX_SAMPLES)
         ]
         | None
     ) = None
+    samples_cost: Dollars | None = None
+
+
+class _Costs(_Lenient):
+    small: Dollars | None = None
+    big: Dollars | None = None
 
 
 class _Line(_Lenient):
@@ -80,6 +114,21 @@ class _Line(_Lenient):
     question: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
     small: SmallAnswer
     big: BigAnswer
+    costs: Annotated[_Costs | None, Field(validation_alias=AliasChoices("costs", "cost"))] = None
+    small_cost: Dollars | None = None
+    big_cost: Dollars | None = None
+
+    def stated_costs(self) -> tuple[float | None, float | None]:
+        """Of the small and of the big answer."""
+        costs = self.costs or _Costs()
+        return (
+            _first(self.small.cost, costs.small, self.small_cost),
+            _first(self.big.cost, costs.big, self.big_cost),
+        )
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +140,22 @@ class Labelled:
     small_right: bool
     big_right: bool
     small_cost: float
-    """Of everything that was drawn of the small model: its samples too."""
+    """Of its one answer."""
     big_cost: float
+    samples_cost: float = 0.0
+    """Of the further answers that were drawn of the small model."""
+    estimated: bool = False
+    """A cost was estimated from the length of a text."""
 
 
 def read_labelled(
-    path: Path, small: Prices = SMALL_PRICES, big: Prices = BIG_PRICES
+    path: Path,
+    small: Prices = SMALL_PRICES,
+    big: Prices = BIG_PRICES,
+    notes: list[str] | None = None,
 ) -> list[Labelled]:
-    """Every line. Raises BadLabels that lists each bad line as file:line."""
+    """Every line. What there is to say of them is added to `notes`. Raises BadLabels that lists
+    each bad line as file:line."""
     if not path.is_file():
         raise BadLabels(f"{path}: there is no such file")
     reading = read_records(path, lambda number, row: (number, _labelled(row, small, big)), _LIMITS)
@@ -106,18 +163,46 @@ def read_labelled(
         f"{path.parent / entry.where}: {entry.reason}{f': {entry.detail}' if entry.detail else ''}"
         for entry in reading.skipped
     ]
-    lines: dict[str, int] = {}
+    rows: dict[str, tuple[int, Labelled]] = {}
+    repeated = 0
     for number, row in reading.records:
-        if (earlier := lines.setdefault(row.id, number)) != number:
-            problems.append(f"{path}:{number}: the id {row.id[:80]!r} stands in line {earlier} too")
+        earlier_number, earlier = rows.setdefault(row.id, (number, row))
+        if earlier_number == number:
+            continue
+        if row == earlier:
+            repeated += 1
+        else:
+            problems.append(
+                f"{path}:{number}: the id {row.id[:80]!r} stands in line {earlier_number} too, "
+                "with other answers"
+            )
     if problems:
         more = [f"… and {len(problems) - _SHOWN} more bad lines"] if problems[_SHOWN:] else []
         raise BadLabels(
             "\n".join([*problems[:_SHOWN], *more]) + "\nNothing was learned; fix these lines."
         )
-    if len(reading.records) > MAX_QUESTIONS:
+    if len(rows) > MAX_QUESTIONS:
         raise BadLabels(f"{path}: more than {MAX_QUESTIONS:,} questions; split the file")
-    return [row for _, row in reading.records]
+    if repeated and notes is not None:
+        notes.append(f"lines that repeat another one word for word, and are left out: {repeated:,}")
+    return [row for _, row in rows.values()]
+
+
+def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Labelled]:
+    """At most `MOST_USED` of them, drawn at random, and what there is to say of them."""
+    questions = Counter(row.evidence.question for row in rows)
+    again = len(rows) - len(questions)
+    if again:
+        notes.append(
+            f"lines whose question another line has, too: {again:,}; a router that learned from "
+            "one knows more of the others, so that new questions may save less"
+        )
+    if len(rows) <= MOST_USED:
+        return list(rows)
+    notes.append(f"{MOST_USED:,} of {len(rows):,} questions are used, drawn at random")
+    generator = np.random.Generator(np.random.PCG64(seed))
+    drawn = generator.choice(len(rows), size=MOST_USED, replace=False)
+    return [rows[at] for at in sorted(map(int, drawn))]
 
 
 def _labelled(row: object, small: Prices, big: Prices) -> Labelled:
@@ -125,15 +210,29 @@ def _labelled(row: object, small: Prices, big: Prices) -> Labelled:
     if isinstance(line.id, str) and not line.id.strip():
         raise Unreadable("not the expected fields", "id: an empty text")
     samples = line.small.samples or ()
-    price = small.cost(line.question, "".join((line.small.text, *samples)))
+    small_cost, big_cost = line.stated_costs()
     return Labelled(
         id=str(line.id),
         evidence=AnswerEvidence(line.question, line.small.text, line.small.logprobs or (), samples),
         small_right=line.small.right,
         big_right=line.big.right,
-        small_cost=price if line.small.cost is None else line.small.cost,
-        big_cost=big.cost(line.question, line.big.text) if line.big.cost is None else line.big.cost,
+        small_cost=small.cost(line.question, line.small.text) if small_cost is None else small_cost,
+        big_cost=big.cost(line.question, line.big.text) if big_cost is None else big_cost,
+        samples_cost=_samples_cost(line, small_cost, small),
+        estimated=small_cost is None or big_cost is None,
     )
+
+
+def _samples_cost(line: _Line, small_cost: float | None, price: Prices) -> float:
+    """Of all samples: as stated; else each as much as the answer for its length, or estimated."""
+    samples = line.small.samples or ()
+    if line.small.samples_cost is not None:
+        return line.small.samples_cost
+    if small_cost is None:
+        # Drawn in one batch: the question is read once, with the answer.
+        return price.cost("", "".join(samples))
+    written = max(1, len(line.small.text))
+    return small_cost * sum(max(1, len(text)) for text in samples) / written
 
 
 def require_enough(rows: Sequence[Labelled], least: int, where: str) -> None:

@@ -8,18 +8,18 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import Argument, Option
-from loopline.trainers.core.command_options import JsonOptions
+from loopline.trainers.core.command_options import ChosenTrackingOptions, JsonOptions
 from loopline.trainers.data.data_files import DataFile
 from loopline.trainers.router.prices import PriceOptions
 
 
-class RouterOptions(PriceOptions, JsonOptions):
+class RouterOptions(PriceOptions, ChosenTrackingOptions, JsonOptions):
     """A router's labels and its bound."""
 
     panel: ClassVar[str] = "Labels and bound"
 
     output: Annotated[Path, Argument()]
-    """Router file to write, as JSON."""
+    """Router file to write, as JSON; curves go into the folder `curves` next to it."""
     data: Annotated[DataFile | None, Option(metavar="FILE")] = None
     """JSON lines with id, question, small {text, right} and big {text, right}; here or
     hf://OWNER/NAME/FILE."""

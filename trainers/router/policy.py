@@ -1,14 +1,14 @@
 """From labelled answers to a router's decisions: what is learned and calibrated, what it costs.
 
-Three disjoint sets of questions: the score, the gate and the price of an error are chosen on the
-first; the threshold on the second, by the number of errors that its exact test allows; the third,
-where there is one, only measures.
+Three disjoint sets of questions: the score, the gate, the price of an error and whether further
+samples are worth drawing are chosen on the first; the threshold on the second, by the number of
+errors that its exact test allows; the third, where there is one, only measures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ GATES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
 LEAST_QUESTIONS = 60
 SIGNAL = 2.576
 """Standard errors: one in two hundred scores that know nothing pass by chance."""
+AGREEMENT = "agreement."
+"""How the features begin that need samples."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,10 @@ class Table:
     right: Floats
     """Questions by two: of the small model and of the big one."""
     cost: Floats
-    """The same in US dollars."""
+    """The same in US dollars, of one answer each."""
+    samples_cost: Floats
+    """Of the further answers of the small model, in US dollars."""
+    has_samples: bool
 
     @classmethod
     def of(cls, rows: Sequence[Labelled]) -> Table:
@@ -53,10 +58,27 @@ class Table:
             extract(evidence, question_only=True),
             np.array([[row.small_right, row.big_right] for row in rows], dtype=np.float64),
             np.array([[row.small_cost, row.big_cost] for row in rows], dtype=np.float64),
+            np.array([row.samples_cost for row in rows], dtype=np.float64),
+            any(row.evidence.samples for row in rows),
+        )
+
+    def prepared(self) -> Table:
+        """The same, for many fits to parts of it."""
+        return replace(
+            self,
+            answers=self.answers.with_likeness(),
+            questions=self.questions.with_likeness(),
         )
 
     def __len__(self) -> int:
         return len(self.right)
+
+    def costs(self, rows: Rows, *, samples: bool) -> Floats:
+        """Of these questions, by two, with or without the samples."""
+        cost = self.cost[rows]
+        if samples:
+            cost[:, 0] += self.samples_cost[rows]
+        return cost
 
 
 @dataclass(frozen=True)
@@ -72,6 +94,8 @@ class Policy:
     """Infinite: nothing is accepted."""
     pays: bool
     """By what was learned from."""
+    samples: bool = False
+    """Further samples are drawn of each answer: what they tell is worth their price."""
     calibrated: int = 0
     accepted: int = 0
     wrong: int = 0
@@ -108,17 +132,6 @@ def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> O
     )
 
 
-def mixing_cost(accuracy: float, right: Floats, cost: Floats) -> float:
-    """What it costs to be right so often by sending questions to either model at random; that of
-    the dearer one where the accuracy is beyond both."""
-    (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
-    if big <= small:
-        # The small model is at least as good: nothing needs the big one.
-        return float(min(cheap, dear))
-    share = min(1.0, max(0.0, (accuracy - small) / (big - small)))
-    return float(cheap + share * (dear - cheap))
-
-
 def learn_policy(
     table: Table,
     train: Rows,
@@ -129,13 +142,28 @@ def learn_policy(
     future: int | None = None,
 ) -> Policy:
     """`future`: see `guarantee.allowed_errors`."""
-    answer = learn(table.answers.take(train), table.right[train])
-    gate = learn(table.questions.take(train), table.right[train])
+    right = table.right[train]
+    gate = learn(table.questions.to_learn(train), right)
     allowed = allowed_errors(len(calibration), alpha, delta, future)
-    choice = _choose(answer, gate, table.right[train], table.cost[train], allowed, len(calibration))
+    permitted = (allowed + 0.5) / max(1, len(calibration)) * len(train)
+    answers = table.answers.to_learn(train)
+    rate = _mixing_rate(right, table.cost[train])
+
+    def learned(samples: bool) -> tuple[Fit, _Choice]:
+        without = None if samples or not table.has_samples else AGREEMENT
+        answer = learn(answers, right, without)
+        cost = table.costs(train, samples=samples)
+        return answer, _choose(answer, gate, right, cost, permitted, rate)
+
+    samples = False
+    answer, choice = learned(False)
+    if table.has_samples:
+        sampled, its_choice = learned(True)
+        if its_choice.saving > choice.saving:
+            samples, answer, choice = True, sampled, its_choice
     policy = Policy(
         answer, gate, choice.error_price, choice.gate_threshold, np.inf,
-        pays=choice.saving > 0 and has_signal(answer.left_out, table.right[train]),
+        pays=choice.saving > 0 and has_signal(answer.left_out, right), samples=samples,
         calibrated=len(calibration), allowed=allowed,
     )  # fmt: skip
     if allowed < 0 or not policy.pays:
@@ -144,11 +172,12 @@ def learn_policy(
     wrong = table.right[calibration, 0] == 0
     threshold = max(choice.threshold, most_lenient(scores, wrong, allowed))
     accepted = scores >= threshold
-    return Policy(
-        answer, gate, choice.error_price, choice.gate_threshold, threshold, pays=True,
-        calibrated=len(calibration), accepted=int(accepted.sum()),
-        wrong=int((accepted & wrong).sum()), allowed=allowed,
-    )  # fmt: skip
+    return replace(
+        policy,
+        threshold=threshold,
+        accepted=int(accepted.sum()),
+        wrong=int((accepted & wrong).sum()),
+    )
 
 
 def has_signal(scores: Floats, right: Floats) -> bool:
@@ -167,15 +196,20 @@ class _Choice:
     """US dollars per question at equal accuracy, against mixing at random."""
 
 
+def _mixing_rate(right: Floats, cost: Floats) -> float:
+    """US dollars for which mixing both models at random buys one right answer more; 0 where the big
+    model is not the better one."""
+    (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
+    return float((dear - cheap) / (big - small)) if big > small else 0.0
+
+
 def _choose(
-    answer: Fit, gate: Fit, right: Floats, cost: Floats, allowed: int, calibrated: int
+    answer: Fit, gate: Fit, right: Floats, cost: Floats, permitted: float, rate: float
 ) -> _Choice:
-    """What saves most on the questions that were learned from, each judged without itself."""
+    """What saves most on the questions that were learned from, each judged without itself.
+    `permitted`: accepted and wrong answers among them; `rate`: see `_mixing_rate`."""
     count = len(right)
-    permitted = (allowed + 0.5) / max(1, calibrated) * count
     best = _Choice(ERROR_PRICES[-1], -np.inf, np.inf, 0.0)
-    (small_accuracy, big_accuracy), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
-    rate = (dear - cheap) / (big_accuracy - small_accuracy) if big_accuracy > small_accuracy else 0
     for price in ERROR_PRICES:
         scores = _combined(answer.left_out, price)
         gates = _combined(gate.left_out, price)

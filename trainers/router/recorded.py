@@ -13,7 +13,7 @@ the big one, and the summary says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +67,11 @@ class Answered:
 
     def dollars(self, prices: Prices) -> float:
         """What was paid; by these prices where the pool had none."""
-        paid = sum(call.cost_micro_dollars for call in self.calls) / 1e6
-        return paid or sum(prices.of_tokens(call.usage) for call in self.calls)
+        return _dollars(self.calls, prices)
+
+    def samples_dollars(self, prices: Prices) -> float:
+        """Of that: for the samples."""
+        return _dollars(self.samples, prices)
 
 
 @dataclass(frozen=True)
@@ -180,11 +183,17 @@ def _labelled(
                 ),
                 small_right=small_right,
                 big_right=big_right,
-                small_cost=first.dollars(small_prices),
+                small_cost=first.dollars(small_prices) - first.samples_dollars(small_prices),
                 big_cost=second.dollars(big_prices),
+                samples_cost=first.samples_dollars(small_prices),
             )
         )
     return rows, by_big
+
+
+def _dollars(calls: Sequence[Call], prices: Prices) -> float:
+    paid = sum(call.cost_micro_dollars for call in calls) / 1e6
+    return paid or sum(prices.of_tokens(call.usage) for call in calls)
 
 
 def watch(path: Path, store: Path) -> Watched:

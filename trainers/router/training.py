@@ -3,7 +3,7 @@ data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -11,11 +11,15 @@ from threadpoolctl import threadpool_limits
 from loopline.agents.router.features import FEATURE_VERSION
 from loopline.agents.router.router import Guarantee, Router
 from loopline.trainers.router.fitting import area_under_curve, logistic_curve
-from loopline.trainers.router.labelled import Labelled, require_enough
+from loopline.trainers.router.labelled import Labelled, require_enough, thinned
 from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table, learn_policy
 
 LEARNED = 0.5
 """Share of the questions that the score is learned from; the rest calibrates."""
+MOST_LEARNED = 2_000
+"""Questions that the score is learned from at most: its time grows with the third power."""
+MOST_POINTS = 200
+"""Of the curve that is drawn."""
 
 
 def train_router(
@@ -26,15 +30,22 @@ def train_router(
     seed: int,
     where: str,
     watched_after: str = "",
+    notes: list[str] | None = None,
+    draw: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Router:
-    """Raises BadLabels for too few questions. `watched_after`: see `Router`."""
+    """What there is to say of the questions is added to `notes`. `watched_after`: see `Router`.
+    `draw` is given `risk_curve`. Raises BadLabels for too few questions."""
     require_enough(rows, LEAST_QUESTIONS, where)
+    rows = thinned(rows, seed, [] if notes is None else notes)
     table = Table.of(rows)
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(len(rows)).astype(np.int64)
-    train, calibration = np.split(order, [round(LEARNED * len(rows))])
+    train, calibration = np.split(order, [min(MOST_LEARNED, round(LEARNED * len(rows)))])
     with threadpool_limits(1, user_api="blas"):
         policy = learn_policy(table, train, calibration, alpha=alpha, delta=delta)
+    if draw is not None:
+        for accepted, values in risk_curve(policy, table, calibration, alpha=alpha):
+            draw(accepted, values)
     router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
     return router.model_copy(update={"watched_after": watched_after})
 
@@ -67,7 +78,37 @@ def router_of(
         trained_on=len(train),
         auc=area,
         pays=policy.pays,
+        needs_samples=policy.samples,
     )
+
+
+def risk_curve(
+    policy: Policy, table: Table, calibration: Rows, *, alpha: float
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """What it would come to if the answers with the highest scores were accepted, by their number:
+    shares of all calibration questions, and US dollars per question. Answers of one score are
+    accepted together; at most `MOST_POINTS` points."""
+    scores, count = policy.score(table, calibration), len(calibration)
+    if count == 0:
+        return
+    right, cost = table.right[calibration], table.cost[calibration]
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.isfinite(scores[order])]  # minus infinity: never put to the small model
+    wrong = np.concatenate([[0.0], np.cumsum(right[order, 0] == 0)])
+    saved = np.concatenate([[0.0], np.cumsum(cost[order, 1])])
+    dollars = (cost[:, 1].sum() + cost[order, 0].sum() - saved) / count
+    ends = [0, *(np.flatnonzero(np.diff(scores[order])) + 1).tolist(), len(order)]
+    every = -(-len(ends) // MOST_POINTS)
+    for at in sorted({*ends[::every], ends[-1]}):
+        yield (
+            at,
+            {
+                "share accepted": at / count,
+                "share accepted and wrong": float(wrong[at]) / count,
+                "bound of that share": alpha,
+                "dollars per question": float(dollars[at]),
+            },
+        )
 
 
 def describe(router: Router) -> str:
@@ -88,6 +129,7 @@ def describe(router: Router) -> str:
         f"the share of all questions whose small answer is accepted and wrong is at most "
         f"{promise.alpha:.1%} with probability {1 - promise.delta:.1%} ({promise.wrong:,} of "
         f"{promise.calibration:,} calibration questions; up to {promise.allowed:,} allowed)."
+        + (" It reads further samples: set the option `samples`." if router.needs_samples else "")
     )
 
 

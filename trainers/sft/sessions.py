@@ -7,10 +7,17 @@ import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
-from loopline.agents.records import Call
+from loopline.agents.records import Call, Outcome
 from loopline.trainers.data.feedback import RewardThreshold
 from loopline.trainers.data.json_files import Reading, Unreadable
-from loopline.trainers.data.sessions import CHAT, ChatCall, Conversation, chat_calls, conversations
+from loopline.trainers.data.sessions import (
+    CHAT,
+    ChatCall,
+    Conversation,
+    chat_calls,
+    chosen_calls,
+    conversations,
+)
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.token_rows import RecordedRow, RecordedRows, TokenRow
 from loopline.trainers.data.usable_runs import require_usable
@@ -18,6 +25,7 @@ from loopline.trainers.errors import UnreadableData
 from loopline.trainers.grpo.sequences import OTHER_TOKENIZER, Belongs, require_written
 
 OTHER_AGENT = "call of an agent that is not asked for"
+WITHOUT_SUCCESS = "run that did not solve its task"
 
 
 def read_sessions(
@@ -26,14 +34,18 @@ def read_sessions(
     *,
     threshold: RewardThreshold | None = None,
     agents: Collection[str] | None = None,
+    workflow: str = CHAT,
 ) -> Reading[RecordedRow]:
     """The conversations of a store, those of these agents alone where they are given; with a
-    threshold those that a posted reward calls good enough.
+    threshold those that a posted reward calls good enough, else all of them that did not fail. Of a
+    workflow other than `chat`, the agents of a team: what each of them read and wrote in the
+    candidates that its runs went on with.
 
     What a conversation is made of is decided before its reward is asked: the posted rewards of all
     of its runs count. Raises `UnreadableData` for a store without runs.
     """
-    reading = read_trajectories(store, CHAT)
+    reading = read_trajectories(store, workflow)
+    calls_of = chat_calls if workflow == CHAT else chosen_calls
     skipped = list(reading.skipped)
     if threshold is not None:
         skipped += threshold.feedback.rewards.skipped
@@ -41,10 +53,12 @@ def read_sessions(
     for trajectory in reading.records:
         try:
             require_usable(trajectory, whole=True)
+            if threshold is None and trajectory.outcome in (Outcome.FAILED, Outcome.GAVE_UP):
+                raise Unreadable(WITHOUT_SUCCESS, trajectory.outcome)
         except Unreadable as error:
             skipped.append(error.at(trajectory.run.id))
             continue
-        for call in chat_calls(trajectory):
+        for call in calls_of(trajectory):
             try:
                 _require_imitable(call, belongs, agents)
             except Unreadable as error:
@@ -88,7 +102,8 @@ def _row(conversation: Conversation) -> RecordedRow:
     task = conversation.trajectory().run.task
     digest = hashlib.sha256(task.model_dump_json().encode()).hexdigest()[:16]
     row = TokenRow(conversation.ids, conversation.learned)
-    return RecordedRow(digest, _policy(conversation.calls[-1].call), row)
+    policy = _policy(conversation.calls[-1].call)
+    return RecordedRow(digest, policy, row, conversation.first.agent)
 
 
 def _policy(call: Call) -> str:

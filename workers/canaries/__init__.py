@@ -1,6 +1,6 @@
 """Canaries are judged here, in the recorder: by what it has written of finished runs and rewards.
-Nothing is kept but the store and the policy on the bus, so a recorder that was killed, or another
-a parallel one, reaches the same decision, and the bus records it once."""
+Nothing is kept but the store and the policy on the bus, so the successor of a recorder that was
+killed, or a parallel one, reaches the same decision, and the bus records it once."""
 
 from __future__ import annotations
 

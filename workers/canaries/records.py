@@ -10,6 +10,7 @@ from typing import Literal
 from loopline.agents.errors import AgentError
 from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.rewards import Reward
+from loopline.agents.roles.escalation import replacements
 from loopline.agents.router.features import comparable_answer
 from loopline.agents.workflows import policy_of
 from loopline.agents.workflows.cascade import is_audited
@@ -65,7 +66,10 @@ def record_of(trajectory: Trajectory) -> RunRecord:
             name, _ = split_pin(policy_of(run, step.agent))
         except AgentError:
             continue
-        versions.setdefault(name, set()).update(call.policy.version for call in step.calls)
+        replaced = replacements(step)
+        versions.setdefault(name, set()).update(
+            call.policy.version for at, call in enumerate(step.calls) if at not in replaced
+        )
     pins = (split_pin(policy) for policy in run.policies.values())
     calls = [call for step in trajectory.steps for call in step.calls]
     score, source = _own_score(trajectory)

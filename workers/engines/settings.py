@@ -179,7 +179,11 @@ class ModelSettings(SettingsModel):
     """Equal requests to an endpoint that are under way at the same time, from all workers, become
     one call: all get its answer, one run pays for it, and the ledger entries of the others say so.
     `deterministic`: those of temperature 0, whatever their seed. `same_body`: at any temperature
-    where the seed is the same, too: what was meant to be drawn twice is drawn once."""
+    where the seed is the same, too: what was meant to be drawn twice is drawn once. Only requests
+    of one tenant become one call."""
+    coalesce_tenants: bool = False
+    """Requests of different tenants become one call, too: each can tell from the time of its
+    answer that another has asked the same."""
 
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
@@ -346,6 +350,8 @@ class ModelSettings(SettingsModel):
             )
         if self.coalesce != "off" and self.engine != "openai":
             raise ValueError(f"coalesce is for engine = 'openai', not {self.engine!r}")
+        if self.coalesce_tenants and self.coalesce == "off":
+            raise ValueError("coalesce_tenants says who shares coalesced calls: set coalesce, too")
         if self.hedge_with and self.hedge_after is None:
             raise ValueError("hedge_with says where hedged requests go: set hedge_after, too")
         return self

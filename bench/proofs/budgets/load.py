@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
-from collections.abc import Callable
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -16,7 +18,7 @@ from loopline.agents.errors import RequestFailed
 from loopline.agents.records import Budget, Message, Run
 from loopline.bench.proofs.budgets.provider import POOL, serve
 from loopline.bus import BudgetExceeded, Bus, BusSettings, Inbox, Limits, RequestError, RunEnded
-from loopline.bus.budgets import DAY, LARGEST, counts, set_limits
+from loopline.bus.budgets import DAY, LARGEST, counts, day_of, set_limits
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.host import BusHost
@@ -25,8 +27,10 @@ from loopline.workers.messages import registry
 WORKERS = 3
 RUNS_IN_FLIGHT = 12
 RUN_SECONDS = 1_800.0
-RESTART_SECONDS = 20.0
-"""Between two restarts of Redis, on average."""
+RUNS_PER_KILL, RUNS_PER_RESTART = 4, 30
+"""How many runs end, on average, before a worker is killed or paused; or Redis restarts."""
+LONGEST_QUIET = 16.0
+"""Seconds after which an attack comes though few runs have ended."""
 
 
 @dataclass
@@ -47,13 +51,46 @@ class Result:
     reserved: dict[str, int] = field(default_factory=dict[str, int])
     """And what is still reserved of the ended runs' budgets: micro-dollars and tokens."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
-    """Spent and reserved of all runs' day."""
+    """Spent and reserved of all runs' day, or days."""
     answers: int = 0
     hedged: int = 0
     """Second requests in the ledger."""
     refused: int = 0
     """Runs that asked for more than they may spend."""
     attacks: Attacks = field(default_factory=Attacks)
+
+
+class Ended:
+    """Counts runs that have ended. Attacks come by it: a slow machine has no more of them for each
+    run, and a fast one no fewer."""
+
+    def __init__(self) -> None:
+        self.all = False
+        """No run is left."""
+        self._count = 0
+        self._waiting: dict[asyncio.Event, float] = {}
+
+    def add(self) -> None:
+        self._count += 1
+        for event, goal in self._waiting.items():
+            if self._count >= goal:
+                event.set()
+
+    def finish(self) -> None:
+        self.all = True
+        for event in self._waiting:
+            event.set()
+
+    async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
+        """Until this many more have ended, or all, or the time is over."""
+        event = asyncio.Event()
+        self._waiting[event] = self._count + runs
+        if self.all:
+            event.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        del self._waiting[event]
 
 
 class Crew:
@@ -74,30 +111,32 @@ class Crew:
         self._attacks = attacks
         self._hedge = hedge
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["loopline.bench.proofs.budgets.provider"])
+        # Also this program, which each copy would import again.
+        self._context.set_forkserver_preload(["__main__", serve.__module__])
 
-    async def work(self, finished: asyncio.Event) -> None:
-        await asyncio.gather(*(self._slot(finished) for _ in range(WORKERS)))
+    async def work(self, ended: Ended) -> None:
+        await asyncio.gather(*(self._slot(ended) for _ in range(WORKERS)))
 
-    async def _slot(self, finished: asyncio.Event) -> None:
-        while not finished.is_set():
+    async def _slot(self, ended: Ended) -> None:
+        while not ended.all:
             process = await asyncio.to_thread(self._start)
             try:
-                if self._rng.random() < 0.15 and await self._lives(process, finished):
+                if self._rng.random() < 0.15 and await self._lives(process, ended):
                     os.kill(process.pid or 0, signal.SIGSTOP)
                     self._attacks.pauses += 1
-                    await _sleep(2 * self._settings.lease_seconds, finished)
+                    # Longer than its lease.
+                    await ended.more(math.inf, seconds=2 * self._settings.lease_seconds)
                     os.kill(process.pid or 0, signal.SIGCONT)
-                if await self._lives(process, finished):
+                if await self._lives(process, ended):
                     self._attacks.kills += 1
             finally:
                 process.kill()
                 process.join()
 
-    async def _lives(self, process: BaseProcess, finished: asyncio.Event) -> bool:
-        """After some time; False where it is over."""
-        await _sleep(self._rng.uniform(2.0, 16.0), finished)
-        return process.is_alive() and not finished.is_set()
+    async def _lives(self, process: BaseProcess, ended: Ended) -> bool:
+        """After some runs; False where it is over."""
+        await ended.more(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
+        return process.is_alive() and not ended.all
 
     def _start(self) -> BaseProcess:
         seed = self._rng.randrange(2**31)
@@ -108,20 +147,12 @@ class Crew:
         return process
 
 
-async def _sleep(seconds: float, finished: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await finished.wait()
-    except TimeoutError:
-        pass
-
-
 async def _restart(
-    server: RedisProcess, rng: random.Random, attacks: Attacks, finished: asyncio.Event
+    server: RedisProcess, rng: random.Random, attacks: Attacks, ended: Ended
 ) -> None:
-    while not finished.is_set():
-        await _sleep(rng.uniform(0.5, 1.5) * RESTART_SECONDS, finished)
-        if not finished.is_set():
+    while not ended.all:
+        await ended.more(rng.uniform(0.5, 1.5) * RUNS_PER_RESTART)
+        if not ended.all:
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             attacks.restarts += 1
@@ -136,22 +167,23 @@ async def play(
     branches: int,
     micro_dollars: int,
     rng: random.Random,
-    say: Callable[[str], None],
     hedge: bool = False,
 ) -> Result:
     """Play the runs, and read what is spent and reserved afterwards."""
-    result, finished = Result(), asyncio.Event()
+    result, ended = Result(), Ended()
     crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
+
+    ids: list[str] = []
+    first_day = day_of(time.time())
 
     async def work() -> None:
         try:
-            await _ask_all(settings, runs, branches, micro_dollars, result, say)
+            await _ask_all(settings, runs, branches, micro_dollars, result, ids, ended)
         finally:
-            finished.set()
+            ended.finish()
 
-    await asyncio.gather(
-        work(), crew.work(finished), _restart(server, rng, result.attacks, finished)
-    )
+    await asyncio.gather(work(), crew.work(ended), _restart(server, rng, result.attacks, ended))
+    await _read(settings, ids, first_day, result)
     return result
 
 
@@ -161,11 +193,10 @@ async def _ask_all(
     branches: int,
     micro_dollars: int,
     result: Result,
-    say: Callable[[str], None],
+    ids: list[str],
+    ended: Ended,
 ) -> None:
     places = asyncio.Semaphore(RUNS_IN_FLIGHT)
-    done = 0
-    ids: list[str] = []
     async with (
         Client.connect(settings) as client,
         Bus(settings, registry()) as bus,
@@ -176,14 +207,11 @@ async def _ask_all(
         await set_limits(bus, DAY, Limits(micro_dollars=LARGEST))
 
         async def one_run(run: Run) -> None:
-            nonlocal done
             try:
                 await _ask_branches(bus, inbox, run, branches, result)
             finally:
                 places.release()
-            done += 1
-            if done % max(1, runs // 10) == 0:
-                say(f"{done:,} of {runs:,} runs ended")
+            ended.add()
 
         for _ in range(runs):
             await places.acquire()
@@ -192,6 +220,10 @@ async def _ask_all(
             await client.submit(run)
             ids.append(run.id)
             group.create_task(one_run(run))
+
+
+async def _read(settings: BusSettings, ids: list[str], first_day: int, result: Result) -> None:
+    """What the bus has counted, once nobody works or attacks any more."""
     async with Bus(settings, registry()) as bus:
         for run_id in ids:
             key = bus.keys.shard_of(run_id).run(run_id)
@@ -200,7 +232,9 @@ async def _ask_all(
             spent, *reservations = (int(value or 0) for value in values)
             result.spent[run_id], result.reserved[run_id] = spent, sum(reservations)
             result.hedged += sum(b'"hedge":"second"' in line for line in await bus.usage(run_id))
-        result.day = await counts(bus, DAY)
+        for day in range(first_day, day_of(time.time()) + 1):
+            spent_then, reserved_then = await counts(bus, DAY, day)
+            result.day = result.day[0] + spent_then, result.day[1] + reserved_then
 
 
 async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result: Result) -> None:

@@ -3,20 +3,28 @@ pass, while workers die and pause and Redis restarts; the provider's book says w
 
 from __future__ import annotations
 
-import asyncio
 import random
 import tempfile
+import time
 from pathlib import Path
+from typing import Annotated
 
 import structlog
+import uvloop
 from pydantic import Field
 
-from loopline.bench.proofs.budgets.load import Result, play
+from loopline.bench.proofs.budgets.load import play
 from loopline.bench.proofs.budgets.provider import read_book
-from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
-from loopline.bench.proofs.outcome import Outcome, Violation, measured
+from loopline.bench.proofs.budgets.totals import Batch, Totals, read_totals
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.outcome import Outcome, measured
 from loopline.bus import BusSettings
+from loopline.runtime.config.options import Option
 from loopline.testing import running_redis
+from loopline.trainers.core.json_records import write_record
+
+BATCH = 200
+"""Runs on one server: it is what Ctrl-C loses at most, and bounds the log that a restart reads."""
 
 
 class BudgetsOptions(Options):
@@ -30,14 +38,44 @@ class BudgetsOptions(Options):
     """Budget of each run in US dollars; a call costs up to $0.05."""
     hedge: bool = False
     """Send calls that are slow a second time, where the budget has room for both."""
-    seed: Seed = Field(default_factory=random_seed, ge=0)
+    seed: Annotated[int | None, Option(default="random, or the checkpoint's")] = None
     """Seed of the costs, and of the moments of kills, pauses and restarts."""
+    checkpoint: Path | None = None
+    """File that keeps what came of each 200 runs; the same command goes on from it."""
 
 
 def run(options: BudgetsOptions, progress: Progress) -> Outcome:
     """Play, and hold the bus's counts against the book."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    micro_dollars = round(options.usd * 1e6)
+    totals = Totals(
+        seed=random_seed() if options.seed is None else options.seed,
+        branches=options.branches,
+        micro_dollars=round(options.usd * 1e6),
+        hedge=options.hedge,
+    )
+    path = options.checkpoint
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        totals = read_totals(path, totals, options.seed)
+        if totals.runs:
+            progress.say(f"goes on behind {totals.runs:,} runs, which {path} has")
+    progress.outcome = lambda: _outcome(totals)
+    while totals.runs < options.runs:
+        batch = _play(totals, min(BATCH, options.runs - totals.runs))
+        totals = totals.plus(batch)
+        if path is not None:
+            write_record(path, totals)
+        progress.say(
+            f"{totals.runs:,} of {options.runs:,} runs ended in {totals.seconds:,.0f} s: "
+            f"{totals.attacks} attacks, {totals.overspent} overspent, {totals.leaked} reservations "
+            f"left, {len(totals.violations)} violations"
+        )
+    return _outcome(totals)
+
+
+def _play(totals: Totals, runs: int) -> Batch:
+    """On a server and with a book of its own. Who goes on does not play the first runs again."""
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
         folder = Path(scratch)
         book = folder / "book"
@@ -47,58 +85,42 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
                 retry_base_seconds=0.02, max_attempts=100, max_unrecorded=10_000_000,
                 max_runs=1_000, retention_seconds=7_200,
             )  # fmt: skip
-            result = asyncio.run(
+            result = uvloop.run(
                 play(
-                    settings, server, book, runs=options.runs, branches=options.branches,
-                    micro_dollars=micro_dollars, rng=random.Random(options.seed),
-                    say=progress.say, hedge=options.hedge,
+                    settings, server, book, runs=runs, branches=totals.branches,
+                    micro_dollars=totals.micro_dollars,
+                    rng=random.Random(f"{totals.seed}/{totals.runs}"),
+                    hedge=totals.hedge,
                 )
             )  # fmt: skip
-        return _outcome(options, micro_dollars, result, book)
+        return Batch(result, *read_book(book), time.monotonic() - began)
 
 
-def _outcome(options: BudgetsOptions, micro_dollars: int, result: Result, book: Path) -> Outcome:
-    billed, calls = read_book(book)
-    overspent = [run_id for run_id, cost in billed.items() if cost > micro_dollars]
-    leaked = [run_id for run_id, reserved in result.reserved.items() if reserved]
-    spent, reserved = result.day
-    if reserved.tokens or reserved.micro_dollars:
-        leaked.append("day")
-    attacks = result.attacks
+def _outcome(totals: Totals) -> Outcome:
     outcome = Outcome(
         about=(
-            f"{options.runs:,} runs of {options.branches} branches under ${options.usd:g}; "
-            f"{attacks.kills} kills and {attacks.pauses} pauses of workers, {attacks.restarts} "
-            f"restarts of Redis; seed {options.seed}"
+            f"{totals.runs:,} runs of {totals.branches} branches under "
+            f"${totals.micro_dollars / 1e6:g}; {totals.kills:,} kills and {totals.pauses:,} pauses "
+            f"of workers, {totals.restarts:,} restarts of Redis; seed {totals.seed}"
         ),
         measurements=[
-            measured("overspent_runs", len(overspent), better="lower", bar=0),
-            measured("leaked_reservations", len(leaked), better="lower", bar=0),
-            measured("calls billed", calls),
-            measured("calls answered", result.answers),
-            measured("calls sent a second time", result.hedged),
-            measured("runs that a budget ended", result.refused),
-            measured("dearest run in dollars", max(billed.values(), default=0) / 1e6),
-            measured("billed in dollars", sum(billed.values()) / 1e6),
-            measured("charged in dollars", sum(result.spent.values()) / 1e6),
+            measured("overspent_runs", totals.overspent, better="lower", bar=0),
+            measured("leaked_reservations", totals.leaked, better="lower", bar=0),
+            measured("calls billed", totals.calls),
+            measured("calls answered", totals.answers),
+            measured("calls sent a second time", totals.hedged),
+            measured("runs that a budget ended", totals.refused),
+            measured("dearest run in dollars", totals.dearest / 1e6),
+            measured("billed in dollars", totals.billed / 1e6),
+            measured("charged in dollars", totals.charged / 1e6),
         ],
+        facts={
+            "runs": totals.runs,
+            "seed": totals.seed,
+            "played_seconds": round(totals.seconds, 1),
+        },
     )
-    violations = [
-        Violation("what is billed is charged", f"run {run_id}: ${cost / 1e6} of "
-                  f"${result.spent.get(run_id, 0) / 1e6}")
-        for run_id, cost in billed.items()
-        if cost > result.spent.get(run_id, 0)
-    ]  # fmt: skip
-    violations += [
-        Violation("no run is charged more than its budget", run_id)
-        for run_id, cost in result.spent.items()
-        if cost > micro_dollars
-    ]
-    if spent.micro_dollars != sum(result.spent.values()):
-        violations.append(
-            Violation("the day has what its runs have", f"{spent.micro_dollars} micro-dollars")
-        )
-    outcome.violate(violations)
+    outcome.violate(totals.broken)
     return outcome
 
 

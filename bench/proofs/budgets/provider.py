@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import structlog
+import uvloop
 
 from loopline.agents.records import Usage
 from loopline.bus import Bus, BusSettings, Consumer
@@ -124,7 +125,7 @@ def serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
 
     tie_to_parent(signal.SIGKILL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    asyncio.run(_serve(settings, book, seed, hedge))
+    uvloop.run(_serve(settings, book, seed, hedge))
 
 
 async def _serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:

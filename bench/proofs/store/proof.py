@@ -23,6 +23,7 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measu
 from loopline.bench.proofs.store.rows import run_id, write_runs
 from loopline.bench.statistics import quantile
 from loopline.runtime.config.options import Option
+from loopline.runtime.errors import UserError
 from loopline.runtime.observe.recorded_index import NEWEST, has_recorded_runs, recorded_page
 from loopline.runtime.observe.recorded_runs import from_store
 from loopline.runtime.observe.run_index import RunQuery
@@ -142,9 +143,16 @@ def _look(
         figure("show, processor time p50", quantile(busy, 0.5), "ms"),
         figure("whole command p50", quantile(command, 0.5), "ms"),
     ]
+    try:
+        pages = _list_ms(store, ids)
+    except UserError as error:  # what a visitor of the dashboard would read
+        pages = {}
+        outcome.facts[f"pages_{when}"] = str(error)
+        if when == "after":
+            outcome.violate([Violation("listed", str(error), "first page")])
     outcome.measurements += [
         figure(name, value, "ms", PAGE_MS if options.runs <= PAGE_RUNS else None)
-        for name, value in _list_ms(store, ids).items()
+        for name, value in pages.items()
     ]
     for name, parse, bar in (
         ("reader_steps_per_s", parse_sample, STEPS_PER_SECOND),
@@ -162,7 +170,8 @@ def _look(
 
 def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
     """Pages of the dashboard's list of runs, each by a connection of its own; empty without
-    DuckDB. From a place in the middle, and by words that few questions have."""
+    DuckDB. From a place in the middle, and by words that few questions have. Raises `UserError`
+    where a page takes too long to be served."""
     if not has_recorded_runs(store):
         return {}
 

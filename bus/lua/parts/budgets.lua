@@ -61,12 +61,12 @@ end
 
 -- Hold the most that a call can cost, in every budget of its run or in none. `micro` is negative if
 -- the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that is
--- due to other calls under way.
+-- due to other calls under way, and the key of the counts that they are in.
 local function reserve(run, request, call, tokens, micro)
   local day = today()
   local budgets = run_budgets(run, day)
   if #budgets == 0 then return nil end
-  local need, waits = {tokens, micro}, nil
+  local need, waits, waits_for = {tokens, micro}, nil, nil
   for _, budget in ipairs(budgets) do
     for n = 1, 2 do
       local limit = budget[4][n]
@@ -74,13 +74,13 @@ local function reserve(run, request, call, tokens, micro)
         local spent, held = counted(budget, n)
         if need[n] < 0 then return refusal(budget, n, spent, held, need[n]) end
         if spent + need[n] > limit then return refusal(budget, n, spent, held, need[n]) end
-        if spent + held + need[n] > limit then
-          waits = waits or refusal(budget, n, spent, held, need[n])
+        if not waits and spent + held + need[n] > limit then
+          waits, waits_for = refusal(budget, n, spent, held, need[n]), budget[2]
         end
       end
     end
   end
-  if waits then return waits end
+  if waits then return waits, waits_for end
   local keys = {}
   for i, budget in ipairs(budgets) do
     redis.call('HINCRBY', budget[2], 'held:tokens', tokens)
@@ -98,8 +98,12 @@ local function take_back(key, field, number)
   if number ~= '0' then redis.call('HINCRBY', key, field, '-' .. number) end
 end
 
+-- Counts in which calls have left room: give_freed (parts/room.lua) gives it to others. In those that
+-- are withheld the same call takes it again.
+local freed, withheld = {}, {}
+
 -- Release what a call holds; returns the day that it is held for, if any.
-local function release(request, call)
+local function release(request, call, same)
   local hold = redis.call('HGET', request, 'hold:' .. call)
   if not hold then return nil end
   redis.call('HDEL', request, 'hold:' .. call)
@@ -108,6 +112,7 @@ local function release(request, call)
     if redis.call('EXISTS', key) == 1 then
       take_back(key, 'held:tokens', tokens)
       take_back(key, 'held:micro', micro)
+      table.insert(same and withheld or freed, key)
     end
   end
   return day

@@ -2,6 +2,7 @@
 -- include: budgets.lua
 -- include: ledger.lua
 -- include: requests.lua
+-- include: room.lua
 -- include: run_keys.lua
 -- include: turns.lua
 -- include: waits.lua
@@ -60,6 +61,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   for _, key in ipairs({k.run, k.journal, k.log, k.usage, run_key(k.run, 'signals')}) do
     redis.call('PEXPIRE', key, opts.retention)
   end
+  give_freed()
   audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,
     'steps', #steps, 'generation', info[3] or '0')
 end

@@ -14,6 +14,15 @@ local function note_request(run, guard, request)
   end
 end
 
+-- One of its calls is marked or held: until the run is over, its end and that of the step look here.
+local function note_paid(run, guard, request)
+  redis.call('HSET', run, 'paid', '1')
+  note_request(run, guard, request)
+  -- As long as its run, which may end while nobody is there to look at this request again.
+  local life = redis.call('PTTL', run)
+  if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
+end
+
 local function keep_requests(noted, life)
   for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
 end

@@ -12,6 +12,8 @@ from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
 MOST_STEPS = 400
+MOST_MESSAGES = 200
+"""Of a conversation, the last ones."""
 MOST_CHARS = 20_000
 """Of one text."""
 MOST_CHARS_FULL = 300

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from loopline.agents.records import Step
+from loopline.agents.records import RequestTiming, Step
 from loopline.runtime.observe.run_page.candidates import anchor, reward_of
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages import svg
@@ -16,6 +16,8 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 WIDTH = 540.0
 MOST_ROWS = 60
+MOST_REQUESTS = 12
+"""Of one step, that are drawn."""
 MOST_NODES = 64
 """Of one row: the greatest K that there is."""
 SHADES = 5
@@ -65,20 +67,66 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
 
 
 def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
-    """A bar for each step: its wait, its models (the longest candidate), and what is around."""
-    visible_steps = steps[:MOST_ROWS]
-    ends = max([step.timings.ended for step in visible_steps], default=began)
+    """A bar for each step: its wait, its models (the longest candidate), and what is around; below
+    it thin ones for its requests to other processes."""
+    rows = _waterfall(steps)
+    ends = max([step.timings.ended for step, _ in rows], default=began)
     x = svg.Scale(0.0, max(ends - began, 0.1), _LEFT, WIDTH - 16)
-    bottom = 6.0 + _BAR_ROW * len(visible_steps)
+    bottom = 6.0 + _BAR_ROW * len(rows)
     parts: list[str] = []
     for tick in x.ticks(4):
         parts.append(svg.line(x(tick), 4.0, x(tick), bottom, "grid"))
         parts.append(svg.text(x(tick), bottom + 16, f"{tick:g} s", "tick", "middle"))
-    for at, step in enumerate(visible_steps):
+    for at, (step, request) in enumerate(rows):
         y = 6.0 + _BAR_ROW * at
-        parts.append(svg.text(_LEFT - 8, y + 12, _name(step), "label", "end"))
-        parts += _bars(step, began, x, y, colours)
+        if request is None:
+            parts.append(svg.text(_LEFT - 8, y + 12, _name(step), "label", "end"))
+            parts += _bars(step, began, x, y, colours)
+        else:
+            name = _shorten_name(sanitize(request.name))
+            parts.append(svg.text(_LEFT - 8, y + 11, name, "tick", "end"))
+            parts.append(_thin_bar(step, request, began, x, y, colours))
     return svg.picture(WIDTH, bottom + 24, "Where the time went", *parts)
+
+
+def _waterfall(steps: Sequence[Step]) -> list[tuple[Step, RequestTiming | None]]:
+    """Steps, each with its requests behind it, as far as there is room."""
+    rows: list[tuple[Step, RequestTiming | None]] = []
+    for step in steps:
+        requests = step.timings.requests[:MOST_REQUESTS]
+        if len(rows) + 1 > MOST_ROWS:
+            break
+        rows.append((step, None))
+        rows += [(step, request) for request in requests][: MOST_ROWS - len(rows)]
+    return rows
+
+
+def _thin_bar(
+    step: Step,
+    request: RequestTiming,
+    began: float,
+    x: svg.Scale,
+    y: float,
+    colours: dict[str, int],
+) -> str:
+    is_tool = request.kind == "tool"
+    workers = {
+        call.worker
+        for call in step.calls
+        if call.worker and request.name in (call.policy.name, call.policy.adapter)
+    }
+    where = "a tool worker" if is_tool else ", ".join(sorted(workers)) or "another process"
+    failed = f", {request.error}" if request.error else ""
+    took = milliseconds(max(0.0, request.ended - request.started))
+    begin, end = x(request.started - began), x(request.ended - began)
+    return svg.rect(
+        begin,
+        y + 3,
+        max(1.0, end - begin),
+        _BAR - 6,
+        "bar other" if is_tool else f"bar arm-{colours.get(step.agent, 0) % 6}",
+        svg.hint(sanitize(f"{_name(step)}: {request.name} in {where}, {took}{failed}")),
+    )
 
 
 def _bars(step: Step, began: float, x: svg.Scale, y: float, colours: dict[str, int]) -> list[str]:
@@ -89,6 +137,7 @@ def _bars(step: Step, began: float, x: svg.Scale, y: float, colours: dict[str, i
         default=0.0,
     )
     between = min(ended, started + models)
+    where = f" on {step.worker}" if step.worker else ""
     parts = [
         (waited, started, "queue", "waited"),
         (started, between, f"arm-{colours.get(step.agent, 0) % 6}", "models"),
@@ -101,7 +150,7 @@ def _bars(step: Step, began: float, x: svg.Scale, y: float, colours: dict[str, i
             max(1.0, x(end) - x(begin)),
             _BAR,
             f"bar {look}",
-            svg.hint(f"{_name(step)}: {words} {milliseconds(end - begin)}"),
+            svg.hint(sanitize(f"{_name(step)}{where}: {words} {milliseconds(end - begin)}")),
         )
         for begin, end, look, words in parts
         if end > begin
@@ -213,6 +262,10 @@ def shape_of(steps: Sequence[Step]) -> str:
 def time_of(steps: Sequence[Step]) -> str:
     """What the timeline shows, in words."""
     caption = "Seconds since admission: grey waited, coloured models worked, violet all else."
-    if len(steps) > MOST_ROWS:
-        caption += f" The first {MOST_ROWS} of {len(steps):,} steps are drawn."
+    rows = _waterfall(steps)
+    if any(request is not None for _, request in rows):
+        caption += " Thin bars are requests to gpu and tool workers."
+    drawn = sum(request is None for _, request in rows)
+    if len(steps) > drawn:
+        caption += f" The first {drawn} of {len(steps):,} steps are drawn."
     return caption

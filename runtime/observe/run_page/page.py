@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 
 from markupsafe import Markup
 
-from loopline.agents.records import Run, Step
+from loopline.agents.records import Call, Run, Step
+from loopline.runtime.observe.cost_words import spent_words
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.recorded_runs import KnownRun
-from loopline.runtime.observe.run_page.bounds import MOST_STEPS, SizeBudget
+from loopline.runtime.observe.run_page.bounds import MOST_MESSAGES, MOST_STEPS, SizeBudget
 from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree
 from loopline.runtime.observe.run_page.steps import render_steps
@@ -22,6 +23,7 @@ from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.page import page
 from loopline.runtime.terminal.pages.templates import render as fill
 from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize
 
 _PACKAGE = "loopline.runtime.observe.run_page"
 _WAYS = {
@@ -51,21 +53,26 @@ def render_body(
     known_run: KnownRun,
     tokenizers: Tokenizers | None = None,
     learned: Sequence[LearnedSequence] | None = None,
+    priced: Collection[str] | None = None,
 ) -> Markup:
-    """What stands in that page, for another one that has its style and script."""
+    """What stands in that page, for another one that has its style and script. `priced`: the pools
+    that have a price, where that is known."""
     material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
     steps = known_run.steps[:MOST_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
     head = _head(known_run, material.room)
+    conversation = _conversation(known_run.run, material.room)
     steps_html = render_steps(steps, material, colours)
     return fill(
         _PACKAGE,
         "run.html.j2",
         run=known_run.run,
         head=head,
+        conversation=conversation,
+        earlier=max(0, len(known_run.run.task.messages) - MOST_MESSAGES),
         notices=_notices(known_run, material, learned),
-        cards=_cards(known_run),
+        cards=_cards(known_run, priced),
         tree=(tree(steps, colours), _way(known_run, steps), "The way through the run")
         if steps
         else (),
@@ -88,6 +95,31 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
     }
 
 
+def _conversation(run: Run, room: SizeBudget) -> list[dict[str, object]]:
+    """What the caller wrote besides the question; empty where that is all."""
+    messages = run.task.messages
+    if len(messages) < 2:
+        return []
+    return [
+        {
+            "role": message.role,
+            "name": sanitize(message.name or ""),
+            "text": room.text(message.content),
+            "images": sum(part.type != "text" for part in message.parts),
+            "calls": [
+                (
+                    room.text(call.name),
+                    room.json(call.arguments)
+                    if call.arguments is not None
+                    else room.text(call.raw_arguments),
+                )
+                for call in message.tool_calls
+            ],
+        }
+        for message in messages[-MOST_MESSAGES:]
+    ]
+
+
 def _notices(
     known_run: KnownRun, material: CandidateContext, learned: Sequence[LearnedSequence] | None
 ) -> list[str]:
@@ -108,18 +140,26 @@ def _notices(
     return notices
 
 
-def _cost_words(cost: float, tokens: int) -> str:
-    """Dollars. Tokens that cost nothing are those of pools without a price."""
-    if cost:
-        return f"${cost:.6f}"
-    return "unknown" if tokens else "$0"
+def _cost_words(calls: Sequence[Call], priced: Collection[str] | None) -> str:
+    """Dollars. Where nobody says which pools have a price, tokens that cost nothing are those of
+    pools without one."""
+    if not calls:
+        return "$0"
+    micro = sum(call.cost_micro_dollars for call in calls)
+    if priced is None:
+        tokens = sum(call.usage.prompt + call.usage.completion for call in calls)
+        has_cost = bool(micro) or not tokens
+        return spent_words(micro, all_known=has_cost, none_known=not has_cost, digits=6)
+    unpriced = [call.policy.name not in priced for call in calls]
+    return spent_words(micro, all_known=not any(unpriced), none_known=all(unpriced), digits=6)
 
 
-def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
+def _cards(
+    known_run: KnownRun, priced: Collection[str] | None
+) -> list[tuple[str, str, dict[str, str]]]:
     run, ended = known_run.run, known_run.ended
     calls = [call for step in known_run.steps for call in step.calls]
     tokens = sum(call.usage.prompt + call.usage.completion for call in calls)
-    cost = sum(call.cost_micro_dollars for call in calls) / 1e6
     until = (
         ended.ended
         if ended is not None
@@ -133,7 +173,7 @@ def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
         "tokens": _used_of_limit(
             f"{tokens:,}", None if budget.tokens is None else f"{budget.tokens:,}"
         ),
-        "cost": _used_of_limit(_cost_words(cost, tokens), dollars),
+        "cost": _used_of_limit(_cost_words(calls, priced), dollars),
         "time": _used_of_limit(milliseconds(spent), f"{budget.seconds:g} s"),
     }
     cards = [("outcome", "still going on" if ended is None else ended.outcome.value, used)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from loopline.agents.records import Step
+from loopline.agents.records import Approval, Step
 from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.candidates import (
     CandidateContext,
@@ -21,6 +22,7 @@ from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
 from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
@@ -93,6 +95,7 @@ def _step(
         worth=_worth(step),
         **handed_over,
         **_step_result(step, room),
+        approvals=[_approval(approval) for approval in step.approvals],
     )
 
 
@@ -136,6 +139,14 @@ def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
     }
 
 
+def _approval(approval: Approval) -> str:
+    """What became of it, in words."""
+    by = f" by {approval.by}" if approval.by else ""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(approval.at))
+    why = f": {approval.reason}" if approval.reason else ""
+    return sanitize(f"{approval.name} {approval.decision}{by}, {when}{why}")
+
+
 def _figures(step: Step) -> str:
     calls = step.calls
     prompt = sum(call.usage.prompt for call in calls)
@@ -144,6 +155,10 @@ def _figures(step: Step) -> str:
     parts = [f"{prompt:,} + {completion:,} tokens", milliseconds(spent)]
     if step.timings.waited > 0.05:
         parts.append(f"waited {milliseconds(step.timings.waited)}")
+    if step.timings.retries:
+        parts.append(f"retried {format_count(step.timings.retries, 'time')}")
+    if step.timings.deliveries > 1:
+        parts.append(f"taken over, {step.timings.deliveries} deliveries")
     policy_versions = (
         f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
     )

@@ -19,6 +19,7 @@ from loopline.runtime.app import (
 from loopline.runtime.app.session import LocalSession
 from loopline.runtime.app.testing import Reply, call
 from loopline.runtime.errors import InputError
+from loopline.workers.engines.settings import ModelSettings
 
 PRICES = {"A7": 12.5}
 
@@ -144,6 +145,20 @@ async def test_names_that_are_wrong_are_answered_with_near_ones() -> None:
     async with app.testing(slmm=["a"]):
         with pytest.raises(InputError, match="did you mean 'slmm'"):
             await app.ask("Q")
+
+
+async def test_a_budget_is_more_than_nothing_and_is_held_where_somebody_is_paid() -> None:
+    app = shop()
+    async with app.testing(slm=["a"]):
+        assert await app.ask("Q", budget_usd=0.5, budget_tokens=10) == "a"
+        with pytest.raises(InputError, match="budget_usd must be more than 0"):
+            await app.ask("Q", budget_usd=0)
+        with pytest.raises(InputError, match="budget_tokens must be 1"):
+            await app.ask("Q", budget_tokens=0)
+    paid = ModelSettings(engine="openai", model="m", base_url="http://127.0.0.1:9/v1")
+    async with app.testing(slm=paid):
+        with pytest.raises(InputError, match="only the bus settles"):
+            await app.ask("Q", budget_tokens=10)
 
 
 def test_what_cannot_be_defined_is_refused_at_its_line() -> None:

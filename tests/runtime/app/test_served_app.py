@@ -14,7 +14,7 @@ import pytest
 
 from loopline import App
 from loopline.agents.records import Outcome
-from loopline.runtime.app import Answered, AnswerTimeout, TextDelta, WrongAnswer
+from loopline.runtime.app import Answered, AnswerTimeout, OverBudget, TextDelta, WrongAnswer
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.deployment import find
 from loopline.runtime.config.state import StateDirectory
@@ -72,7 +72,9 @@ async def test_asks_are_answered_by_workers_that_know_the_files_tools(
         assert await app.ask("How much is B9?") == "It is not for sale."
         with pytest.raises(WrongAnswer, match="after 3 tries"):
             await app.ask("Say nonsense", answer=dict[str, object])
-        events = [event async for event in app.stream("How much is A7?")]
+        with pytest.raises(OverBudget, match=r"it may take .* a limit of 1 tokens"):
+            await app.ask("How much is A7?", budget_tokens=1)
+        events = [event async for event in app.stream("How much is A7?", budget_tokens=100_000)]
         assert events[-1] == Answered(events[-1].run_id, QUOTE)  # pyright: ignore
         text = "".join(event.text for event in events if isinstance(event, TextDelta))
         assert text.endswith(QUOTE)

@@ -11,6 +11,7 @@ import pytest
 from loopline.bus import Bus
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.api_keys import Authentication, own_key
+from loopline.runtime.supervise.detached import show_new_key
 from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
 from tests.runtime.conftest import until
@@ -69,6 +70,8 @@ def test_a_day_s_tokens_end_before_the_call_that_could_pass_them(
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (429, "insufficient_quota")
     assert f"{used:,} tokens spent" in error["message"]
+    assert 0 < int(answer.headers["retry-after"]) <= 86_400
+    assert answer.headers["x-should-retry"] == "false"
     listed = json.loads(scripted.ok("keys", "ls", "--json"))
     (line,) = [key for key in listed if key["id"] == record["id"]]
     assert 0 < line["tokens_today"] == used <= 1_000
@@ -87,6 +90,27 @@ def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(
             if scripted.key.encode() in content:
                 assert path == scripted.state.gateway_key
                 assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_list_of_keys_says_what_each_may(scripted: ScriptedGateway) -> None:
+    record = scripted.new_key(
+        "manager", "--tenant", "acme", "--seconds-per-day", "60", "--dashboard", "read",
+        "--approves",
+    )  # fmt: skip
+    [line] = [line for line in scripted.ok("keys", "ls").splitlines() if record["id"] in line]
+    assert line.rstrip().endswith("tenant acme, 60 s a day, dashboard read, approves")
+
+
+def test_a_new_key_is_shown_once_and_to_a_terminal_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateDirectory(tmp_path)
+    state.gateway_key.write_text("sk-loopline-new\n")
+    show_new_key(state)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show_new_key(state)
+    assert "key: sk-loopline-new (not shown again)" in capsys.readouterr().out
 
 
 async def test_a_gateway_that_starts_while_redis_restarts_has_its_key(

@@ -198,14 +198,18 @@ def test_a_schedule_runs_by_the_clock(shop: ScriptedGateway) -> None:
         ).stderr
     )
 
-    def ran() -> list[dict[str, Any]]:
+    def ran(name: str) -> list[dict[str, Any]]:
         lines = json.loads(shop.ok("runs", "ls", "--json", "--limit", "200"))
-        return [line for line in lines if line["tags"].get("schedule") == "often"]
+        return [line for line in lines if line["tags"].get("schedule") == name]
 
-    until(lambda: any(line["state"] == "answered" for line in ran()), "answer of a tick")
+    until(lambda: any(line["state"] == "answered" for line in ran("often")), "answer of a tick")
+    poor = ("--budget-tokens", "1", "--workflow", "support")
+    shop.ok("schedule", "add", "poor", "Refund 20 euros.", "--cron", "* * * * * *", *poor)
+    until(lambda: any(line["state"] == "budget" for line in ran("poor")), "end of a tick")
+    shop.ok("schedule", "rm", "poor")
     assert "often" in shop.ok("schedule", "ls")
     shop.ok("schedule", "rm", "often")
-    ticks = [line["tags"]["tick"] for line in ran()]
+    ticks = [line["tags"]["tick"] for line in ran("often")]
     assert len(ticks) == len(set(ticks)), "one run for each tick"
     assert shop.ok("schedule", "ls") == "no schedules\n"
     assert "there is no schedule 'often'" in shop.run("schedule", "rm", "often").stderr

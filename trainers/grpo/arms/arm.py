@@ -1,7 +1,7 @@
 """One arm of one seed, from its first step to what it solves of the held-out puzzles.
 
     OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
-    OUTPUT/seed-1/at-grpo/curves/          for TensorBoard
+    OUTPUT/seed-1/at-grpo/curves/          for the trackers
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
 
@@ -22,7 +22,7 @@ from loopline.trainers.core.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, FOLDER, Curves
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError, UnreadableModel
@@ -54,7 +54,13 @@ class ArmState(CheckpointState):
     """Why no further step can be made."""
 
 
-def train_arm(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
+def train_arm(
+    arm: Arm,
+    output: Path,
+    settings: ArmSettings,
+    tell: Tell,
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS,
+) -> ArmResult:
     """Train the arm from its checkpoint, if there is one, measure it and write its result.
 
     `settings` are those of all arms. Ctrl-C ends the step, saves a checkpoint and raises
@@ -68,7 +74,7 @@ def train_arm(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmR
         tell(_playing(settings))
         # Done again from its beginning after a stop.
         return measure(arm, output, settings)
-    return _ArmTraining(arm, output, settings, tell).run()
+    return _ArmTraining(arm, output, settings, tell, trackers).run()
 
 
 def _playing(settings: ArmSettings) -> JobLine:
@@ -76,7 +82,15 @@ def _playing(settings: ArmSettings) -> JobLine:
 
 
 class _ArmTraining:
-    def __init__(self, arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> None:
+    def __init__(
+        self,
+        arm: Arm,
+        output: Path,
+        settings: ArmSettings,
+        tell: Tell,
+        trackers: tuple[str, ...],
+    ) -> None:
+        self.trackers = trackers
         self.arm, self.settings, self.tell, self.output = arm, settings, tell, output
         self.folder = arm.folder(output)
         self.playing = untrained_policies(arm, output, settings)
@@ -90,7 +104,7 @@ class _ArmTraining:
         self._restore()
         with (
             deferred_interrupt() as interruption,
-            Curves(self.folder / "curves", self.state.step) as curves,
+            Curves(self._drawn(), self.state.step, self.trackers) as curves,
         ):
             if not self.state.curve:
                 self._evaluate_now()
@@ -117,6 +131,9 @@ class _ArmTraining:
             if interruption.asked:
                 raise KeyboardInterrupt
         return result
+
+    def _drawn(self) -> Path | None:
+        return self.folder / FOLDER if self.trackers else None
 
     def _step(self, curves: Curves) -> None:
         began = time.process_time()

@@ -28,6 +28,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
+from loopline.trainers.core.curves import DEFAULT_TRACKERS
 from loopline.trainers.core.job_processes import JobLine, run_jobs
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.output_lock import make_folder
@@ -57,11 +58,12 @@ def run_arms(
     *,
     jobs: int,
     watcher: Callable[[int, int], Watcher],
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS,
 ) -> bool:
     """Do what is left of the arms, `jobs` at a time; False if Ctrl-C stopped it.
 
     `watcher` is asked, with the number of all arms and of those that are left, for who is told how
-    they go. Raises `TrainingError`s.
+    they go. `trackers` get the curves of each. Raises `TrainingError`s.
     """
     require_disk(output, _DISK)
 
@@ -73,7 +75,8 @@ def run_arms(
 
     remaining = [arm for arm in arms if not done(arm)]
     reporter = watcher(len(arms), len(remaining))
-    return asyncio.run(run_jobs(remaining, WORKER, output, jobs, reporter, ready))
+    tracked = [",".join(trackers)]
+    return asyncio.run(run_jobs(remaining, WORKER, output, jobs, reporter, ready, tracked))
 
 
 def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:

@@ -1,10 +1,12 @@
-"""`python -m loopline.trainers.grpo.arms.worker OUTPUT`: a process that does one arm, on one core.
+"""`python -m loopline.trainers.grpo.arms.worker OUTPUT TRACKER,…`: a process that does one arm, on
+one core.
 
 See `loopline.trainers.core.job_processes`.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +31,8 @@ def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
             tell(update)
 
     settings = ArmSettings.model_validate_json((output / SETTINGS).read_bytes())
-    result = train_arm(Arm.model_validate_json(job), output, settings, at)
+    trackers = tuple(filter(None, sys.argv[2].split(",")))
+    result = train_arm(Arm.model_validate_json(job), output, settings, at, trackers)
     return f"{result.solved:,} of {len(result.outcomes):,} held-out puzzles solved"
 
 

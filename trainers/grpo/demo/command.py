@@ -53,7 +53,12 @@ def demo(options: DemoOptions) -> None:
     output = options.output
     with exit_on_interrupt(), lock_output(output), JobProgress("arms") as progress:
         report = run(
-            DemoSettings(), output, jobs=JOBS, restart=options.restart, watcher=progress.watch
+            DemoSettings(),
+            output,
+            jobs=JOBS,
+            restart=options.restart,
+            watcher=progress.watch,
+            trackers=options.trackers,
         )
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(findings_table(report))

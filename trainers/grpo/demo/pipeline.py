@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from loopline.trainers.core.curves import DEFAULT_TRACKERS, require_trackers
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.grpo.arms.folder import (
     REPORT,
@@ -26,13 +27,16 @@ def run(
     jobs: int,
     restart: bool = False,
     watcher: Callable[[int, int], Watcher] = lambda arms, remaining: lambda arm, update: None,
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS,
 ) -> DemoReport:
     """Do what is left of the demonstration, `jobs` arms at a time, and write its report. `watcher`
-    is that of `run_arms`.
+    and `trackers` are those of
+    `run_arms`.
 
     Ctrl-C raises KeyboardInterrupt, with everything where it can be gone on from. Raises
     `TrainingError`s.
     """
+    require_trackers(trackers)
     claim(output, settings, restart=restart)
     report = output / REPORT
     finished = find_record(report, DemoReport)
@@ -40,7 +44,7 @@ def run(
         return finished
     arms = arms_of(settings)
     with track_seconds(output) as seconds:
-        if not run_arms(arms, output, jobs=jobs, watcher=watcher):
+        if not run_arms(arms, output, jobs=jobs, watcher=watcher, trackers=trackers):
             raise KeyboardInterrupt
         solved = settings.game.baselines(settings.test_seed, settings.held_out)
         by_hand = {

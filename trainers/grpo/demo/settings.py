@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline.agents.environments.registry import DEFAULT
-from loopline.trainers.core.command_options import FolderOptions, JsonOptions
+from loopline.trainers.core.command_options import FolderOptions, JsonOptions, TrackingOptions
 from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from loopline.trainers.grpo.arms.settings import ArmSettings
@@ -21,5 +21,5 @@ class DemoSettings(ArmSettings):
     reinforced: Reinforced = GAME.training.reinforced.model_copy(update={"steps": 48})
 
 
-class DemoOptions(JsonOptions, FolderOptions):
+class DemoOptions(TrackingOptions, JsonOptions, FolderOptions):
     """What `train grpo demo` is asked for: its settings are fixed."""

@@ -1,4 +1,4 @@
-"""inspect's own reader, in its environment."""
+"""Programs that read our files by another project's own reader, in that project's environment."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ import pytest
 
 from tests.clients.environments import environments
 
-PROGRAM = Path(__file__).with_name("programs") / "read_inspect_log.py"
+PROGRAMS = Path(__file__).with_name("programs")
 
 
 def read_by_inspect(path: Path) -> dict[str, Any]:
     """What inspect reads in a log. Skips the test where inspect is not installed."""
-    environment = environments()["inspect"]
+    return _read("inspect", "read_inspect_log.py", path)
+
+
+def read_by_verifiers(folder: Path) -> list[dict[str, Any]]:
+    """The episodes of a folder. Skips the test where verifiers is not installed."""
+    return _read("verifiers", "read_traces.py", folder)
+
+
+def _read(project: str, program: str, path: Path) -> Any:
+    environment = environments()[project]
     if environment.missing:
         pytest.skip(environment.missing)
     done = subprocess.run(
-        [environment.program, str(PROGRAM), str(path)],
+        [environment.program, "-P", str(PROGRAMS / program), str(path)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,0 +1,191 @@
+"""Only the doubtful step goes to the big model: each completion of a conversation climbs a ladder,
+and where a rung fails, the other model writes that completion in its place. The conversation goes
+on from there with the small one.
+
+With samples the small model draws k + 1 completions in one batch: the last of them counts, and the
+others say how many of them do the same. So the completion that counts stands last in the record,
+behind the others, and a refused one before the other model's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from pydantic import JsonValue
+
+from loopline.agents.equations import first_wrong
+from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.escalation_options import EscalationOptions
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, GenerationOptions, JsonObject, Run, Step
+from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.rungs import (
+    agreement_seed,
+    agreement_verdict,
+    logprob_verdict,
+    score_verdict,
+)
+from loopline.agents.verification import Verdict
+
+_REASON_CHARS = 500
+
+
+@runtime_checkable
+class SecondHost(Protocol):
+    """A host that can ask for another agent of its run."""
+
+    def of_agent(self, agent: str) -> Host:
+        """The same host, whose completions are by that agent's policy. Its requests are numbered
+        along with the others of the step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """What the ladder says of one completion."""
+
+    verdicts: tuple[Verdict, ...]
+    prices: dict[str, JsonValue]
+    """Rung → micro-dollars; that of the completion itself is under `answer`."""
+    entry: JsonObject | None
+    """The request to the router and its answer, as a step's observation holds them."""
+    drawn: int
+    """Completions of the small model, of which the last counts."""
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def as_json(self, big: Call | None) -> JsonObject:
+        """For the step's observation; `big` is the completion that replaced a refused one."""
+        prices = dict(self.prices)
+        if big is not None:
+            prices["escalation"] = big.cost_micro_dollars
+        return {
+            "drawn": self.drawn,
+            "escalated": big is not None,
+            "verification": [verdict.model_dump(mode="json") for verdict in self.verdicts],
+            "prices": prices,
+        }
+
+
+class Escalation:
+    """The ladder of one step's completions, and the model above it."""
+
+    def __init__(self, options: EscalationOptions, run: Run, host: Host, big: str) -> None:
+        """`big` is the agent whose policy takes doubtful completions. Raises `UnexpectedPayload`
+        for a host that has no other agent."""
+        if not isinstance(host, SecondHost):
+            raise UnexpectedPayload(f"agent {big}: its steps cannot be put to another model here")
+        self.second = host.of_agent(big)
+        self._options = options
+        self._run = run
+        self._host = host
+
+    @property
+    def drawn(self) -> int:
+        """Completions of a request to the small model."""
+        return 1 + self._options.samples
+
+    def drawing(self, options: GenerationOptions | None) -> GenerationOptions | None:
+        """How the small model is asked, where `options` are the agent's own."""
+        if self._options.samples == 0:
+            return options
+        base = options or GenerationOptions()
+        temperature = self._options.temperature if base.temperature is None else base.temperature
+        return base.model_copy(
+            update={
+                "n": self.drawn,
+                "temperature": temperature,
+                "seed": agreement_seed(self._run) if base.seed is None else base.seed,
+            }
+        )
+
+    async def climb(self, calls: Sequence[Call], wrong: str | None) -> Climb:
+        """`calls`: the completions of one request, of which the last counts; `wrong`: what is wrong
+        with its form, if anything is. Ends at the first rung that fails."""
+        *samples, call = calls
+        prices: dict[str, JsonValue] = {"answer": call.cost_micro_dollars}
+        if samples:
+            prices["agreement"] = sum(sample.cost_micro_dollars for sample in samples)
+        verdicts = [
+            Verdict(rung="schema", passed=wrong is None, reason=(wrong or "")[:_REASON_CHARS])
+        ]
+        for verdict in self._free_verdicts(call, samples):
+            if not verdicts[-1].passed:
+                break
+            verdicts.append(verdict)
+        entry = None
+        if verdicts[-1].passed and self._options.router is not None and not call.tool_calls:
+            verdict, entry = await score_verdict(
+                self._options.router,
+                self._host,
+                question=self._run.task.prompt,
+                text=call.said,
+                calls=(call,),
+                samples=samples,
+            )
+            verdicts.append(verdict)
+        prices |= {verdict.rung: 0 for verdict in verdicts if verdict.rung not in prices}
+        return Climb(tuple(verdicts), prices, entry, len(calls))
+
+    def _free_verdicts(self, call: Call, samples: Sequence[Call]) -> list[Verdict]:
+        """Of rungs that ask nobody: what they cost was paid with the completion."""
+        options = self._options
+        verdicts: list[Verdict] = []
+        if options.arithmetic:
+            wrong = first_wrong(call.said)
+            reason = "every equation holds" if wrong is None else wrong[:_REASON_CHARS]
+            verdicts.append(Verdict(rung="arithmetic", passed=wrong is None, reason=reason))
+        if options.min_logprob is not None:
+            verdicts.append(logprob_verdict((call,), options.min_logprob))
+        if samples:
+            step = comparable_step(call)
+            verdicts.append(
+                agreement_verdict(
+                    samples,
+                    lambda sample: comparable_step(sample) == step,
+                    options.min_agreement,
+                )
+            )
+        return verdicts
+
+
+def comparable_step(call: Call) -> str:
+    """Two completions that do the same are equal in it: the same calls, else the same answer."""
+    if not call.tool_calls:
+        return comparable_answer(call.said)
+    actions = [[tool_call.name, tool_call.arguments] for tool_call in call.tool_calls]
+    return json.dumps(actions, sort_keys=True)
+
+
+def replacements(step: Step) -> frozenset[int]:
+    """Places of those of a step's calls that the other model wrote in place of a doubtful one."""
+    climbs = step.observation.get("escalation")
+    places: set[int] = set()
+    at = 0
+    for climb in climbs if isinstance(climbs, list) else []:
+        if not isinstance(climb, dict):
+            continue
+        drawn = climb.get("drawn")
+        at += drawn if isinstance(drawn, int) else 1
+        if climb.get("escalated") is True:
+            places.add(at)
+            at += 1
+    return frozenset(places)
+
+
+def total_prices(observation: JsonObject) -> dict[str, JsonValue]:
+    """Rung → micro-dollars, of all completions of a step."""
+    climbs = observation.get("escalation")
+    totals: dict[str, JsonValue] = {}
+    for climb in climbs if isinstance(climbs, list) else []:
+        prices = climb.get("prices") if isinstance(climb, dict) else None
+        for rung, price in prices.items() if isinstance(prices, dict) else ():
+            before = totals.get(rung, 0)
+            if isinstance(price, int) and isinstance(before, int):
+                totals[rung] = before + price
+    return totals

@@ -1,0 +1,11 @@
+"""Dollars as a reader is told them: what is not known is never a number."""
+
+from __future__ import annotations
+
+
+def spent_words(micro_dollars: int, *, all_known: bool, none_known: bool, digits: int = 4) -> str:
+    """`$0.0012`, `$0.0012 + unknown` where some of it has no price, or `unknown`."""
+    dollars = f"${micro_dollars / 1e6:,.{digits}f}"
+    if all_known:
+        return dollars
+    return "unknown" if none_known and not micro_dollars else f"{dollars} + unknown"

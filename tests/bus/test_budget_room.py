@@ -1,0 +1,128 @@
+"""A call that waits for room in a budget is brought back by the call that leaves it room, with that
+room held for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.bus import Bus, Delivery, Limits, NoRoom, Reservation, Scope
+from loopline.bus.budgets import counts
+from loopline.bus.unfinished import wait_for_room
+from tests.bus.leasing import take
+from tests.bus.test_budgets import admitted, answer, asked, own_counts, send
+
+
+async def put_aside(bus: Bus, run_id: str, key: str, tokens: int) -> Delivery:
+    """Ask for this many tokens, for which there is no room now."""
+    delivery = await asked(bus, run_id, key)
+    with pytest.raises(NoRoom) as refused:
+        await send(delivery, tokens)
+    await wait_for_room(delivery, refused.value, 0)
+    return delivery
+
+
+async def waiting(bus: Bus) -> int:
+    return int(await bus.redis.zcard(bus.keys.shard(0).delayed("infer")))
+
+
+async def back(bus: Bus, run_id: str) -> Delivery | None:
+    """The next call that was brought back to the stream."""
+    try:
+        return await take(bus, run_id, "next", most=1)
+    except ValueError:
+        return None
+
+
+async def test_an_answer_brings_a_waiting_call_back_with_the_room_that_it_needs(bus: Bus) -> None:
+    run_id = await admitted(bus, tokens=100)
+    first = await asked(bus, run_id, "first")
+    await send(first, 60)
+    await put_aside(bus, run_id, "second", 60)
+    assert (await back(bus, run_id), await waiting(bus)) == (None, 1)
+    await answer(first, 40)
+    assert (await own_counts(bus, run_id))["held:tokens"] == 60
+    second = await back(bus, run_id)
+    assert second is not None
+    assert second.envelope.reply_key == f"{run_id}/second"
+    with pytest.raises(NoRoom):  # nobody who comes later takes it away
+        await send(await asked(bus, run_id, "third"), 10)
+    await send(second, 60)
+    assert (await own_counts(bus, run_id))["held:tokens"] == 60
+    await answer(second, 60)
+    assert (await own_counts(bus, run_id))["held:tokens"] == 0
+
+
+async def test_room_that_is_left_before_a_call_is_put_aside_is_its_room(bus: Bus) -> None:
+    run_id = await admitted(bus, tokens=100)
+    first, second = await asked(bus, run_id, "first"), await asked(bus, run_id, "second")
+    await send(first, 60)
+    with pytest.raises(NoRoom) as refused:
+        await send(second, 60)
+    await answer(first, 40)
+    await wait_for_room(second, refused.value, 0)
+    assert await waiting(bus) == 0
+    assert await back(bus, run_id) is not None
+
+
+async def test_calls_come_back_in_their_order_and_no_more_than_have_room(bus: Bus) -> None:
+    run_id = await admitted(bus, tokens=100)
+    first = await asked(bus, run_id, "first")
+    await send(first, 100)
+    for number in range(4):
+        await put_aside(bus, run_id, f"{number}", 30)
+    await answer(first, 40)
+    keys = [(await take(bus, run_id, "next", most=1)).envelope.reply_key for _ in range(2)]
+    assert keys == [f"{run_id}/0", f"{run_id}/1"]
+    assert (await back(bus, run_id), await waiting(bus)) == (None, 2)
+
+
+async def test_a_call_that_can_no_longer_fit_comes_back_to_be_refused(bus: Bus) -> None:
+    run_id = await admitted(bus, tokens=100)
+    first = await asked(bus, run_id, "first")
+    await send(first, 60)
+    await put_aside(bus, run_id, "second", 60)
+    await answer(first, 60)
+    assert await back(bus, run_id) is not None
+    assert (await own_counts(bus, run_id))["held:tokens"] == 0
+
+
+async def test_a_call_waits_at_the_budget_that_has_no_room_for_it(bus: Bus) -> None:
+    """What its run leaves does not help it, while its key has nothing."""
+    scope = Scope("key:somebody", Limits(tokens=100))
+    others = await asked(bus, await admitted(bus, scope), "others")
+    run_id = await admitted(bus, scope, tokens=90)
+    first = await asked(bus, run_id, "first")
+    await send(first, 50)
+    await send(others, 50)
+    await put_aside(bus, run_id, "second", 60)
+    await answer(first, 10)
+    assert await back(bus, run_id) is None
+    await answer(others, 10)
+    assert await back(bus, run_id) is not None
+    assert await counts(bus, "key:somebody") == (Limits(20), Limits(60))
+
+
+async def test_the_end_of_a_run_leaves_its_room_to_others_and_keeps_none(bus: Bus) -> None:
+    scope = Scope("key:somebody", Limits(tokens=100))
+    first_run, second_run = await admitted(bus, scope), await admitted(bus, scope)
+    first = await asked(bus, first_run, "first")
+    await first.mark(1, b"", most=Reservation(100))  # a model of our own
+    await put_aside(bus, second_run, "second", 100)
+    await bus.cancel(first_run)
+    assert await back(bus, second_run) is not None
+    assert await counts(bus, "key:somebody") == (Limits(), Limits(100))
+    await bus.cancel(second_run)
+    assert await counts(bus, "key:somebody") == (Limits(), Limits())
+
+
+async def test_who_takes_a_call_over_that_came_back_has_its_room(bus: Bus) -> None:
+    run_id = await admitted(bus, tokens=100)
+    first = await asked(bus, run_id, "first")
+    await send(first, 60)
+    await put_aside(bus, run_id, "second", 60)
+    await answer(first, 40)
+    second = await back(bus, run_id)
+    assert second is not None
+    again = await take(bus, run_id, "another", after=second)
+    await send(again, 60)
+    assert (await own_counts(bus, run_id))["held:tokens"] == 60

@@ -1,0 +1,90 @@
+"""`/v1/runs`: forks with other words, tools by name, and costs that nobody knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopline.runtime.config.settings import load_resolved_file
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
+from tests.runtime.gateway.test_native_api import QUESTION, ended
+
+
+def test_a_fork_asks_another_question_or_goes_by_another_prompt(
+    scripted: ScriptedGateway,
+) -> None:
+    with scripted.client() as client:
+        parent = client.post("/v1/runs", json=QUESTION).json()["id"]
+        before = ended(client, parent)
+        body: dict[str, Any] = {
+            "at_turn": 0,
+            "question": "What is 6 * 7?",
+            "prompts": {"solo.md": "Say nothing but a number."},
+        }
+        fork = client.post(f"/v1/runs/{parent}/fork", json=body)
+        assert fork.status_code == 202, fork.text
+        after = ended(client, fork.json()["id"])
+    assert (before["answer"], after["answer"]) == ("391", "42")
+    record = scripted.ok("runs", "show", after["id"], "--json")
+    assert "Say nothing but a number." in record
+
+
+def test_a_prompt_that_the_run_has_not_is_named_with_those_that_it_has(
+    scripted: ScriptedGateway,
+) -> None:
+    with scripted.client() as client:
+        parent = client.post("/v1/runs", json=QUESTION).json()["id"]
+        ended(client, parent)
+        body = {"at_turn": 0, "prompts": {"nobody.md": "x"}}
+        answer = client.post(f"/v1/runs/{parent}/fork", json=body)
+    assert answer.status_code == 400
+    assert "its prompts: solo.md" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({**QUESTION, "tools": ["price"]}, "takes none from its caller, as `agent` does"),
+        (
+            {"workflow": "agent", "prompt": "x", "tools": ["a"], "options": {"tools": ["a"]}},
+            "options.tools says the same",
+        ),
+        ({"workflow": "agent", "prompt": "x", "tools": ["no_such_tool"]}, "no_such_tool"),
+    ],
+)
+def test_tools_that_a_run_can_not_have_are_refused_by_name(
+    scripted: ScriptedGateway, body: dict[str, Any], message: str
+) -> None:
+    with scripted.client() as client:
+        answer = client.post("/v1/runs", json=body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert message in error["message"]
+    if "no_such" not in message:
+        assert error["param"] == "tools"
+
+
+def test_a_run_s_tools_are_an_option_of_its_agent(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
+        body = {"workflow": "agent", "prompt": "What is 17 * 23?", "tools": ["calculate"]}
+        answer = client.post("/v1/runs", json=body)
+        assert answer.status_code == 202, answer.text
+        client.post(f"/v1/runs/{answer.json()['id']}/cancel")
+    record = scripted.ok("runs", "show", answer.json()["id"], "--json")
+    assert '"calculate"' in record
+
+
+def test_the_cost_of_a_pool_without_a_price_is_null(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
+        costs: dict[str, int | None] = {}
+        for pool in ("llm", "slm"):
+            body = {**QUESTION, "policies": {"solo": pool}}
+            run = ended(client, client.post("/v1/runs", json=body).json()["id"])
+            costs[pool] = run["cost_micro_dollars"]
+    for pool, cost in costs.items():
+        assert (cost is not None) is _has_price(scripted, pool), pool
+
+
+def _has_price(scripted: ScriptedGateway, pool: str) -> bool:
+    return pool in load_resolved_file(scripted.state.resolved).priced_pools
