@@ -95,8 +95,8 @@ async def test_an_engine_without_a_template_refuses_a_request_s_switches() -> No
     engine = build_engine(ModelSettings(engine="scripted", model="m"))
     await engine.start()
     try:
+        asked = request(template_options={"enable_thinking": False})
         with pytest.raises(EngineError, match="has no chat template that it could tell"):
-            asked = request(template_options={"enable_thinking": False})
             _ = [event async for event in engine.submit(asked)]
     finally:
         await engine.close()
