@@ -31,7 +31,7 @@ def eight_bit_adamw(
     try:
         kind: Any = import_module("bitsandbytes.optim").AdamW8bit
     except ModuleNotFoundError as error:
-        if error.name != "bitsandbytes":
+        if (error.name or "").partition(".")[0] != "bitsandbytes":
             raise
         raise TrainingError(
             f"--optimizer adamw-8bit needs the package bitsandbytes; {install_hint('quantized')}"

@@ -25,12 +25,12 @@ from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Recor
 from loopline.agents.roles.pair.episode import episode_of
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.trainers.data.data_files import PARQUET, read_records
+from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.task_files import JUDGED, TaskFile
 from loopline.trainers.errors import TrainingError, UnreadableData
 
 Dataset = Literal["worlds", "wordproblems"]
 
-TRAIN = "train"
 SPLITS: dict[Dataset, tuple[str, ...]] = {
     "worlds": tuple(api_worlds.Split),
     "wordproblems": tuple(word_problems.Split),

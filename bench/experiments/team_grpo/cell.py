@@ -13,6 +13,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,8 +33,8 @@ from loopline.bench.experiments.team_grpo.team import Team
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.network import base_folder, load_base
+from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.questions import (
-    TRAIN,
     Question,
     generate_questions,
     training_questions,
@@ -111,7 +112,7 @@ class _Training:
             self.grpo, [self.setup.policies[agent] for agent in self.setup.trained], self.loaded
         )
         self.learner = Learner(self.policies)
-        self.sealing = sealing_of(self.grpo, self.loaded)
+        self.sealing = replace(sealing_of(self.grpo, self.loaded), split=settings.split)
         self.looks = look_questions(settings)
         self.curve: list[RoundCurve] = []
         self.runs = 0

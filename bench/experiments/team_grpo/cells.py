@@ -9,7 +9,8 @@ from pydantic import Field
 
 from loopline.agents.records import JsonObject, Record
 from loopline.trainers.core.json_records import find_record
-from loopline.trainers.data.questions import TRAIN, Dataset
+from loopline.trainers.data.held_out import TRAIN
+from loopline.trainers.data.questions import Dataset
 
 RESULT = "result.json"
 

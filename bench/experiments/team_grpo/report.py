@@ -122,7 +122,7 @@ def document(report: TeamReport) -> Document:
 
 
 def _verdicts(report: TeamReport) -> list[str]:
-    said = [
+    gains = [
         f"{figures.method}: {points(figures.gain.estimate)} points over the start "
         f"({points(figures.gain.low)} to {points(figures.gain.high)}): {figures.gain.verdict}; by "
         f"seed {', '.join(map(share, figures.by_seed))}"
@@ -130,7 +130,7 @@ def _verdicts(report: TeamReport) -> list[str]:
     ]
     lead = report.lead
     return [
-        *said,
+        *gains,
         f"grpo less expert-iteration: {points(lead.estimate)} points ({points(lead.low)} to "
         f"{points(lead.high)}): {lead.verdict}",
     ]

@@ -77,7 +77,8 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
         part for role in ROLES for part in ("--init-from", f"{role}=micro:{role.replace('_', '-')}")
     ]
     code, _, err = command(
-        "loop", output, "--workflow", "umi", "--env", "api_worlds", "--base", "micro:umi",
+        "loop", output, "--workflow", "umi", "--env", "api_worlds",
+        "--split", "unseen_wordings", "--base", "micro:umi",
         "--policies", "per-role", "--weights", "lora", "--rank", 4, *begins, "--rounds", 2,
         "--puzzles", 3, "--most-puzzles", 40, "--batch", 1, "--temperature", 1.5,
         "--learning-rate", 1e-2, "--schedule", "linear", "--look-every", 1, "--held-out", 3,

@@ -95,9 +95,9 @@ async def test_an_engine_without_a_template_refuses_a_request_s_switches() -> No
     engine = build_engine(ModelSettings(engine="scripted", model="m"))
     await engine.start()
     try:
-        asked = request(template_options={"enable_thinking": False})
+        switched = request(template_options={"enable_thinking": False})
         with pytest.raises(EngineError, match="has no chat template that it could tell"):
-            _ = [event async for event in engine.submit(asked)]
+            _ = [event async for event in engine.submit(switched)]
     finally:
         await engine.close()
 
@@ -143,8 +143,8 @@ def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
     )  # fmt: skip
     sent = request_body(request(), local_settings)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
-    own = request(template_options={"enable_thinking": True, "style": "short"})
-    sent = request_body(own, local_settings)
+    switched = request(template_options={"enable_thinking": True, "style": "short"})
+    sent = request_body(switched, local_settings)
     assert sent["chat_template_kwargs"] == {"enable_thinking": True, "style": "short"}
     with pytest.raises(ValidationError, match="an endpoint of your own"):
         settings({"enable_thinking": False}, engine="openai")

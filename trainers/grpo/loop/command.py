@@ -142,7 +142,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
                     serve_training_metrics(deployed.metrics, deployed.bus)
                 )
                 watch = counting(watch, metrics)
-            sealing = sealing_of(grpo, loaded)
+            sealing = replace(sealing_of(grpo, loaded), split=settings.split)
             keeping = Retention(options.keep_ratios, options.keep_published, options.trackers)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,

@@ -19,7 +19,8 @@ from loopline.agents.template_options import TemplateOptions
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.questions import SPLITS, TRAIN, Dataset
+from loopline.trainers.data.held_out import TRAIN
+from loopline.trainers.data.questions import SPLITS, Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.loop.levels import (
     Level,
