@@ -29,6 +29,10 @@ def team_grpo(
     split: Annotated[
         str, typer.Option(help="Split that the team learns in, such as unseen_wordings.")
     ] = "train",
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(help="What all questions are about, such as bank; may be repeated."),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Model that learns, in place of the team's own: a folder or a hub id."),
@@ -61,17 +65,24 @@ def team_grpo(
     from loopline.bench.errors import UsageError
     from loopline.bench.experiments.team_grpo.cells import SETUPS, TeamSettings
     from loopline.bench.experiments.team_grpo.command import measure
-    from loopline.trainers.data.questions import SPLITS
+    from loopline.trainers.data.questions import SPLITS, require_domains
+    from loopline.trainers.errors import TrainingError
 
     splits = SPLITS[SETUPS[workflow.value].dataset]
     if split not in splits:
         raise UsageError(f"--split {split}: of {workflow} there are: {', '.join(splits)}")
+    domains = tuple(domain or ())
+    try:
+        require_domains(SETUPS[workflow.value].dataset, split, domains)
+    except TrainingError as error:
+        raise UsageError(str(error)) from error
 
     settings = TeamSettings(
         workflow=workflow.value,
         seeds=tuple(range(1, seeds + 1)),
         cpu_minutes=cpu_minutes,
         split=split,
+        domains=domains,
         model=model,
         dollar_weight=dollar_weight,
         tasks=tasks,

@@ -18,8 +18,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from loopline.agents.environments import api_worlds, word_problems
-from loopline.agents.records import Task, Trajectory
+from loopline.agents.records import Trajectory
 from loopline.bench.experiments.harness import SETTINGS
 from loopline.bench.experiments.team_grpo.cells import (
     RESULT,
@@ -37,6 +36,7 @@ from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.questions import (
     Question,
     generate_questions,
+    split_questions,
     training_questions,
     unplayed_questions,
 )
@@ -67,33 +67,29 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 def look_questions(settings: TeamSettings) -> tuple[Question, ...]:
     """The validation tasks, the same for every cell: of the split that is learned in, of a quarter
     that no round plays."""
-    drawn = generate_questions(settings.setup.dataset, 1, 0, settings.look_tasks, settings.split)
+    dataset, domains = settings.setup.dataset, settings.domains
+    drawn = generate_questions(dataset, 1, 0, settings.look_tasks, settings.split, domains)
     return drawn.held_out
 
 
 def training_tasks(settings: TeamSettings, seed: int) -> Iterator[Question]:
     """What rounds play, without end."""
-    return training_questions(settings.setup.dataset, 10_000 + seed, settings.split)
+    dataset = settings.setup.dataset
+    return training_questions(dataset, 10_000 + seed, settings.split, settings.domains)
 
 
 def held_out_questions(settings: TeamSettings) -> list[Question]:
     """What start and outcome are measured on, the same for every cell: of the split of the team's
     own that nothing is learned in; of another one, of the quarter that no round plays, without the
     validation tasks."""
-    setup, count = settings.setup, settings.held_out
-    if settings.split != TRAIN:
-        looked_at = {question.task.prompt for question in look_questions(settings)}
-        drawn = unplayed_questions(setup.dataset, settings.test_seed, settings.split)
-        new = (question for question in drawn if question.task.prompt not in looked_at)
-        return list(islice(new, count))
-    if setup.dataset == "worlds":
-        instances = api_worlds.instances(setup.split, settings.test_seed, count)
-        return [Question(id=instance.id, task=instance.task) for instance in instances]
-    problems = word_problems.generate(setup.split, count, settings.test_seed)
-    return [
-        Question(id=problem.id, task=Task(prompt=problem.prompt), gold=problem.answer)
-        for problem in problems
-    ]
+    setup, seed = settings.setup, settings.test_seed
+    if settings.split == TRAIN:
+        drawn = split_questions(setup.dataset, seed, setup.split, settings.domains)
+        return list(islice(drawn, settings.held_out))
+    looked_at = {question.task.prompt for question in look_questions(settings)}
+    unplayed = unplayed_questions(setup.dataset, seed, settings.split, settings.domains)
+    new = (question for question in unplayed if question.task.prompt not in looked_at)
+    return list(islice(new, settings.held_out))
 
 
 class _Training:

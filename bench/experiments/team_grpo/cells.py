@@ -83,6 +83,9 @@ class TeamSettings(Record):
     split: str = TRAIN
     """That the team learns in. Of another one than the training split the same is measured on:
     other questions, of a quarter that no round plays."""
+    domains: tuple[str, ...] = ()
+    """What the questions are about, of `loopline.trainers.data.questions.DOMAINS`; () is
+    everything."""
     model: str | None = None
     """In place of the trained pool's: a model that was trained for less long, for example. Its
     policies begin without the adapters of the team's own."""

@@ -112,13 +112,17 @@ def document(report: TeamReport) -> Document:
         title=f"Learning for the team of {settings.workflow}",
         about=(
             f"{settings.held_out:,} held-out tasks ({settings.measured_split}); the team learns in "
-            f"{settings.split}, seeds "
+            f"{settings.split}{_about(settings)}, seeds "
             f"{', '.join(map(str, settings.seeds))}; as it begins the team solves "
             f"{report.start:.1%}, at ${report.start_dollars:.6f} a run"
         ),
         verdicts=_verdicts(report),
         sections=[Section({"Solved, and gain over the start, paired by task": table(report)})],
     )
+
+
+def _about(settings: TeamSettings) -> str:
+    return f", about {', '.join(settings.domains)} alone" if settings.domains else ""
 
 
 def _verdicts(report: TeamReport) -> list[str]:
