@@ -73,12 +73,19 @@ def test_seeds_may_be_added_to_a_folder_and_nothing_else_changed(tmp_path: Path)
         claim(tmp_path / "out", other, free=free)
 
 
+DOMAINS = {"umi": ("bank", "tasks"), "delegate": ("age",)}
+
+
+@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("split", ["train", "unseen_wordings"])
 @pytest.mark.parametrize("workflow", ["umi", "delegate"])
-def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str) -> None:
+def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str, narrow: bool) -> None:
     settings = TeamSettings.model_validate(
-        {"workflow": workflow, "split": split, "held_out": 40, "look_tasks": 40}
-    )
+        {
+            "workflow": workflow, "split": split, "held_out": 40, "look_tasks": 40,
+            "domains": DOMAINS[workflow] if narrow else (),
+        }
+    )  # fmt: skip
     drawn = training_tasks(settings, seed=1)
     parts = [
         {question.task.model_dump_json() for question in questions}

@@ -78,7 +78,8 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
     ]
     code, _, err = command(
         "loop", output, "--workflow", "umi", "--env", "api_worlds",
-        "--split", "unseen_wordings", "--base", "micro:umi",
+        "--split", "unseen_wordings", "--domain", "bank", "--domain", "parcels",
+        "--base", "micro:umi",
         "--policies", "per-role", "--weights", "lora", "--rank", 4, *begins, "--rounds", 2,
         "--puzzles", 3, "--most-puzzles", 40, "--batch", 1, "--temperature", 1.5,
         "--learning-rate", 1e-2, "--schedule", "linear", "--look-every", 1, "--held-out", 3,
@@ -134,6 +135,7 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
         (("--env", "api_worlds", "--patience", 2), "--patience only applies with --look-every"),
         (("--env", "api_worlds", "--split", "unseen"), "--split unseen: of api_worlds there are"),
         (("--questions", __file__, "--split", "train_too"), "--split only applies with --env"),
+        (("--env", "api_worlds", "--domain", "age"), "--domain age: of worlds there are"),
         (("--env", "api_worlds", "--reward", "nowhere_at_all:f"), "there is no module"),
         (("--env", "api_worlds", "--turn-weight", 1, "--grouping", "at-grpo"), "--turn-weight"),
     ],

@@ -43,7 +43,7 @@ CLAIM = "loop.json"
 
 def preview(options: LoopOptions) -> list[str]:
     """What `--dry-run` says of a loop."""
-    from loopline.trainers.grpo.loop.settings import PAIR
+    from loopline.trainers.grpo.loop.generators import PAIR
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.report import REPORT
 

@@ -6,7 +6,7 @@ and a checker that knows what is right pays the whole run."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -17,11 +17,10 @@ from loopline.agents.records import GenerationOptions, JsonObject, Record
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.template_options import TemplateOptions
 from loopline.agents.workflows import agents_of, workflows
-from loopline.runtime.config.options import OnlyWith, Option, Options
+from loopline.runtime.config.options import OnlyWith, Option
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.held_out import TRAIN
-from loopline.trainers.data.questions import SPLITS, Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
+from loopline.trainers.grpo.loop.generators import ASKED, DATASETS, PAIR, GeneratorOptions
 from loopline.trainers.grpo.loop.levels import (
     Level,
     LevelChoice,
@@ -31,19 +30,6 @@ from loopline.trainers.grpo.loop.levels import (
     read_levels,
 )
 from loopline.trainers.grpo.settings import GrpoSettings
-
-PAIR = "pair"
-
-QuestionEnvironment = Literal["api_worlds", "word_problems"]
-DATASETS: dict[QuestionEnvironment, Dataset] = {
-    "api_worlds": "worlds",
-    "word_problems": "wordproblems",
-}
-
-
-def dataset_of(source: str) -> Dataset:
-    """Of the generator of that name. Raises `KeyError`."""
-    return DATASETS[cast(QuestionEnvironment, source)]
 
 
 class QuestionFile(Record):
@@ -63,10 +49,6 @@ def _plays_pair(options: Any) -> bool:
     return options.workflow == PAIR
 
 
-def _asks(options: Any) -> bool:
-    return options.workflow != PAIR
-
-
 def _looks(options: Any) -> bool:
     return options.look_every > 0
 
@@ -77,26 +59,18 @@ def _alternates(options: Any) -> bool:
 
 _ALTERNATED = OnlyWith("--alternate", _alternates)
 _PAIR = OnlyWith("--workflow pair", _plays_pair)
-_ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
 _LOOKED = OnlyWith("--look-every", _looks)
 _GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
 
 
-class RolloutOptions(Options):
+class RolloutOptions(GeneratorOptions):
     """What is played, and how."""
 
     panel: ClassVar[str] = "Rollouts"
 
     workflow: str = PAIR
     """Workflow that is played: pair, or any other one, whose whole runs then compete."""
-    env: Annotated[QuestionEnvironment | None, _ASKED] = None
-    """Generator of the questions that another workflow is asked."""
-    split: Annotated[
-        str, OnlyWith("--env", lambda options: options.env is not None), Option(metavar="NAME")
-    ] = TRAIN
-    """Split of the generator that rounds play and looks hold a quarter of: `train`, which the micro
-    models have learned, or one that says or asks what they have not."""
-    option: Annotated[JsonObject, _ASKED, Option(example="max_calls=4")] = Field(
+    option: Annotated[JsonObject, ASKED, Option(example="max_calls=4")] = Field(
         default_factory=dict
     )
     """Option of the workflow, over the deployment's; may be repeated."""
@@ -171,13 +145,6 @@ class RolloutOptions(Options):
         default=None, ge=1
     )
     """Looks without a better version after which the loop stops."""
-
-    @model_validator(mode="after")
-    def _has_split(self) -> Self:
-        if self.env is not None and self.split not in SPLITS[DATASETS[self.env]]:
-            splits = ", ".join(SPLITS[DATASETS[self.env]])
-            raise ValueError(f"--split {self.split}: of {self.env} there are: {splits}")
-        return self
 
 
 class LoopSettings(RolloutOptions):
@@ -337,7 +304,7 @@ class LoopSettings(RolloutOptions):
     @property
     def asks(self) -> bool:
         """Whether another workflow than `pair` is asked questions."""
-        return _asks(self)
+        return self.workflow != PAIR
 
     def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
         """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""
