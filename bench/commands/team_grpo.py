@@ -40,14 +40,14 @@ def team_grpo(
     dollar_weight: Annotated[
         float, typer.Option(min=0, help="What a run's reward loses for each dollar.")
     ] = 0.0,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 24,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 16,
     group_size: Annotated[int, typer.Option(min=2, help="Runs of each task.")] = 8,
     temperature: Annotated[
         float, typer.Option(min=0.01, max=5, help="Temperature of the sampled runs.")
     ] = 1.0,
     rank: Annotated[int, typer.Option(min=1, help="LoRA rank.")] = 4,
     learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
-    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 8,
+    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 4,
     look_every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 8,
     look_tasks: Annotated[int, typer.Option(min=1, help="Validation tasks of a look.")] = 150,
     held_out: Annotated[int, typer.Option(min=1, help="Tasks to measure on.")] = 500,
