@@ -4,12 +4,13 @@ team.
 `Run.generation` is the one place for it, whatever the workflow, and `generation_of` the one piece
 of code that applies it: hosts call it for every completion.
 
-* How to sample (`temperature`, `top_p`, the penalties) holds for every completion of every agent.
+* How to sample (`temperature`, `top_p`, the penalties) and what the chat template is told
+  (`template_options`) hold for every completion of every agent.
 * How long the answer is and where it stops (`max_tokens`, `stop`), and the literal `seed`, hold for
   the completions of those agents whose text may be the answer: a plan, or a task that is handed
   over, must not be cut where the caller's answer would be. The other agents' seeds come from
   `Run.seed`, which the caller's seed becomes.
-* What `agents` says of one agent (how to sample, how long its completions are, where they stop)
+* What `agents` says of one agent (the same, and how long its completions are, where they stop)
   holds for its completions alone, and stands over the rest.
 * What belongs to one completion of a chat API (`n`, the choice of tools, the texts of tokens) is
   honoured by the workflow `chat` alone.
@@ -29,9 +30,9 @@ from loopline.agents.records import GenerationOptions, JsonObject, Run
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
 _SAMPLING = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
-EVERY_AGENT = _SAMPLING | {"agents"}
+EVERY_AGENT = _SAMPLING | {"agents", "template_options"}
 ANSWERING_AGENTS = frozenset({"max_tokens", "stop", "seed"})
-OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop"}
+OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop", "template_options"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
@@ -76,7 +77,10 @@ def generation_of(
     }
     if "agents" in fields and agent in run.generation.agents:
         for_agent = run.generation.agents[agent]
+        switches = {**values.get("template_options", {}), **for_agent.template_options}
         values |= {field: getattr(for_agent, field) for field in for_agent.chosen}
+        if switches:
+            values["template_options"] = switches
     return (of_agent or GenerationOptions()).model_copy(update=values)
 
 

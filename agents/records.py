@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from loopline.agents.message_parts import Parts
+from loopline.agents.template_options import TemplateOptions
 from loopline.agents.thinking import split_thoughts
 
 RECORDS_VERSION = 1
@@ -163,6 +164,8 @@ class GenerationOptions(StoredRecord):
     """Also return the text of each output token (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
     """Give this many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
+    template_options: TemplateOptions = Field(default_factory=dict)
+    """Switches of the model's chat template, such as `enable_thinking`, over those of its pool."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
     """By agent, what holds for its completions over the rest."""
 

@@ -24,7 +24,7 @@ from loopline.workers.messages import calls
 
 _ASKED = {
     "messages", "tools", "tool_choice", "parallel_tool_calls", "token_texts", "top_logprobs",
-    "sampling", "json_schema",
+    "sampling", "json_schema", "template_options",
 }  # fmt: skip
 """What the answer depends on; the rest says who asks, and until when."""
 NOTHING_USED = Usage(prompt=0, completion=0, source="provider")

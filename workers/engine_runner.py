@@ -155,6 +155,7 @@ class _StepHost:
             parallel_tool_calls=options.parallel_tool_calls,
             token_texts=options.token_texts,
             top_logprobs=options.top_logprobs,
+            template_options=options.template_options,
             sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, self._agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,

@@ -354,6 +354,7 @@ class Pool:
             parallel_tool_calls=options.parallel_tool_calls,
             token_texts=options.token_texts,
             top_logprobs=options.top_logprobs,
+            template_options=options.template_options,
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,

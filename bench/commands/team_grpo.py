@@ -26,6 +26,13 @@ def team_grpo(
     cpu_minutes: Annotated[
         float, typer.Option(min=0.01, help="Computing time of each training, one thread.")
     ] = 20.0,
+    split: Annotated[
+        str, typer.Option(help="Split that the team learns in, such as unseen_wordings.")
+    ] = "train",
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(help="What all questions are about, such as bank; may be repeated."),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Model that learns, in place of the team's own: a folder or a hub id."),
@@ -33,14 +40,14 @@ def team_grpo(
     dollar_weight: Annotated[
         float, typer.Option(min=0, help="What a run's reward loses for each dollar.")
     ] = 0.0,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 24,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 16,
     group_size: Annotated[int, typer.Option(min=2, help="Runs of each task.")] = 8,
     temperature: Annotated[
         float, typer.Option(min=0.01, max=5, help="Temperature of the sampled runs.")
     ] = 1.0,
     rank: Annotated[int, typer.Option(min=1, help="LoRA rank.")] = 4,
     learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
-    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 8,
+    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 4,
     look_every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 8,
     look_tasks: Annotated[int, typer.Option(min=1, help="Validation tasks of a look.")] = 150,
     held_out: Annotated[int, typer.Option(min=1, help="Tasks to measure on.")] = 500,
@@ -50,17 +57,32 @@ def team_grpo(
     """Teach a team by GRPO and by expert iteration.
 
     `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both begin
-    with the micro models; held-out tasks are played by the version that validation tasks liked
-    best. Run it again to go on after a crash or Ctrl-C; trainings that are finished are not done
-    again, and more seeds may be asked of the folder.
+    with the micro models. --split unseen_wordings says all in ways that these have never met; the
+    team learns from runs alone, without demonstrations. Held-out tasks are played by the version
+    that validation tasks liked best. Run it again to go on after a crash or Ctrl-C; trainings that
+    are finished are not done again, and more seeds may be asked of the folder.
     """
-    from loopline.bench.experiments.team_grpo.cells import TeamSettings
+    from loopline.bench.errors import UsageError
+    from loopline.bench.experiments.team_grpo.cells import SETUPS, TeamSettings
     from loopline.bench.experiments.team_grpo.command import measure
+    from loopline.trainers.data.questions import SPLITS, require_domains
+    from loopline.trainers.errors import TrainingError
+
+    splits = SPLITS[SETUPS[workflow.value].dataset]
+    if split not in splits:
+        raise UsageError(f"--split {split}: of {workflow} there are: {', '.join(splits)}")
+    domains = tuple(domain or ())
+    try:
+        require_domains(SETUPS[workflow.value].dataset, split, domains)
+    except TrainingError as error:
+        raise UsageError(str(error)) from error
 
     settings = TeamSettings(
         workflow=workflow.value,
         seeds=tuple(range(1, seeds + 1)),
         cpu_minutes=cpu_minutes,
+        split=split,
+        domains=domains,
         model=model,
         dollar_weight=dollar_weight,
         tasks=tasks,

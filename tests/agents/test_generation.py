@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.generation import generation_of, require_honoured
@@ -120,3 +121,23 @@ def test_a_seed_of_one_agent_is_refused() -> None:
     generation = GenerationOptions(agents={"planner": GenerationOptions(seed=1)})
     with pytest.raises(UnsupportedGeneration, match="'seed' can't be set for one agent"):
         require_honoured("delegate", {}, generation)
+
+
+def test_switches_of_the_chat_template_are_for_everybody_and_of_one_agent_over_them() -> None:
+    off = GenerationOptions(template_options={"enable_thinking": False})
+    both = GenerationOptions(template_options={"enable_thinking": True, "style": "short"})
+    generation = both.model_copy(update={"agents": {"a": off}})
+    require_honoured("team", ROW, generation)
+    run = a_run("team").model_copy(update={"options": ROW, "generation": generation})
+    of_a = {"enable_thinking": False, "style": "short"}
+    assert generation_of(run, "a", None) == GenerationOptions(template_options=of_a)
+    assert generation_of(run, "b", None) == both
+    of_agent = GenerationOptions(agents={"plan_agent": off})
+    pair = a_run("pair").model_copy(update={"generation": of_agent})
+    assert generation_of(pair, "plan_agent", None) == off
+    assert generation_of(pair, "tool_agent", None) == GenerationOptions()
+
+
+def test_a_switch_that_could_write_the_markup_of_a_turn_is_refused() -> None:
+    with pytest.raises(ValidationError, match="has at most 100 letters"):
+        GenerationOptions(template_options={"style": "<|im_end|>"})

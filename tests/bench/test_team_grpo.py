@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from loopline.bench.cli import app
 from loopline.bench.errors import OutputError
 from loopline.bench.experiments.harness import claim
-from loopline.bench.experiments.team_grpo.cell import held_out_questions
+from loopline.bench.experiments.team_grpo.cell import (
+    held_out_questions,
+    look_questions,
+    training_tasks,
+)
 from loopline.bench.experiments.team_grpo.cells import (
     RESULT,
     Cell,
@@ -19,7 +25,6 @@ from loopline.bench.experiments.team_grpo.cells import (
 from loopline.bench.experiments.team_grpo.command import FREE
 from loopline.bench.experiments.team_grpo.report import document, report_of
 from loopline.trainers.core.json_records import write_record
-from loopline.trainers.data.questions import generate_questions, training_questions
 
 SETTINGS = TeamSettings(seeds=(1, 2), held_out=8, dollar_weight=100.0)
 
@@ -47,6 +52,8 @@ def test_gains_are_paired_by_task_and_take_the_dollars_off(tmp_path: Path) -> No
     assert grpo.reward_gain.estimate == pytest.approx(0.375 + 0.1)
     assert imitation.gain.estimate == 0
     assert imitation.reward_gain.estimate == pytest.approx(0.1)
+    assert (report.lead.estimate, report.lead.verdict) == (pytest.approx(0.375), "more")
+    assert any("grpo less expert-iteration: +37.5" in line for line in document(report).verdicts)
     (section,) = document(report).sections
     ((head, rows),) = section.tables.values()
     assert len(head) == len(rows[0]) == len(rows[1])
@@ -66,19 +73,44 @@ def test_seeds_may_be_added_to_a_folder_and_nothing_else_changed(tmp_path: Path)
         claim(tmp_path / "out", other, free=free)
 
 
+DOMAINS = {"umi": ("bank", "tasks"), "delegate": ("age",)}
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("split", ["train", "unseen_wordings"])
 @pytest.mark.parametrize("workflow", ["umi", "delegate"])
-def test_no_task_is_learned_from_and_measured_on(workflow: str) -> None:
-    settings = TeamSettings.model_validate({"workflow": workflow, "held_out": 40})
-    test_tasks = {question.task.model_dump_json() for question in held_out_questions(settings)}
-    dataset = settings.setup.dataset
-    look_tasks = {
-        question.task.model_dump_json()
-        for question in generate_questions(dataset, 1, 0, 40).held_out
-    }
-    drawn = training_questions(dataset, 10_001)
-    train_tasks = {next(drawn).task.model_dump_json() for _ in range(200)}
-    assert len(test_tasks) == len(look_tasks) == 40
-    assert len(train_tasks) == 200
-    assert not test_tasks & train_tasks
-    assert not look_tasks & train_tasks
-    assert not test_tasks & look_tasks
+def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str, narrow: bool) -> None:
+    settings = TeamSettings.model_validate(
+        {
+            "workflow": workflow, "split": split, "held_out": 40, "look_tasks": 40,
+            "domains": DOMAINS[workflow] if narrow else (),
+        }
+    )  # fmt: skip
+    drawn = training_tasks(settings, seed=1)
+    parts = [
+        {question.task.model_dump_json() for question in questions}
+        for questions in (
+            held_out_questions(settings),
+            look_questions(settings),
+            (next(drawn) for _ in range(200)),
+        )
+    ]
+    assert list(map(len, parts)) == [40, 40, 200]
+    assert not parts[0] & parts[1]
+    assert not parts[0] & parts[2]
+    assert not parts[1] & parts[2]
+    assert settings.measured_split == (settings.setup.split if split == "train" else split)
+
+
+def test_another_model_begins_without_the_adapters_of_the_shipped_one() -> None:
+    settings = TeamSettings(model="runs/short")
+    assert settings.setup.pools == {"umi": "runs/short"}
+    assert settings.setup.begin == {}
+    assert TeamSettings().setup.begin
+
+
+def test_a_split_that_is_none_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["team-grpo", str(tmp_path / "out"), "--split", "unseen"])
+    assert answer.exit_code != 0
+    assert "unseen_wordings" in str(answer.exception) + answer.output
+    assert not (tmp_path / "out").exists()

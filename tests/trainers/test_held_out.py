@@ -33,9 +33,9 @@ def a_run_of(task: Task, **tags: str) -> Run:
     return a_run(1).run.model_copy(update={"task": task, "tags": tags})
 
 
-def why(run: Run) -> str | None:
+def why(run: Run, split: str = "train") -> str | None:
     try:
-        require_training(run)
+        require_training(run, split)
     except Unreadable as error:
         return error.reason
     return None
@@ -57,6 +57,14 @@ def test_an_instruction_of_a_simulated_world_says_itself_that_it_is_held_out() -
         (instance,) = api_worlds.instances(split, 4, 1)
         reason = None if split is api_worlds.Split.TRAIN else HELD_OUT
         assert why(a_run_of(instance.task)) == reason
+
+
+def test_a_training_that_was_told_to_learn_in_another_split_takes_that_one_and_no_third() -> None:
+    learned_in = api_worlds.Split.UNSEEN_WORDINGS
+    for split in api_worlds.Split:
+        (instance,) = api_worlds.instances(split, 4, 1)
+        allowed = split in (api_worlds.Split.TRAIN, learned_in)
+        assert why(a_run_of(instance.task), learned_in) == (None if allowed else HELD_OUT)
 
 
 def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_not_say_it() -> (

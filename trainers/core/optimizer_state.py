@@ -1,4 +1,7 @@
-"""Parameters with their optimizers' moments as named tensors, for checkpoints, and back."""
+"""Parameters with their optimizers' moments as named tensors, for checkpoints, and back.
+
+An optimizer whose state is not of tensors alone has `pack_state` and `unpack_state`: from the state
+of a parameter to named tensors, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def tensors_of(
         tensors[f"model.{name}"] = parameter.detach()
         for optimizer in optimizers:
             if parameter in optimizer.state:
-                for key, value in optimizer.state[parameter].items():
+                state = optimizer.state[parameter]
+                pack = getattr(optimizer, "pack_state", None)
+                for key, value in (state if pack is None else pack(state)).items():
                     tensors[f"optimizer.{name}.{key}"] = value
     return tensors
 
@@ -45,8 +50,10 @@ def restore(
             owner = owners[id(parameter)]
             # Some optimizers have their moments elsewhere than the weights.
             device = getattr(owner, "state_device", parameter.device)
-            owner.state[parameter] = {
+            state = {
                 key.removeprefix(prefix): value.to(device, copy=True)
                 for key, value in tensors.items()
                 if key.startswith(prefix)
             }
+            unpack = getattr(owner, "unpack_state", None)
+            owner.state[parameter] = state if unpack is None else unpack(state)

@@ -18,17 +18,18 @@ NOT_REBUILT = "the task cannot be rebuilt"
 SHOWN = "a task that shows the tests it is judged by"
 LOOK_TAG = "look"
 """Tag of a run by which a loop looks at held-out tasks: the id of the loop."""
-_TRAIN = Split.TRAIN.value
+TRAIN = Split.TRAIN.value
 _CODE = "code"
 """The benchmark whose problems are played as they were published, with tests in the prompt."""
 
 
-def require_training(run: AnyRunFacts) -> None:
-    """Raises `Unreadable` for a run whose task is of a split that is held out, for a run of a
-    benchmark that was not asked for its split `train`, and for any of `bench code`, where a program
-    is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself
-    says its split, anyone who has asked it; of other tasks only the benchmark's tags do."""
-    _require_training_task(run.task)
+def require_training(run: AnyRunFacts, split: str = TRAIN) -> None:
+    """Raises `Unreadable` for a run whose task is of a split that is held out (of all but `train`
+    and `split`, where a training was told to learn in that one), for a run of a benchmark that was
+    not asked for its split `train`, and for any of `bench code`, where a program is paid for tests
+    that it could copy. Of puzzles and of the simulated worlds the task itself says its split,
+    anyone who has asked it; of other tasks only the benchmark's tags do."""
+    _require_training_task(run.task, split)
     if LOOK_TAG in run.tags:
         raise Unreadable(HELD_OUT, f"a look of the loop {run.tags[LOOK_TAG]}")
     benchmark = run.tags.get("bench")
@@ -36,7 +37,7 @@ def require_training(run: AnyRunFacts) -> None:
         return
     # Runs recorded before there was a tag for it have their split in the name of most items.
     split_name = run.tags.get("split") or run.tags.get("item", "")
-    if _TRAIN not in split_name.split("/"):
+    if TRAIN not in split_name.split("/"):
         raise Unreadable(
             HELD_OUT, f"of the benchmark {benchmark}: {split_name or 'of no known split'}"
         )
@@ -48,14 +49,14 @@ def require_training(run: AnyRunFacts) -> None:
         )
 
 
-def _require_training_task(task: Task) -> None:
+def _require_training_task(task: Task, learned_in: str) -> None:
     """Raises `Unreadable` for a task that says itself that it is held out, or that its environment
     does not know."""
     try:
         split = _split(task)
     except (InvalidTask, PluginError, api_worlds.UnfitRecipe, ValidationError) as error:
         raise Unreadable(NOT_REBUILT, str(error)) from error
-    if split is not None and split != _TRAIN:
+    if split is not None and split not in (TRAIN, learned_in):
         raise Unreadable(HELD_OUT, split)
 
 

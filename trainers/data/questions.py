@@ -1,23 +1,25 @@
 """Questions in two parts, one to learn from and one held out, and what counts as solved: what a
 search of prompts asks, and a loop of rollouts.
 
-The parts have no question in common, and nothing is asked that a bench measures by: to adopt a
-prompt, or a version, is to choose a setting. The held-out part of puzzles is their validation
-split; else it is a quarter of a generator's training split, or of a file, by a hash of what is
-asked.
+The parts have no question in common, and nothing is asked that a bench measures by, unless a loop
+is told to learn in another split: to adopt a prompt, or a version, is to choose a setting. The
+held-out part of puzzles is their validation split; else it is a quarter of a split of a generator,
+or of a file, by a hash of what is asked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from loopline.agents.answers import parse_number, strip_latex
 from loopline.agents.environments import api_worlds, word_problems
+from loopline.agents.environments.api_worlds.splits import intents_of
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
 from loopline.agents.errors import AgentError, InvalidOptions
@@ -25,10 +27,25 @@ from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Recor
 from loopline.agents.roles.pair.episode import episode_of
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.trainers.data.data_files import PARQUET, read_records
+from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.task_files import JUDGED, TaskFile
 from loopline.trainers.errors import TrainingError, UnreadableData
 
 Dataset = Literal["worlds", "wordproblems"]
+
+SPLITS: dict[Dataset, tuple[str, ...]] = {
+    "worlds": tuple(api_worlds.Split),
+    "wordproblems": tuple(word_problems.Split),
+}
+"""Of each generator. The shipped micro models have learned from `train` alone; what each other one
+is about, such as a way to say things, they have never met."""
+
+DOMAINS: dict[Dataset, frozenset[str]] = {
+    "worlds": frozenset(api.domain for api in api_worlds.APIS.values()),
+    "wordproblems": frozenset(scheme.domain for scheme in word_problems.schemes()),
+}
+"""What each generator's questions are about; an instruction that takes the APIs of several domains
+is about all of them."""
 
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
@@ -116,10 +133,18 @@ def _ending_fault(trajectory: Trajectory) -> str:
     return f"the run ended as {trajectory.outcome}: {(trajectory.reason or 'no reason')[:300]}"
 
 
-def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
-    """Instructions of the API simulator, or word problems: both parts of the training split, which
-    no bench measures by."""
-    drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
+def generate_questions(
+    dataset: Dataset,
+    seed: int,
+    train: int,
+    held_out: int,
+    split: str = TRAIN,
+    domains: Collection[str] = (),
+) -> Questions:
+    """Instructions of the API simulator, or word problems: both parts of a split; of the training
+    split, which no bench measures by, unless another one of `SPLITS` is named; about these of
+    `DOMAINS` alone, where any are named."""
+    drawn = _generated(dataset, seed, split, domains)
     parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
     wanted = {False: train, True: held_out}
     while any(len(parts[side]) < wanted[side] for side in parts):
@@ -128,37 +153,87 @@ def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -
         if len(parts[side]) < wanted[side]:
             parts[side].setdefault(question.id, question)
     return Questions(
-        f"{dataset}, train split in two parts, generated from seed {seed}",
+        f"{dataset}, {split} split in two parts, generated from seed {seed}"
+        + (f", about {', '.join(sorted(domains))}" if domains else ""),
         "world" if dataset == "worlds" else "answer",
         tuple(parts[False].values()),
         tuple(parts[True].values()),
     )
 
 
-def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
-    """Without end, all different: of the training split what `generate_questions` holds out of no
-    search and no loop, the same ones for the same seed."""
+def training_questions(
+    dataset: Dataset, seed: int, split: str = TRAIN, domains: Collection[str] = ()
+) -> Iterator[Question]:
+    """Without end, all different: of a split what `generate_questions` holds out of no search and
+    no loop, the same ones for the same seed."""
+    return _of_part(dataset, seed, split, domains, held_out=False)
+
+
+def require_domains(dataset: Dataset, split: str, domains: Collection[str]) -> None:
+    """Raises `TrainingError` for a domain that is none, or where none of the split's questions is
+    about these alone."""
+    if unknown := sorted({*domains} - DOMAINS[dataset]):
+        raise TrainingError(
+            f"--domain {unknown[0]}: of {dataset} there are: {', '.join(sorted(DOMAINS[dataset]))}"
+        )
+    if domains and dataset == "worlds":
+        single, combined = intents_of(api_worlds.Split(split))
+        if not any(_domains_of(intent.name) <= {*domains} for intent in (*single, *combined)):
+            raise TrainingError(
+                f"--domain {', '.join(sorted(domains))}: no instruction of the split {split} is "
+                "about these alone; name more"
+            )
+
+
+def unplayed_questions(
+    dataset: Dataset, seed: int, split: str, domains: Collection[str] = ()
+) -> Iterator[Question]:
+    """The same of what it holds out."""
+    return _of_part(dataset, seed, split, domains, held_out=True)
+
+
+def split_questions(
+    dataset: Dataset, seed: int, split: str, domains: Collection[str] = ()
+) -> Iterator[Question]:
+    """All of a split, without end, all different: of one that nothing is learned in."""
+    return _of_part(dataset, seed, split, domains, held_out=None)
+
+
+def _of_part(
+    dataset: Dataset, seed: int, split: str, domains: Collection[str], *, held_out: bool | None
+) -> Iterator[Question]:
     ids: set[str] = set()
-    for question in _worlds(seed) if dataset == "worlds" else _problems(seed):
-        if question.id not in ids and not _is_held_out(question.task.prompt):
+    for question in _generated(dataset, seed, split, domains):
+        if question.id not in ids and held_out in (None, _is_held_out(question.task.prompt)):
             ids.add(question.id)
             yield question
 
 
-def _worlds(seed: int) -> Iterator[Question]:
-    """Without end."""
-    for instance in api_worlds.stream(api_worlds.Split.TRAIN, seed):
-        yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
-
-
-def _problems(seed: int) -> Iterator[Question]:
-    """Without end; repeats are possible."""
-    for problem in word_problems.stream(word_problems.Split.TRAIN, seed):
+def _generated(
+    dataset: Dataset, seed: int, split: str, domains: Collection[str]
+) -> Iterator[Question]:
+    """Without end, if something of the split is about these domains; of problems repeats are
+    possible."""
+    wanted = frozenset(domains) or DOMAINS[dataset]
+    if dataset == "worlds":
+        for instance in api_worlds.stream(split, seed):
+            if wanted >= _domains_of(instance.recipe.intent):
+                yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
+        return
+    # The links of a story are all about the same.
+    selection = word_problems.Selection(chains=lambda chain: chain[0].domain in wanted)
+    for problem in word_problems.stream(split, seed, selection):
         yield Question(
             id=f"{problem.split}/{problem.id}",
             task=Task(prompt=problem.prompt),
             gold=problem.answer,
         )
+
+
+@cache
+def _domains_of(intent: str) -> frozenset[str]:
+    """Whose APIs it takes."""
+    return frozenset(api_worlds.APIS[name].domain for name in api_worlds.INTENTS[intent].tools)
 
 
 def _is_held_out(prompt: str) -> bool:

@@ -4,7 +4,7 @@ from a store, so that a replay gives the same weights."""
 from __future__ import annotations
 
 from loopline.agents.records import RECORDS_VERSION, Outcome
-from loopline.trainers.data.held_out import require_training
+from loopline.trainers.data.held_out import TRAIN, require_training
 from loopline.trainers.data.json_files import Unreadable
 from loopline.trainers.data.samples import AnyRun
 from loopline.workers.store.records import OTHER_VERSION
@@ -16,10 +16,10 @@ BROKEN = "run that ended by"
 FORKED = "run that was forked from another"
 
 
-def require_usable(trajectory: AnyRun, *, whole: bool) -> None:
+def require_usable(trajectory: AnyRun, *, whole: bool, split: str = TRAIN) -> None:
     """Raises `Unreadable` for records of another version, for a run that was broken off (it would
-    count as a failure), for one of a task that is held out from training, and, where `whole` runs
-    compete, for a fork."""
+    count as a failure), for one of a task that is held out from training (of a split that is
+    neither `train` nor `split`), and, where `whole` runs compete, for a fork."""
     run = trajectory.run
     if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
         versions = {trajectory.version, run.version} - {RECORDS_VERSION}
@@ -29,4 +29,4 @@ def require_usable(trajectory: AnyRun, *, whole: bool) -> None:
         raise Unreadable(f"{BROKEN} {trajectory.outcome}", trajectory.reason or "")
     if whole and run.parent is not None:
         raise Unreadable(FORKED, run.parent)
-    require_training(run)
+    require_training(run, split)

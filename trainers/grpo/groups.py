@@ -40,6 +40,7 @@ from typing import Literal, NamedTuple
 
 from loopline.agents.records import PolicyRef
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.samples import AnyCall, AnyCandidate, AnyRun, AnyRunFacts, AnyStep
 from loopline.trainers.data.usable_runs import require_usable
@@ -189,6 +190,8 @@ class Sealing:
     reward: RewardChoice = field(default_factory=RewardChoice)
     agents: frozenset[str] | None = None
     """Whose samples are wanted; None for all that a model answered for."""
+    split: str = TRAIN
+    """Of a generator, that is learned in besides the training split."""
     fits: Callable[[str], BaseFit] | None = None
     """By agent, what its base takes, where policies have several; else all are of one base."""
 
@@ -251,7 +254,8 @@ class Sealer:
             return []
         self._known.add(trajectory.run.id)
         try:
-            require_usable(trajectory, whole=self.sealing.grouping != "at-grpo")
+            whole = self.sealing.grouping != "at-grpo"
+            require_usable(trajectory, whole=whole, split=self.sealing.split)
             trajectory = rewarded(trajectory, self.sealing.reward)
             adaptive = adaptive_of(trajectory.run)
         except Unreadable as error:

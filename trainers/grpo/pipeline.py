@@ -181,6 +181,7 @@ def _network(
             "--head-chunk": settings.head_chunk > 0,
             "--checkpoint-activations": settings.checkpoint_activations,
             "--offload-optimizer": settings.offload_optimizer,
+            "--optimizer adamw-8bit": settings.optimizer != "adamw",
         }
         for option in (option for option, is_set in refused.items() if is_set):
             raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
@@ -204,16 +205,6 @@ def _network(
             "samples can't go through it as a tree: add --no-share-prefixes"
         )
     return network
-
-
-def require_whole(processes: Processes) -> None:
-    """Raises `TrainingError` for weights that are spread over the processes."""
-    if processes.sharded:
-        raise TrainingError(
-            "train grpo loop keeps its weights whole in every process: launch it without FSDP, "
-            "and where memory is short use --weights lora, a smaller --micro-batch-tokens and "
-            "--offload-optimizer; train grpo offline takes FSDP"
-        )
 
 
 def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:

@@ -200,6 +200,10 @@ class Policies:
             },
         ]
         rate = settings.learning_rate
+        if settings.optimizer == "adamw-8bit":
+            from loopline.trainers.core.eight_bit_adamw import eight_bit_adamw
+
+            return eight_bit_adamw(groups, lr=rate, betas=BETAS)
         if settings.offload_optimizer:
             from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
 

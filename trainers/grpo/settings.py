@@ -60,7 +60,12 @@ class ComputationOptions(Options):
     checkpoint_activations: bool = False
     """Keep the input of each layer alone for the backward pass, and compute the rest of it again:
     less memory for a third more time."""
-    offload_optimizer: bool = False
+    optimizer: Literal["adamw", "adamw-8bit"] = "adamw"
+    """AdamW, or AdamW whose moments have 8 bits: 2 bytes for each trained weight in place of 8
+    (needs bitsandbytes, of the extra quantized)."""
+    offload_optimizer: Annotated[
+        bool, OnlyWith("--optimizer adamw", lambda options: options.optimizer == "adamw")
+    ] = False
     """Keep the moments of AdamW in the machine's memory and compute updates on the CPU: 8 bytes
     less of GPU memory for each trained weight."""
     share_prefixes: bool = True

@@ -20,6 +20,7 @@ from loopline.agents.records import (
     ToolSpec,
     Usage,
 )
+from loopline.agents.template_options import TemplateOptions
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Capabilities:
     continuation: bool
     """Can go on from `resume_ids`: a stream begun by another worker has no gap and no repeat."""
     max_context: int | None
+    template_options: bool = False
+    """Tells a chat template switches of a single request."""
     announces_calls: bool = False
     """Tells of each call that somebody may bill, by `Sending`, before it is sent."""
 
@@ -63,6 +66,8 @@ class GenerateRequest(Record):
     """Without, a completion makes one call at most."""
     token_texts: bool = False
     """The text of each output token is wanted, too."""
+    template_options: TemplateOptions = Field(default_factory=dict)
+    """Switches of the model's chat template, over those of its pool."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
     """Also return this many of the likeliest tokens at each place."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
@@ -359,6 +364,13 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             f"request {request.id} has top_logprobs = {request.top_logprobs}, and the {engine} "
             "engine knows no other tokens than those it gives; leave it at 0 or use a pool that "
             "does",
+            kind="bad_request",
+        )
+    if request.template_options and not capabilities.template_options:
+        raise EngineError(
+            f"request {request.id} has template_options "
+            f"{', '.join(request.template_options)}, and the {engine} engine has no chat template "
+            "that it could tell; leave them out",
             kind="bad_request",
         )
     if request.resume_ids and not capabilities.continuation:

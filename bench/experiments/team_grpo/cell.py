@@ -12,13 +12,13 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from loopline.agents.environments import api_worlds, word_problems
-from loopline.agents.records import Task, Trajectory
+from loopline.agents.records import Trajectory
 from loopline.bench.experiments.harness import SETTINGS
 from loopline.bench.experiments.team_grpo.cells import (
     RESULT,
@@ -32,7 +32,14 @@ from loopline.bench.experiments.team_grpo.team import Team
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.network import base_folder, load_base
-from loopline.trainers.data.questions import Question, generate_questions, training_questions
+from loopline.trainers.data.held_out import TRAIN
+from loopline.trainers.data.questions import (
+    Question,
+    generate_questions,
+    split_questions,
+    training_questions,
+    unplayed_questions,
+)
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.groups import seal
@@ -57,17 +64,32 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     return f"{result.solved:,} of {len(result.outcomes):,} solved"
 
 
+def look_questions(settings: TeamSettings) -> tuple[Question, ...]:
+    """The validation tasks, the same for every cell: of the split that is learned in, of a quarter
+    that no round plays."""
+    dataset, domains = settings.setup.dataset, settings.domains
+    drawn = generate_questions(dataset, 1, 0, settings.look_tasks, settings.split, domains)
+    return drawn.held_out
+
+
+def training_tasks(settings: TeamSettings, seed: int) -> Iterator[Question]:
+    """What rounds play, without end."""
+    dataset = settings.setup.dataset
+    return training_questions(dataset, 10_000 + seed, settings.split, settings.domains)
+
+
 def held_out_questions(settings: TeamSettings) -> list[Question]:
-    """What start and outcome are measured on, the same for every cell."""
-    setup, count = settings.setup, settings.held_out
-    if setup.dataset == "worlds":
-        drawn = api_worlds.instances(api_worlds.Split(setup.split), settings.test_seed, count)
-        return [Question(id=instance.id, task=instance.task) for instance in drawn]
-    problems = word_problems.generate(setup.split, count, settings.test_seed)
-    return [
-        Question(id=problem.id, task=Task(prompt=problem.prompt), gold=problem.answer)
-        for problem in problems
-    ]
+    """What start and outcome are measured on, the same for every cell: of the split of the team's
+    own that nothing is learned in; of another one, of the quarter that no round plays, without the
+    validation tasks."""
+    setup, seed = settings.setup, settings.test_seed
+    if settings.split == TRAIN:
+        drawn = split_questions(setup.dataset, seed, setup.split, settings.domains)
+        return list(islice(drawn, settings.held_out))
+    looked_at = {question.task.prompt for question in look_questions(settings)}
+    unplayed = unplayed_questions(setup.dataset, seed, settings.split, settings.domains)
+    new = (question for question in unplayed if question.task.prompt not in looked_at)
+    return list(islice(new, settings.held_out))
 
 
 class _Training:
@@ -86,8 +108,8 @@ class _Training:
             self.grpo, [self.setup.policies[agent] for agent in self.setup.trained], self.loaded
         )
         self.learner = Learner(self.policies)
-        self.sealing = sealing_of(self.grpo, self.loaded)
-        self.looks = generate_questions(self.setup.dataset, 1, 0, settings.look_tasks).held_out
+        self.sealing = replace(sealing_of(self.grpo, self.loaded), split=settings.split)
+        self.looks = look_questions(settings)
         self.curve: list[RoundCurve] = []
         self.runs = 0
         self.best = (-math.inf, 0)
@@ -150,7 +172,7 @@ class _Training:
         return result
 
     async def _train(self, team: Team, began: float) -> None:
-        tasks = training_questions(self.setup.dataset, 10_000 + self.cell.seed)
+        tasks = training_tasks(self.settings, self.cell.seed)
         limit = 60 * self.settings.cpu_minutes
         number = 0
         while True:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from loopline.agents.records import JsonObject, Record
 from loopline.trainers.core.json_records import find_record
+from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.questions import Dataset
 
 RESULT = "result.json"
@@ -34,7 +35,8 @@ class TeamSetup(Record):
     options: JsonObject
     """Of the workflow."""
     split: str
-    """That is measured on: nothing of it is learned from, and no setting is chosen by it."""
+    """That is measured on where the team learns in the training split: nothing of it is learned
+    from, and no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
 
@@ -78,8 +80,15 @@ class TeamSettings(Record):
 
     workflow: Workflow = "umi"
     seeds: tuple[int, ...] = (1,)
+    split: str = TRAIN
+    """That the team learns in. Of another one than the training split the same is measured on:
+    other questions, of a quarter that no round plays."""
+    domains: tuple[str, ...] = ()
+    """What the questions are about, of `loopline.trainers.data.questions.DOMAINS`; () is
+    everything."""
     model: str | None = None
-    """In place of the trained pool's: a model that was trained for less long, for example."""
+    """In place of the trained pool's: a model that was trained for less long, for example. Its
+    policies begin without the adapters of the team's own."""
     cpu_minutes: float = Field(default=20.0, gt=0)
     """Of each training: rollouts, updates and looks at held-out tasks, one thread."""
     dollar_weight: float = Field(default=0.0, ge=0)
@@ -110,7 +119,12 @@ class TeamSettings(Record):
         setup = SETUPS[self.workflow]
         if self.model is None:
             return setup
-        return setup.model_copy(update={"pools": {**setup.pools, setup.base: self.model}})
+        pools = {**setup.pools, setup.base: self.model}
+        return setup.model_copy(update={"pools": pools, "begin": {}})
+
+    @property
+    def measured_split(self) -> str:
+        return self.setup.split if self.split == TRAIN else self.split
 
 
 class Cell(Record):

@@ -51,37 +51,46 @@ class TeamReport(Record):
     """Share of the held-out tasks that the team solves as it begins."""
     start_dollars: float
     methods: tuple[MethodFigures, ...]
+    lead: Bounds
+    """Of the share that GRPO solves over what expert iteration does, paired by seed and task."""
 
 
 def report_of(settings: TeamSettings, output: Path) -> TeamReport:
     """From the results. Raises `OutputError` for a cell without one."""
     start = _result(Cell(method="start"), output)
+    results = {
+        method: [_result(Cell(method=method, seed=seed), output) for seed in settings.seeds]
+        for method in LEARNED
+    }
     return TeamReport(
         settings=settings,
         start=start.solved / len(start.outcomes),
         start_dollars=_dollars(start),
-        methods=tuple(
-            _figures(
-                settings,
-                method,
-                start,
-                [_result(Cell(method=method, seed=seed), output) for seed in settings.seeds],
-            )
-            for method in LEARNED
+        methods=tuple(_figures(settings, method, start, results[method]) for method in LEARNED),
+        lead=_difference(
+            [result.rewards(0.0) for result in results["grpo"]],
+            [result.rewards(0.0) for result in results["expert-iteration"]],
         ),
     )
+
+
+def _difference(after: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> Bounds:
+    """Of tables of seeds by tasks, paired; of several seeds over other seeds and other tasks."""
+    if len(after) == 1:
+        return Bounds.paired(after[0], before[0])
+    differences = [
+        [b - a for a, b in zip(old, new, strict=True)]
+        for old, new in zip(before, after, strict=True)
+    ]
+    return Bounds.of(pigeonhole_bootstrap(differences))
 
 
 def _figures(
     settings: TeamSettings, method: Method, start: CellResult, results: Sequence[CellResult]
 ) -> MethodFigures:
     def gain(weight: float) -> Bounds:
-        before = start.rewards(weight)
         after = [result.rewards(weight) for result in results]
-        if len(after) == 1:
-            return Bounds.paired(after[0], before)
-        differences = [[b - a for a, b in zip(before, row, strict=True)] for row in after]
-        return Bounds.of(pigeonhole_bootstrap(differences))
+        return _difference(after, [start.rewards(weight)] * len(after))
 
     shares = tuple(result.solved / len(result.outcomes) for result in results)
     return MethodFigures(
@@ -102,12 +111,33 @@ def document(report: TeamReport) -> Document:
     return Document(
         title=f"Learning for the team of {settings.workflow}",
         about=(
-            f"{settings.held_out:,} held-out tasks ({settings.setup.split}), seeds "
+            f"{settings.held_out:,} held-out tasks ({settings.measured_split}); the team learns in "
+            f"{settings.split}{_about(settings)}, seeds "
             f"{', '.join(map(str, settings.seeds))}; as it begins the team solves "
             f"{report.start:.1%}, at ${report.start_dollars:.6f} a run"
         ),
+        verdicts=_verdicts(report),
         sections=[Section({"Solved, and gain over the start, paired by task": table(report)})],
     )
+
+
+def _about(settings: TeamSettings) -> str:
+    return f", about {', '.join(settings.domains)} alone" if settings.domains else ""
+
+
+def _verdicts(report: TeamReport) -> list[str]:
+    gains = [
+        f"{figures.method}: {points(figures.gain.estimate)} points over the start "
+        f"({points(figures.gain.low)} to {points(figures.gain.high)}): {figures.gain.verdict}; by "
+        f"seed {', '.join(map(share, figures.by_seed))}"
+        for figures in report.methods
+    ]
+    lead = report.lead
+    return [
+        *gains,
+        f"grpo less expert-iteration: {points(lead.estimate)} points ({points(lead.low)} to "
+        f"{points(lead.high)}): {lead.verdict}",
+    ]
 
 
 def table(report: TeamReport) -> Table:

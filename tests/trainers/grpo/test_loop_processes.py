@@ -18,6 +18,7 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.data import read_data, sealing_of
 from loopline.trainers.grpo.loop.report import read_loop_report
 from loopline.trainers.grpo.pipeline import train
+from tests.trainers.launched import SHARDED
 
 from .launched import launched_commands
 from .looped import Deployed, adapter, book_of, deployed_on, recorded
@@ -64,10 +65,12 @@ def environment(where: Deployed, state: Path) -> dict[str, str]:
     return {"LOOPLINE_PROFILE": str(where.profile), "LOOPLINE_STATE": str(state)}
 
 
+@pytest.mark.parametrize("spread", [False, True], ids=["whole weights", "FSDP"])
 def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_of_one_process(
-    where: Deployed, tmp_path: Path
+    spread: bool, where: Deployed, tmp_path: Path
 ) -> None:
     output, state = tmp_path / "out", environment(where, tmp_path / "state")
+    state |= SHARDED if spread else {}
     both = [arguments(where, output)] * 2
     with launched_commands(both, tmp_path / "killed", **state) as started:
         until((output / "checkpoints/checkpoint-00000001").exists, started)

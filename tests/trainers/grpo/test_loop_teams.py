@@ -77,7 +77,9 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
         part for role in ROLES for part in ("--init-from", f"{role}=micro:{role.replace('_', '-')}")
     ]
     code, _, err = command(
-        "loop", output, "--workflow", "umi", "--env", "api_worlds", "--base", "micro:umi",
+        "loop", output, "--workflow", "umi", "--env", "api_worlds",
+        "--split", "unseen_wordings", "--domain", "bank", "--domain", "parcels",
+        "--base", "micro:umi",
         "--policies", "per-role", "--weights", "lora", "--rank", 4, *begins, "--rounds", 2,
         "--puzzles", 3, "--most-puzzles", 40, "--batch", 1, "--temperature", 1.5,
         "--learning-rate", 1e-2, "--schedule", "linear", "--look-every", 1, "--held-out", 3,
@@ -131,6 +133,9 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
         (("--env", "api_worlds", "--policy", "caller=umi/caller"), "--policy: nobody of the team"),
         (("--env", "api_worlds", "--option", "max_calls=99"), "--option"),
         (("--env", "api_worlds", "--patience", 2), "--patience only applies with --look-every"),
+        (("--env", "api_worlds", "--split", "unseen"), "--split unseen: of api_worlds there are"),
+        (("--questions", __file__, "--split", "train_too"), "--split only applies with --env"),
+        (("--env", "api_worlds", "--domain", "age"), "--domain age: of worlds there are"),
         (("--env", "api_worlds", "--reward", "nowhere_at_all:f"), "there is no module"),
         (("--env", "api_worlds", "--turn-weight", 1, "--grouping", "at-grpo"), "--turn-weight"),
     ],

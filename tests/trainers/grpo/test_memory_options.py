@@ -75,3 +75,22 @@ def test_a_model_with_dropout_is_not_checkpointed(base: Path) -> None:
     loaded.model.config.attention_dropout = 0.1
     with pytest.raises(TrainingError, match="its configuration has attention_dropout"):
         initial_policies(settings_of(checkpoint_activations=True), ["shared"], loaded)
+
+
+def test_policies_with_moments_of_eight_bits_learn_and_go_back(base: Path) -> None:
+    pytest.importorskip("bitsandbytes", reason="needs the extra quantized")
+    loaded = load(base)
+    groups = tuple(seal(rollouts(loaded, 0), sealing_of(loaded)).records)
+    settings = settings_of(optimizer="adamw-8bit", minibatch=1)
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
+    begins = learner.policies.copied()
+    learner.step(StepBatch(0, groups, (), 0))
+    first = learner.policies.copied()
+    assert any(not torch.equal(first[key], tensor) for key, tensor in begins.items())
+    learner.step(StepBatch(1, groups, (), 0))
+    second = learner.policies.copied()
+    learner.policies.restore(first)
+    learner.step(StepBatch(1, groups, (), 0))
+    again = learner.policies.copied()
+    assert again.keys() == second.keys()
+    assert all(torch.equal(again[key], tensor) for key, tensor in second.items())

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from loopline.agents.errors import InvalidOptions
-from loopline.agents.records import Trajectory
+from loopline.agents.records import GenerationOptions, Trajectory
 from loopline.bench.proofs.grpo_faults.model import ANSWERS, Sizes
 from loopline.bench.proofs.grpo_faults.model import write_base as write_player
 from loopline.testing import RedisProcess
@@ -234,3 +234,22 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
     ]
     assert shapes[0] != shapes[1]
     assert load_base(str(large)).model.config.hidden_size == LARGER.hidden
+
+
+def test_switches_of_one_agent_s_chat_template_hold_for_looks_as_for_rounds(
+    bases: tuple[Path, Path],
+) -> None:
+    settings = loop_settings(
+        bases[0],
+        agent_template={"plan_agent": {"enable_thinking": False}},
+        agent_temperature={"tool_agent": 0.5},
+    )
+    settings.require_agents()
+    quiet = GenerationOptions(template_options={"enable_thinking": False})
+    assert settings.sampling_of(greedily=True) == {"plan_agent": quiet}
+    assert settings.sampling_of(greedily=False) == {
+        "tool_agent": GenerationOptions(temperature=0.5), "plan_agent": quiet,
+    }  # fmt: skip
+    unknown = loop_settings(bases[0], agent_template={"coder": {"enable_thinking": False}})
+    with pytest.raises(InvalidOptions, match="--agent-template: nobody of the team"):
+        unknown.require_agents()

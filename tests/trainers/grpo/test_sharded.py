@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.pipeline import initial_policies, require_whole, train
+from loopline.trainers.grpo.pipeline import initial_policies, train
 from loopline.trainers.grpo.report import Report, read_report
 from loopline.trainers.grpo.settings import GrpoSettings
 
@@ -110,8 +110,6 @@ def test_a_killed_training_goes_on_with_the_same_weights(
 
 def test_what_does_not_go_with_fsdp_is_refused(base: Path) -> None:
     spread = Processes(sharded=True)
-    with pytest.raises(TrainingError, match="train grpo offline takes FSDP"):
-        require_whole(spread)
     for option in ("head_chunk", "offload_optimizer", "checkpoint_activations"):
         with pytest.raises(TrainingError, match=f"--{option.replace('_', '-')} does not go"):
             initial_policies(settings_with(**{option: 1}), ROLES, load(base), spread)

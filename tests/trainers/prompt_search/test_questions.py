@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,16 @@ from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, T
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
 from loopline.trainers.data.questions import (
+    SPLITS,
+    Dataset,
     Question,
     fault,
     from_file,
     generate_questions,
     puzzles,
+    require_domains,
+    training_questions,
+    unplayed_questions,
 )
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
@@ -80,6 +87,43 @@ def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dat
     }
     longer = generate_questions(dataset, 3, 50, 40)
     assert (longer.train[:30], longer.held_out[:22]) == (questions.train, questions.held_out)
+
+
+@pytest.mark.parametrize("dataset", ["worlds", "wordproblems"])
+def test_every_split_has_two_parts_without_a_common_question(dataset: Dataset) -> None:
+    for split in SPLITS[dataset]:
+        played = list(islice(training_questions(dataset, 5, split), 12))
+        unplayed = list(islice(unplayed_questions(dataset, 5, split), 12))
+        looks = generate_questions(dataset, 5, 12, 12, split)
+        assert (tuple(played), tuple(unplayed)) == (looks.train, looks.held_out)
+        assert {q.id.split("/")[0] for q in played + unplayed} == {split}
+        assert not {q.task.prompt for q in played} & {q.task.prompt for q in unplayed}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "domains", "split"),
+    [("worlds", ("bank", "contacts"), "unseen_wordings"), ("wordproblems", ("age",), "train")],
+)
+def test_questions_are_about_the_domains_that_are_named(
+    dataset: Dataset, domains: tuple[str, ...], split: str
+) -> None:
+    require_domains(dataset, split, domains)
+    questions = generate_questions(dataset, 5, 12, 12, split, domains)
+    assert list(questions.train) == list(islice(training_questions(dataset, 5, split, domains), 12))
+    for question in (*questions.train, *questions.held_out):
+        if dataset == "worlds":
+            tools = api_worlds.rebuild(question.task.instance).oracle.calls
+            assert {api_worlds.APIS[call.name].domain for call in tools} <= {*domains}
+        else:
+            assert re.search(r"\bages?\b|years?|\bold\b", question.task.prompt)
+
+
+def test_domains_that_leave_no_question_are_named() -> None:
+    with pytest.raises(TrainingError, match=r"--domain banks: of worlds there are: .*bank"):
+        require_domains("worlds", "train", ["bank", "banks"])
+    with pytest.raises(TrainingError, match="no instruction of the split train is about these"):
+        require_domains("worlds", "train", ["hotels"])
+    require_domains("worlds", "unseen_apis", ["hotels"])
 
 
 def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from loopline.agents.records import Message, ToolSpec
+from loopline.agents.template_options import TemplateValue
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Shortage, common_prefix
 from loopline.workers.engines.local.row import Job, Row
@@ -48,7 +49,12 @@ class Counting:
     max_context = 64
     vocabulary = VOCABULARY
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: Mapping[str, TemplateValue] | None = None,
+    ) -> str:
         return "".join(message.content or "" for message in messages)
 
     def grammar_tokenizer(self) -> Any:

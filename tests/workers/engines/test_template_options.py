@@ -68,6 +68,40 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
     assert prompt.count("<think>") == ending.count("<think>")
 
 
+@pytest.mark.parametrize(("of_pool", "of_request"), [(True, False), (False, True), (None, False)])
+async def test_a_request_s_own_switch_stands_over_that_of_its_pool(
+    thinking_model: Path, of_pool: bool | None, of_request: bool
+) -> None:
+    pool: dict[str, object] = {} if of_pool is None else {"enable_thinking": of_pool}
+    engine = build_engine(settings(pool, thinking_model))
+    await engine.start()
+    try:
+        switched = request(
+            sampling={"max_tokens": 1}, template_options={"enable_thinking": of_request}
+        )
+        (completion,) = [e async for e in engine.submit(switched) if isinstance(e, Completion)]
+        unread = request(template_options={"enable_thinkin": False})
+        with pytest.raises(EngineError, match="did you mean enable_thinking") as refused:
+            _ = [event async for event in engine.submit(unread)]
+        assert refused.value.kind == "bad_request"
+    finally:
+        await engine.close()
+    codec = load_model(settings({}, thinking_model)).codec
+    ending = BEGUN if of_request else f"{BEGUN}{NO_THOUGHT}"
+    assert codec.decode(completion.prompt_ids).endswith(ending)
+
+
+async def test_an_engine_without_a_template_refuses_a_request_s_switches() -> None:
+    engine = build_engine(ModelSettings(engine="scripted", model="m"))
+    await engine.start()
+    try:
+        switched = request(template_options={"enable_thinking": False})
+        with pytest.raises(EngineError, match="has no chat template that it could tell"):
+            _ = [event async for event in engine.submit(switched)]
+    finally:
+        await engine.close()
+
+
 def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
     from loopline.trainers.export.gguf import export_gguf
@@ -109,6 +143,9 @@ def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
     )  # fmt: skip
     sent = request_body(request(), local_settings)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
+    switched = request(template_options={"enable_thinking": True, "style": "short"})
+    sent = request_body(switched, local_settings)
+    assert sent["chat_template_kwargs"] == {"enable_thinking": True, "style": "short"}
     with pytest.raises(ValidationError, match="an endpoint of your own"):
         settings({"enable_thinking": False}, engine="openai")
     with pytest.raises(ValidationError, match="has no chat template"):

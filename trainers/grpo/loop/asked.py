@@ -20,9 +20,10 @@ from loopline.trainers.data.questions import (
     puzzles,
 )
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.generators import DATASETS, PAIR, dataset_of
 from loopline.trainers.grpo.loop.levels import game_of, read_levels, share_out
 from loopline.trainers.grpo.loop.run_directory import PlannedRun
-from loopline.trainers.grpo.loop.settings import DATASETS, PAIR, QuestionFile, dataset_of
+from loopline.trainers.grpo.loop.settings import QuestionFile
 
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
@@ -56,7 +57,8 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
     if options.workflow != PAIR:
         if options.env is None:
             return None  # which the settings refuse
-        return generate_questions(DATASETS[options.env], LOOK_SEED, 0, held_out)
+        dataset, split, domains = DATASETS[options.env], options.split, options.domain
+        return generate_questions(dataset, LOOK_SEED, 0, held_out, split, domains)
     if options.game is None:
         return None
     from loopline.agents.environments.registry import find

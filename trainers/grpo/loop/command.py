@@ -43,7 +43,7 @@ CLAIM = "loop.json"
 
 def preview(options: LoopOptions) -> list[str]:
     """What `--dry-run` says of a loop."""
-    from loopline.trainers.grpo.loop.settings import PAIR
+    from loopline.trainers.grpo.loop.generators import PAIR
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.report import REPORT
 
@@ -66,19 +66,16 @@ def loop(options: LoopOptions) -> None:
     The deployment plays puzzles of the train split (--game), the tasks of a file (--tasks) or, by
     any other workflow, questions (--workflow, --env) round after round, and answers with what each
     round came to. --look-every watches held-out tasks, and publishes the best version at the end.
-    --staleness 1 lets it roll out while a
-    round is trained. Run it again to go on after a crash or Ctrl-C; what is finished is not done
-    again. On several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo loop
-    ...`.
+    --staleness 1 lets it roll out while a round is trained. Run it again to go on after a crash or
+    Ctrl-C; what is finished is not done again. On several GPUs: `accelerate launch --multi_gpu
+    --module loopline.trainers.cli grpo loop ...`, or with --use_fsdp --fsdp_version 2.
     """
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.grpo.loop.follower_rank import follow
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
-    from loopline.trainers.grpo.pipeline import require_whole
 
     grpo = options.settings(assigned=options.policy)
     with exit_on_interrupt(), join_processes() as processes:
-        require_whole(processes)
         line = LeaderChannel(processes)
         if not processes.is_first:
             follow(grpo, options.output, options.keep_ratios, line)
@@ -145,7 +142,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
                     serve_training_metrics(deployed.metrics, deployed.bus)
                 )
                 watch = counting(watch, metrics)
-            sealing = sealing_of(grpo, loaded)
+            sealing = replace(sealing_of(grpo, loaded), split=settings.split)
             keeping = Retention(options.keep_ratios, options.keep_published, options.trackers)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,

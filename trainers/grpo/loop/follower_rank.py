@@ -12,6 +12,7 @@ from loopline.trainers.core.processes import unshared_folder_error
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.loop.leader_channel import (
     End,
+    Gather,
     LeaderChannel,
     LeaderFailed,
     Start,
@@ -22,8 +23,9 @@ from loopline.trainers.grpo.loop.rounds import LoopState, learner_of
 from loopline.trainers.grpo.loop.run_directory import Claim
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import CHECKPOINTS
+from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.storing import restore
+from loopline.trainers.grpo.storing import restore, write_policies
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChannel) -> None:
@@ -67,7 +69,10 @@ def _take_part(
     learner = learner_of(settings, loaded, ratios, line.processes)
     state = restore(output / CHECKPOINTS, LoopState, learner.policies)
     trained = 0 if state is None else state.step
-    while isinstance(word := line.wait_for_word(interruption), Step):
+    while isinstance(word := line.wait_for_word(interruption), Step | Gather):
+        if isinstance(word, Gather):
+            _give_parts(word, learner.policies, output)
+            continue
         if word.round != trained + 1:
             raise unshared_folder_error(output, line.processes)
         learner.step(word.batch, settings.rate_of(word.round))
@@ -75,3 +80,12 @@ def _take_part(
         ratios.write(trained)
         line.processes.wait()
     return word
+
+
+def _give_parts(word: Gather, policies: Policies, output: Path) -> None:
+    """For what the first process writes, in the order in which it asks for them."""
+    if word.what == "checkpoint":
+        policies.tensors()
+    else:
+        # Of the folder and of the facts this process makes nothing.
+        write_policies(policies, output, lambda policy: policies.settings)

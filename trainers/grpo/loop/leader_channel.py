@@ -6,7 +6,8 @@ that a launcher has started with it.
 
 While the others wait all processes meet, many times a second. So nothing waits for longer than a
 meeting, and no time-out can end those that are well. Anyone who is gone is missed at the next one:
-its connections are closed. What is asked of one of them, to stop, is asked of all.
+its connections are closed. What is asked of one of them, to stop, is asked of all. For a checkpoint
+of weights that are spread over the processes, the others give their parts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -44,13 +45,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Gather:
+    """Give your part of weights that are spread over the processes."""
+
+    what: Literal["policies", "checkpoint"]
+    """That the first process writes with them."""
+
+
+@dataclass(frozen=True)
 class End:
     """The first process has come to its end."""
 
     exit_code: int = 0
 
 
-Word = Start | Step | End
+Word = Start | Step | Gather | End
 # As JSON and not as torch would hand objects round, by pickle: anyone who can reach the port would
 # run code here.
 _WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan="constants"))
@@ -116,6 +125,17 @@ class LeaderChannel:
     def hand_over_step(self, number: int, batch: StepBatch) -> Generator[None]:
         """By the first process, whose share of the step is the block."""
         self.say(Step(number, batch))
+        self._others_listen = False
+        yield
+        self._others_listen = self._group is not None
+
+    @contextmanager
+    def gather(self, what: Literal["policies", "checkpoint"]) -> Generator[None]:
+        """By the first process, which writes in the block. Weights that are whole it has itself."""
+        if not self.processes.sharded:
+            yield
+            return
+        self.say(Gather(what))
         self._others_listen = False
         yield
         self._others_listen = self._group is not None

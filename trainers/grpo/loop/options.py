@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from loopline.agents.roles.pair.adaptive_sampling import Exit
 from loopline.runtime.config.options import OnlyWith, Option
 from loopline.trainers.data.data_files import DataFile
-from loopline.trainers.grpo.loop.settings import PAIR, RolloutOptions
+from loopline.trainers.grpo.loop.generators import PAIR
+from loopline.trainers.grpo.loop.settings import RolloutOptions
 from loopline.trainers.grpo.options import GrpoOptions
 from loopline.trainers.grpo.settings import GrpoSettings
 

@@ -13,9 +13,10 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.questions import Question, training_questions
 from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.generators import DATASETS, dataset_of
 from loopline.trainers.grpo.loop.levels import Level, game_of, share_out
 from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
-from loopline.trainers.grpo.loop.settings import DATASETS, LoopSettings, dataset_of
+from loopline.trainers.grpo.loop.settings import LoopSettings
 
 
 class TooFewPuzzles(TrainingError):
@@ -50,7 +51,8 @@ def plan_batch(
         places = task_indices(len(questions), settings.puzzles, settings.grpo.seed, number)
         selected = [questions[at] for at in islice(places, played, played + count)]
     elif settings.env is not None:
-        drawn = training_questions(DATASETS[settings.env], seed)
+        dataset = DATASETS[settings.env]
+        drawn = training_questions(dataset, seed, settings.split, settings.domain)
         selected = list(islice(drawn, played, played + count))
     else:
         try:

@@ -266,7 +266,8 @@ class Loop:
             curves["rounds"].add(number, facts.curves())
             for name, drawn in step.curves().items():
                 curves[name].add(number, drawn)
-        save(self.work, self.state, self.policies)
+        with self.line.gather("checkpoint"):
+            save(self.work, self.state, self.policies)
         self.book.forget_trajectories(number)
         self.watch.round(facts, self.settings.rounds)
 
@@ -460,7 +461,8 @@ class Loop:
             version=all_steps[-1].version + 1 if all_steps else 0,
             steps=all_steps,
         )
-        write_policies(self.policies, final, facts_of)
+        with self.line.gather("policies"):
+            write_policies(self.policies, final, facts_of)
 
     def _curves(self, name: str) -> Path:
         return self.book.output / "curves" / folder_name(name)

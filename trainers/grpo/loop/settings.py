@@ -6,7 +6,7 @@ and a checker that knows what is right pays the whole run."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -15,11 +15,12 @@ from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import GenerationOptions, JsonObject, Record
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.agents.template_options import TemplateOptions
 from loopline.agents.workflows import agents_of, workflows
-from loopline.runtime.config.options import OnlyWith, Option, Options
+from loopline.runtime.config.options import OnlyWith, Option
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.questions import Dataset
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
+from loopline.trainers.grpo.loop.generators import ASKED, DATASETS, PAIR, GeneratorOptions
 from loopline.trainers.grpo.loop.levels import (
     Level,
     LevelChoice,
@@ -29,19 +30,6 @@ from loopline.trainers.grpo.loop.levels import (
     read_levels,
 )
 from loopline.trainers.grpo.settings import GrpoSettings
-
-PAIR = "pair"
-
-QuestionEnvironment = Literal["api_worlds", "word_problems"]
-DATASETS: dict[QuestionEnvironment, Dataset] = {
-    "api_worlds": "worlds",
-    "word_problems": "wordproblems",
-}
-
-
-def dataset_of(source: str) -> Dataset:
-    """Of the generator of that name. Raises `KeyError`."""
-    return DATASETS[cast(QuestionEnvironment, source)]
 
 
 class QuestionFile(Record):
@@ -61,10 +49,6 @@ def _plays_pair(options: Any) -> bool:
     return options.workflow == PAIR
 
 
-def _asks(options: Any) -> bool:
-    return options.workflow != PAIR
-
-
 def _looks(options: Any) -> bool:
     return options.look_every > 0
 
@@ -75,21 +59,18 @@ def _alternates(options: Any) -> bool:
 
 _ALTERNATED = OnlyWith("--alternate", _alternates)
 _PAIR = OnlyWith("--workflow pair", _plays_pair)
-_ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
 _LOOKED = OnlyWith("--look-every", _looks)
 _GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
 
 
-class RolloutOptions(Options):
+class RolloutOptions(GeneratorOptions):
     """What is played, and how."""
 
     panel: ClassVar[str] = "Rollouts"
 
     workflow: str = PAIR
     """Workflow that is played: pair, or any other one, whose whole runs then compete."""
-    env: Annotated[QuestionEnvironment | None, _ASKED] = None
-    """Generator of the questions that another workflow is asked, of its train split."""
-    option: Annotated[JsonObject, _ASKED, Option(example="max_calls=4")] = Field(
+    option: Annotated[JsonObject, ASKED, Option(example="max_calls=4")] = Field(
         default_factory=dict
     )
     """Option of the workflow, over the deployment's; may be repeated."""
@@ -132,6 +113,11 @@ class RolloutOptions(Options):
         Option(metavar="AGENT=TOKENS", example="coder=1024"),
     ] = Field(default_factory=dict)
     """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
+    agent_template: Annotated[
+        dict[str, TemplateOptions],
+        Option(metavar="AGENT=JSON", example='coder={"enable_thinking": false}'),
+    ] = Field(default_factory=dict)
+    """Switches of the chat template for one agent, over those of its pool; may be repeated."""
     alternate: Annotated[int, Option(metavar="<rounds>", default="all learn", panel="Policies")] = (
         Field(default=0, ge=0)
     )
@@ -257,6 +243,7 @@ class LoopSettings(RolloutOptions):
         options = {
             "--agent-temperature": self.agent_temperature,
             "--agent-max-tokens": self.agent_max_tokens,
+            "--agent-template": self.agent_template,
         }
         for option, agents in options.items():
             if unknown := sorted(set(agents) - set(self.team)):
@@ -298,14 +285,16 @@ class LoopSettings(RolloutOptions):
 
     def sampling_of(self, *, greedily: bool) -> dict[str, GenerationOptions]:
         """By agent, what holds for its completions alone."""
-        agents = dict.fromkeys([*self.agent_temperature, *self.agent_max_tokens])
+        lasting = {*self.agent_max_tokens, *self.agent_template}
+        agents = dict.fromkeys([*self.agent_temperature, *sorted(lasting)])
         return {
             agent: GenerationOptions(
                 temperature=None if greedily else self.agent_temperature.get(agent),
                 max_tokens=self.agent_max_tokens.get(agent),
+                template_options=self.agent_template.get(agent, {}),
             )
             for agent in agents
-            if not greedily or agent in self.agent_max_tokens
+            if not greedily or agent in lasting
         }
 
     def rate_of(self, number: int) -> float:
@@ -315,7 +304,7 @@ class LoopSettings(RolloutOptions):
     @property
     def asks(self) -> bool:
         """Whether another workflow than `pair` is asked questions."""
-        return _asks(self)
+        return self.workflow != PAIR
 
     def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
         """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""

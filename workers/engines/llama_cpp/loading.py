@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,11 @@ from loopline.workers.engines.text.template_habits import (
     adapt_messages,
     habits_of,
 )
-from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.template_options import (
+    TemplateValue,
+    combined_options,
+    unread_option,
+)
 from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, compose_codec
 
 if TYPE_CHECKING:
@@ -109,12 +113,20 @@ class LoadedGguf:
     habits: TemplateHabits = EVERYTHING
     """What its chat template takes."""
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: Mapping[str, TemplateValue] | None = None,
+    ) -> str:
         """See `Loaded.render`."""
         shaped: Any = template_messages(adapt_messages(messages, self.habits), self.control_tokens)
         offered: Any = template_tools(tools, self.control_tokens)
         try:
-            rendered = self.formatter(messages=shaped, tools=offered, **self.template_options)
+            switches = combined_options(
+                self.template_options, options or {}, [self.formatter.template]
+            )
+            rendered = self.formatter(messages=shaped, tools=offered, **switches)
             return rendered.prompt
         except jinja2.TemplateError as error:
             raise ValueError(str(error)) from error

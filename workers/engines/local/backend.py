@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from loopline.agents.records import Message, ToolSpec
+from loopline.agents.template_options import TemplateValue
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
@@ -50,8 +51,14 @@ class Loaded(Protocol):
         """The width of the model's logits."""
         ...
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-        """The conversation by the model's chat template. Raises ValueError with its refusal."""
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: Mapping[str, TemplateValue] | None = None,
+    ) -> str:
+        """The conversation by the model's chat template, told `options` over the pool's own. Raises
+        ValueError with its refusal, also of an option that it does not read."""
         ...
 
     def grammar_tokenizer(self) -> LLTokenizer:

@@ -70,6 +70,7 @@ class LocalEngine(Generic[L]):
             tools=True,
             tool_choice=self._settings.constrain_tools,
             penalties=True,
+            template_options=True,
             top_logprobs=True,
             json_schema=True,
             seeds=True,

@@ -5,7 +5,7 @@ its prompts by it, too."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -29,7 +29,11 @@ from loopline.workers.engines.text.template_habits import (
     adapt_messages,
     habits_of,
 )
-from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.template_options import (
+    TemplateValue,
+    combined_options,
+    unread_option,
+)
 from loopline.workers.engines.text.tokenizer_codec import make_codec
 
 if TYPE_CHECKING:
@@ -52,7 +56,12 @@ class ModelText:
     habits: TemplateHabits = EVERYTHING
     """What its chat template takes."""
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: Mapping[str, TemplateValue] | None = None,
+    ) -> str:
         """See `Loaded.render`."""
         try:
             rendered: Any = self.tokenizer.apply_chat_template(
@@ -60,11 +69,15 @@ class ModelText:
                 tools=template_tools(tools, self.control_tokens),
                 add_generation_prompt=True,
                 tokenize=False,
-                **self.template_options,
+                **combined_options(self.template_options, options or {}, self._templates),
             )
         except jinja2.TemplateError as error:
             raise ValueError(str(error)) from error
         return str(rendered)
+
+    @property
+    def _templates(self) -> list[str]:
+        return _templates_of(self.tokenizer.chat_template)
 
     def grammar_tokenizer(self) -> LLTokenizer:
         """See `Loaded.grammar_tokenizer`."""
@@ -156,10 +169,13 @@ def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
 
 def _check_template_options(template: str | dict[str, str], settings: ModelSettings) -> None:
     """Raises EngineError for one that the template, or none of several, reads."""
-    templates = [template] if isinstance(template, str) else template.values()
-    wrong = unread_option(settings.template_options, templates)
+    wrong = unread_option(settings.template_options, _templates_of(template))
     if wrong is not None:
         raise unusable_error(settings.model, wrong)
+
+
+def _templates_of(template: str | dict[str, str]) -> list[str]:
+    return [template] if isinstance(template, str) else list(template.values())
 
 
 def _check_tokenizer(backend: Any, rows: int, model: str) -> None:

@@ -87,7 +87,7 @@ class Job:
 
 def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
     try:
-        rendered = model.render(request.messages, request.callable_tools)
+        rendered = model.render(request.messages, request.callable_tools, request.template_options)
     except Exception as error:  # a template from outside raises what it likes
         raise EngineError(
             f"request {request.id}: the model's chat template refuses the conversation: {error}",

@@ -32,11 +32,7 @@ from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, payloads_of
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.turns import Turns
-from loopline.workers.engines.openai.wire import (
-    idempotency_key,
-    most_prompt_tokens,
-    request_body,
-)
+from loopline.workers.engines.openai.wire import idempotency_key, most_prompt_tokens, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -95,6 +91,7 @@ class OpenAIEngine:
             tools=True,
             tool_choice=True,
             penalties=True,
+            template_options=self._settings.base_url is not None,
             top_logprobs=True,
             json_schema=self._settings.json_schema,
             seeds=False,

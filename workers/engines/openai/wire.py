@@ -69,8 +69,8 @@ def request_body(
         body["logprobs"] = True
         # llama-cpp-python's server takes None for none at all.
         body["top_logprobs"] = request.top_logprobs
-    if settings.template_options:
-        body["chat_template_kwargs"] = settings.template_options
+    if switches := {**settings.template_options, **request.template_options}:
+        body["chat_template_kwargs"] = switches
     if settings.token_ids:
         body["return_token_ids"] = True
     if request.json_schema is not None:

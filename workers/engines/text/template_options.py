@@ -1,91 +1,35 @@
-"""What a profile tells a model's chat template besides the conversation, such as Qwen3's
-`enable_thinking`."""
+"""Whether a model's chat template reads the switches that it is given."""
 
 from __future__ import annotations
 
 import difflib
-import json
-import math
-import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from functools import cache
 
-from pydantic import AfterValidator, BeforeValidator
+from loopline.agents.template_options import TemplateOptions, TemplateValue
 
-TemplateValue = bool | int | float | str
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_TEXT = re.compile(r"[\w .,:+/-]{1,100}")
-"""Nothing that a tokenizer could read as the end of a turn."""
-_MOST = 16
-_TAKEN = frozenset(
-    [
-        # What engines give a template, and parameters of the packages that render it.
-        "add_generation_prompt", "chat_template", "continue_final_message", "conversation",
-        "conversations", "documents", "function_call", "functions", "kwargs", "max_length",
-        "messages", "padding", "raise_exception", "return_assistant_tokens_mask", "return_dict",
-        "return_tensors", "sanitize_control_tokens", "self", "strftime_now", "tokenize",
-        "tokenizer_kwargs", "tool_choice", "tools", "truncation",
-        # What the template language has itself.
-        "caller", "cycler", "dict", "joiner", "lipsum", "loop", "namespace", "range", "super",
-        "varargs",
-    ]
-)  # fmt: skip
+__all__ = ["TemplateOptions", "TemplateValue", "combined_options", "unread_option"]
 
 
-def read_text(value: Any) -> Any:
-    """An option that was written as text (`--set`, an environment variable), as JSON if it is:
-    the text `false` would count as true in a template."""
-    if not isinstance(value, str):
-        return value
-    try:
-        result: Any = json.loads(value)
-    except ValueError:
-        return value
-    return result if isinstance(result, bool | int | float) else value
-
-
-def check_options(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
-    """The options. Raises ValueError for what would take the place of something else in a
-    template, or could write the markup of a turn into a prompt."""
-    if len(options) > _MOST:
-        raise ValueError(f"{len(options)} options for a chat template; {_MOST} at most")
-    for name, value in options.items():
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is not a name of a variable in a chat template")
-        if name in _TAKEN or name.endswith(("_token", "_tokens", "_token_id")):
-            raise ValueError(
-                f"{name!r} is given to the chat template already; options are its own switches, "
-                "such as enable_thinking"
-            )
-        if isinstance(value, str) and not _TEXT.fullmatch(value):
-            raise ValueError(
-                f"{name} = {value[:80]!r}: a text for a chat template has at most 100 letters, "
-                "digits, spaces and . , : + / - _"
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name} = {value}: give a finite number")
-    return options
-
-
-TemplateOptions = Annotated[
-    dict[str, Annotated[TemplateValue, BeforeValidator(read_text)]], AfterValidator(check_options)
-]
+def combined_options(
+    of_pool: Mapping[str, TemplateValue],
+    of_request: Mapping[str, TemplateValue],
+    templates: Iterable[str],
+) -> dict[str, TemplateValue]:
+    """A request's own over those of its pool, which were checked when the model was loaded. Raises
+    ValueError for one of the request's that no template reads."""
+    wrong = unread_option(of_request, templates) if of_request else None
+    if wrong is not None:
+        raise ValueError(wrong)
+    return {**of_pool, **of_request}
 
 
 def unread_option(options: Mapping[str, TemplateValue], templates: Iterable[str]) -> str | None:
     """What is wrong with the first option that no template reads; None if all are read."""
     import jinja2
 
-    environment = jinja2.Environment()
     try:
-        # Not parsed: templates have tags of packages that render them.
-        names = {
-            value
-            for template in templates
-            for _, kind, value in environment.lex(template)
-            if kind == "name"
-        }
+        names = frozenset[str]().union(*map(_names_in, templates))
     except jinja2.TemplateSyntaxError as error:
         return f"its chat template is none: {error}"
     for name in options:
@@ -94,3 +38,13 @@ def unread_option(options: Mapping[str, TemplateValue], templates: Iterable[str]
             hint = f"; did you mean {near[0]}?" if near else "; leave it out"
             return f"its chat template reads no template_options.{name}{hint}"
     return None
+
+
+@cache
+def _names_in(template: str) -> frozenset[str]:
+    """Raises `jinja2.TemplateSyntaxError`."""
+    import jinja2
+
+    # Not parsed: templates have tags of packages that render them.
+    lexed = jinja2.Environment().lex(template)
+    return frozenset(value for _, kind, value in lexed if kind == "name")

@@ -117,6 +117,7 @@ class VllmEngine:
             tools=True,
             tool_choice=self._holds_tools,
             penalties=True,
+            template_options=True,
             top_logprobs=True,
             json_schema=True,
             seeds=seeds,

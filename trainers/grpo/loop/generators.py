@@ -1,0 +1,66 @@
+"""Which generator a loop takes its questions from, of which split, and what they are about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+from pydantic import Field, model_validator
+
+from loopline.runtime.config.options import OnlyWith, Option, Options
+from loopline.trainers.data.held_out import TRAIN
+from loopline.trainers.data.questions import SPLITS, Dataset, require_domains
+from loopline.trainers.errors import TrainingError
+
+PAIR = "pair"
+
+QuestionEnvironment = Literal["api_worlds", "word_problems"]
+DATASETS: dict[QuestionEnvironment, Dataset] = {
+    "api_worlds": "worlds",
+    "word_problems": "wordproblems",
+}
+
+
+def dataset_of(source: str) -> Dataset:
+    """Of the generator of that name. Raises `KeyError`."""
+    return DATASETS[cast(QuestionEnvironment, source)]
+
+
+def _asks(options: Any) -> bool:
+    return options.workflow != PAIR
+
+
+def _generates(options: Any) -> bool:
+    return options.env is not None
+
+
+ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
+_GENERATED = OnlyWith("--env", _generates)
+
+
+class GeneratorOptions(Options):
+    """Questions of a generator."""
+
+    panel: ClassVar[str] = "Rollouts"
+
+    env: Annotated[QuestionEnvironment | None, ASKED] = None
+    """Generator of the questions that another workflow is asked."""
+    split: Annotated[str, _GENERATED, Option(metavar="NAME")] = TRAIN
+    """Split of the generator that rounds play and looks hold a quarter of: `train`, which the micro
+    models have learned, or one that says or asks what they have not."""
+    domain: Annotated[
+        tuple[str, ...], _GENERATED, Option(metavar="NAME", default="all", example="bank")
+    ] = Field(default=())
+    """What all questions are about; may be repeated."""
+
+    @model_validator(mode="after")
+    def _has_questions(self) -> Self:
+        if self.env is None:
+            return self
+        if self.split not in SPLITS[DATASETS[self.env]]:
+            splits = ", ".join(SPLITS[DATASETS[self.env]])
+            raise ValueError(f"--split {self.split}: of {self.env} there are: {splits}")
+        try:
+            require_domains(DATASETS[self.env], self.split, self.domain)
+        except TrainingError as error:
+            raise ValueError(str(error)) from error
+        return self
