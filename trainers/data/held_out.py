@@ -1,5 +1,5 @@
-"""Which recorded runs are kept away from training: those of tasks that something is measured by,
-and those that were shown what they are paid for."""
+"""Recorded runs that are kept away from training: those of tasks that serve to measure, and those
+that were shown the tests that decide their reward."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOK_TAG = "look"
 """Tag of a run by which a loop looks at held-out tasks: the id of the loop."""
 _TRAIN = Split.TRAIN.value
 _CODE = "code"
-"""The benchmark whose problems are played as they were published, with tests in the prompt."""
+"""The benchmark whose problems are played as published, with tests in the prompt."""
 
 
 def require_training(run: AnyRunFacts) -> None:
-    """Raises `Unreadable` for a run whose task is of a split that is held out, for a run of a
-    benchmark that was not asked for its split `train`, and for any of `bench code`, where a program
-    is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself
-    says its split, anyone who has asked it; of other tasks only the benchmark's tags do."""
+    """Raise `Unreadable` for a run whose task is in a held-out split, for a run of a benchmark that
+    was not asked for its split `train`, and for any of `bench code`, whose program could copy the
+    tests that reward it. Tasks of puzzles and of the simulated worlds name their split, whichever
+    program asked them; of other tasks only the benchmark's tags do."""
     _require_training_task(run.task)
     if LOOK_TAG in run.tags:
         raise Unreadable(HELD_OUT, f"a look of the loop {run.tags[LOOK_TAG]}")
@@ -49,7 +49,7 @@ def require_training(run: AnyRunFacts) -> None:
 
 
 def _require_training_task(task: Task) -> None:
-    """Raises `Unreadable` for a task that says itself that it is held out, or that its environment
+    """Raise `Unreadable` for a task that names a held-out split itself, or that its environment
     does not know."""
     try:
         split = _split(task)
@@ -60,7 +60,7 @@ def _require_training_task(task: Task) -> None:
 
 
 def _split(task: Task) -> str | None:
-    """None where the task does not say it."""
+    """Split that the task names; None where it names none."""
     if task.environment == api_worlds.ENVIRONMENT:
         return api_worlds.rebuild(task.instance).split.value
     puzzle = split_of_task(task)

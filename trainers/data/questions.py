@@ -1,5 +1,10 @@
-"""Questions in two parts, one to learn from and one held out, and what counts as solved: what a
-search of prompts asks, and a loop of rollouts.
+"""Questions in two parts, one to learn from and one held out, and what counts as solved: a search
+of prompts asks them, and a loop of rollouts.
+
+The parts have no question in common, and none of the questions serves a bench as a measurement: to
+adopt a prompt, or a version, is to choose a setting. The held-out part of puzzles is their
+validation split; otherwise it is a quarter of a generator's training split, or of a file, by a hash
+of what is asked.
 
 The parts have no question in common, and nothing is asked that a bench measures by: to adopt a
 prompt, or a version, is to choose a setting. The held-out part of puzzles is their validation
@@ -43,7 +48,7 @@ MAX_LINE = 4 * MAX_PROMPT_CHARS
 
 
 class Question(Record):
-    """One question. What is right stays here: it never goes on the bus."""
+    """One question. The right answer stays here: it never goes on the bus."""
 
     id: str
     task: Task
@@ -63,7 +68,7 @@ class Questions:
 
     @property
     def sha256(self) -> str:
-        """Of all questions: a search that goes on must ask the same ones."""
+        """SHA-256 of all questions: a search that resumes must ask the same ones."""
         hashed = hashlib.sha256()
         for part in (self.train, self.held_out):
             for question in part:
@@ -74,6 +79,10 @@ class Questions:
 
 def fault(question: Question, trajectory: Trajectory) -> str:
     """What is wrong with a run; empty if it solved the question.
+
+    What the run says of its own success does not count, nor does the task that it brings along.
+    Only for code and mathematics does the run's verdict count: the deployment's judge alone knows
+    what is right.
 
     Nothing that the run says of its own success counts, nor the task that it brings along; but of
     code and mathematics the deployment's judge alone knows what is right, and its verdict stands
@@ -117,8 +126,8 @@ def _ending_fault(trajectory: Trajectory) -> str:
 
 
 def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
-    """Instructions of the API simulator, or word problems: both parts of the training split, which
-    no bench measures by."""
+    """Instructions of the API simulator, or word problems: both parts come from the training split,
+    on which no bench measures."""
     drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
     parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
     wanted = {False: train, True: held_out}
@@ -136,8 +145,8 @@ def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -
 
 
 def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
-    """Without end, all different: of the training split what `generate_questions` holds out of no
-    search and no loop, the same ones for the same seed."""
+    """Endless different questions of the training split, without those that `generate_questions`
+    holds out from every search and loop; the same ones for the same seed."""
     ids: set[str] = set()
     for question in _worlds(seed) if dataset == "worlds" else _problems(seed):
         if question.id not in ids and not _is_held_out(question.task.prompt):
@@ -146,13 +155,13 @@ def training_questions(dataset: Dataset, seed: int) -> Iterator[Question]:
 
 
 def _worlds(seed: int) -> Iterator[Question]:
-    """Without end."""
+    """Endless instructions of the API simulator."""
     for instance in api_worlds.stream(api_worlds.Split.TRAIN, seed):
         yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
 
 
 def _problems(seed: int) -> Iterator[Question]:
-    """Without end; repeats are possible."""
+    """Endless word problems; repeats are possible."""
     for problem in word_problems.stream(word_problems.Split.TRAIN, seed):
         yield Question(
             id=f"{problem.split}/{problem.id}",
@@ -162,7 +171,7 @@ def _problems(seed: int) -> Iterator[Question]:
 
 
 def _is_held_out(prompt: str) -> bool:
-    """Of a quarter of all questions."""
+    """Whether a question is in the quarter that is held out, by the hash of its prompt."""
     return split_of(prompt) is Split.TEST
 
 
@@ -196,8 +205,9 @@ def puzzles(
 
 
 def from_file(path: Path, held_out: int) -> Questions:
-    """JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an answer with
-    `####` what stands behind it counts. A quarter of the questions, by their hash, is held out.
+    """Questions of JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an
+    answer with `####` only what follows it counts. A quarter of the questions, by their hash, is
+    held out.
 
     Raises `UnreadableData` naming the line.
     """
