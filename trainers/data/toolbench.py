@@ -68,7 +68,7 @@ class Tool:
     name: str
     description: str
     parameters: JsonObject
-    """Its JSON schema, as the answer has it."""
+    """JSON schema of its arguments, as the answer has it."""
 
 
 @dataclass(frozen=True)

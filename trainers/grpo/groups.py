@@ -1,10 +1,10 @@
 """Groups of samples that compete with each other, from recorded runs.
 
-    | grouping | one group holds | rewards are of |
-    |---|---|---|
-    | `at-grpo` | K candidates for one (task instance, agent, turn, state) | the candidate |
-    | `trajectory` | K whole runs, for one (task instance, agent): the paper's MAS + GRPO | the run |
-    | `single` | K whole runs of one task instance by one agent: single agent + GRPO | the run |
+| grouping | one group holds | rewards are of |
+|---|---|---|
+| `at-grpo` | K candidates for one (task instance, agent, turn, state) | the candidate |
+| `trajectory` | K whole runs, for one (task instance, agent): the paper's MAS + GRPO | the run |
+| `single` | K whole runs of one task instance by one agent: single agent + GRPO | the run |
 
 A whole run is worth what its whole team did: runs in which another agent had other weights, or with
 other prompts, do not compete. Where a publication falls into a wave, its runs may be of several
@@ -171,7 +171,7 @@ class Group:
 
 
 class BaseFit(NamedTuple):
-    """Which completions a base can learn from: whether their ids belong to it, and how long they
+    """Completions that a base can learn from: whether their ids belong to it, and how long they
     may be."""
 
     belongs: Belongs
