@@ -5,6 +5,11 @@ A script that publishes also reads for the process (`read_next` in parts/entries
 message comes back without a blocking read. All else stays as with any reader: the delivery has a
 lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
 has read, another process takes the entry over.
+
+A script that publishes also reads for the process (`read_next` in parts/entries.lua), so that its
+message comes back without a blocking read. All else stays as with any reader: the delivery has a
+lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
+has read, another process takes the entry over.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ class LocalDelivery:
         """Starts of runs that are being admitted, by run."""
 
     def serve(self, streams: Sequence[str], reader: Consumer) -> None:
-        """From now on `reader` takes what is published here to these streams."""
+        """Let `reader` take what is published here to these streams from now on."""
         self._readers |= dict.fromkeys(streams, reader)
 
     def stop_serving(self, reader: Consumer) -> None:
@@ -76,8 +81,8 @@ class LocalDelivery:
     def starting_run(
         self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
     ) -> Generator[EagerStart | None]:
-        """The start of a run whose first step begins here, until it is admitted; None where it is
-        begun elsewhere. Who leaves the block before `settle` has given it up."""
+        """The start of a run whose first step begins here, until it is admitted; None where it
+        begins elsewhere. A caller that leaves the block before `settle` has given it up."""
         start = EagerStart(state.run_id, shard, state, self)
         if state.run_id not in self.starting:
             start.first = self.begin(start, stream, envelope, body)
@@ -96,19 +101,20 @@ class LocalDelivery:
         return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
     def tell_reply(self, key: str, reply: bytes) -> None:
-        """A reply is on the bus, but for the inbox of this process."""
+        """Pass on a reply that is on the bus, except in the inbox of this process."""
         for mailbox in self._mailboxes:
             mailbox.told_reply(key, reply)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
-        """A run has ended, and everybody but this process was notified; `state` if it is known."""
+        """Notify this process that a run has ended, of which all others were notified; `state` if
+        it is known."""
         for mailbox in self._mailboxes:
             mailbox.told_end(run_id, state)
 
     @contextmanager
     def reading(self, shard: Shard, streams: Sequence[str]) -> Generator[LocalReads]:
-        """Places for one delivery of each of these streams that is served here, until the end of
-        the block."""
+        """Reserve places for one delivery of each of these streams that is served here, until the
+        end of the block."""
         with ExitStack() as stack:
             readers: list[Consumer | None] = []
             for stream in streams:
@@ -122,7 +128,7 @@ class LocalDelivery:
 
 
 class LocalReads:
-    """What one script may read."""
+    """Deliveries that one script may read."""
 
     def __init__(
         self, shard: Shard, streams: Sequence[str], readers: Sequence[Consumer | None]
@@ -133,12 +139,13 @@ class LocalReads:
 
     @property
     def names(self) -> list[str]:
-        """Of the consumers, one for each stream; empty where the stream is not served here."""
+        """Names of the consumers, one for each stream; empty where the stream is not served
+        here."""
         return [reader.name if reader else "" for reader in self._readers]
 
     def take(self, replies: Sequence[Any], bodies: Sequence[bytes], state: RunState) -> None:
-        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the
-        run whose messages `bodies` are."""
+        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the run
+        whose messages `bodies` are."""
         for stream, reader, reply, body in zip(
             self._streams, self._readers, replies, bodies, strict=True
         ):

@@ -26,7 +26,7 @@ from loopline.bus.run_state import RunState
 log = structlog.get_logger("loopline.bus.requests")
 
 LOOK_AGAIN = 5.0
-"""Seconds after which a waiter looks for itself: a notice can be lost with its inbox, in a flush
+"""Seconds after which a waiter checks for itself: a notice can be lost with its inbox, in a flush
 or after ten minutes of silence."""
 
 
@@ -34,7 +34,7 @@ class RunEnd(asyncio.Event):
     """The end of a run."""
 
     state: RunState | None = None
-    """The ended run, where the process that waits has ended it itself."""
+    """The ended run, if the waiting process has ended it itself."""
 
 
 class Inbox:
@@ -44,7 +44,7 @@ class Inbox:
         self.bus = bus
         self._replies: dict[str, set[asyncio.Future[bytes]]] = {}
         self._steps: dict[str, int] = {}
-        """By key, how many of those that wait are steps that commit what they are answered."""
+        """Number of waiters by key that are steps, which commit what they are answered."""
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._readers: list[asyncio.Task[None]] = []
 
@@ -70,7 +70,16 @@ class Inbox:
     async def request(
         self, stream: str, envelope: Envelope, *, committed_with: bool = False
     ) -> bytes:
-        """Ask a pool; the answer's bytes.
+        """Ask a pool; returns the answer's bytes.
+
+        `committed_with`: the answer leads to nothing but requests and the commit of the step that
+        asks. Then an answer of this process is there before the bus has it, and the commit stores
+        it first: see `Committer.reply_later`.
+
+        Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
+        deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
+        that is committed or whose run has ended: nobody needs the answer, `BackgroundEnded` when
+        nobody reads this process's mail any more.
 
         `committed_with`: nothing comes of the answer but requests and the commit of the step that
         asks. Then an answer of this process is there before the bus has it, and the commit stores
@@ -147,7 +156,7 @@ class Inbox:
         return answer
 
     def expect_end(self, run_id: str) -> RunEnd:
-        """Set once the run is over, for as long as its caller holds it."""
+        """An event that is set once the run is over, for as long as its caller holds it."""
         end = self._ends.get(run_id)
         if end is None:
             end = self._ends[run_id] = RunEnd()
@@ -178,7 +187,7 @@ class Inbox:
         self.bus.background.check()
 
     def _fail(self, error: BackgroundEnded) -> None:
-        """Anyone who waits is told at once."""
+        """Notify all waiters at once."""
         for waiting in self._replies.values():
             for future in waiting:
                 if not future.done():
@@ -199,7 +208,7 @@ class Inbox:
                         try:
                             self._deliver(fields)
                         except (KeyError, UnicodeDecodeError) as error:
-                            # Not of our making: the mail behind it must come.
+                            # Not ours: the mail that follows it must still come.
                             log.warning("unreadable mail", entry=entry, error=repr(error))
                     await self.bus.redis.xdel(key, *(entry for entry, _ in entries))
                 await self.bus.redis.pexpire(key, INBOX_LIFE_MS)

@@ -1,6 +1,9 @@
 """Generated text on its way to followers: appended at its place or not at all.
 
 The log of a run outlives the client that reads it and the worker that writes it. A second worker
+that takes over a request reads what its predecessor published and continues from there.
+
+The log of a run outlives the client that reads it and the worker that writes it. A second worker
 that takes over a request reads what its predecessor published and goes on from there.
 """
 
@@ -24,7 +27,7 @@ class Weights(NamedTuple):
     base: str
     adapter: str | None
     version: int
-    """Of the adapter; 0 without one."""
+    """Version of the adapter; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class FollowerPosition:
     ids: tuple[int, ...]
     text: str
     weights: Weights | None
-    """What drew the ids; None where the writer did not say, or where nothing is published."""
+    """Weights that sampled the ids; None where the writer did not say, or where nothing is
+    published."""
 
 
 class TokenWriter:
@@ -56,7 +60,7 @@ class TokenWriter:
         self._offset = 0
 
     async def published(self) -> FollowerPosition:
-        """What an earlier worker has published of this request; the writer goes on after it."""
+        """What an earlier worker has published of this request; the writer continues after it."""
         ids: list[int] = []
         text = ""
         weights: Weights | None = None
@@ -87,6 +91,10 @@ class TokenWriter:
         restart: bool = False,
     ) -> None:
         """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
+
+        `weights` are those that sampled the ids, if a successor may continue from them. `restart`
+        takes back what was published: followers begin this call's text again. Raises `LeaseLost`
+        when another worker holds the request now.
 
         `weights` are what drew the ids, if a successor may go on from them. `restart` takes back
         what was published: followers begin this call's text again. Raises `LeaseLost` when another

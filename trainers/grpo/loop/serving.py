@@ -71,8 +71,8 @@ async def serve(
 async def serve_chosen(
     bus: Bus, publications: Sequence[Publication], wait: float
 ) -> dict[str, int]:
-    """Let the deployment answer with versions that were published before; their numbers. Raises
-    `TrainingError`."""
+    """Let the deployment answer with versions that were published before; returns their numbers.
+    Raises `TrainingError`."""
     versions: dict[str, int] = {}
     for publication in publications:
         path = str(publication.folder.resolve())
