@@ -88,7 +88,7 @@ class OnPolicyTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Losses weighted so that they result in the mean over written tokens: `StageTraining`
+        """Losses weighted so that they average over the written tokens: `StageTraining`
         divides by the learned tokens of the recorded batch, so each written token gets an equal
         share of these."""
         import torch

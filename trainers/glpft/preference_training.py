@@ -101,7 +101,7 @@ class PreferenceTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Losses weighted so that they result in the mean over pairs: `StageTraining` divides by
+        """Losses weighted so that they average over pairs: `StageTraining` divides by
         the learned tokens of the batch, so each pair gets an equal share of these."""
         import torch
 

@@ -249,8 +249,8 @@ class StageTraining:
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Sums of negative log-likelihoods (nats) in this process's share of each micro-batch: of the
-        learned tokens, and of the other tokens times `prompts`."""
+        """Sums of negative log-likelihoods (nats) in this process's share of each micro-batch: of
+        the learned tokens, and of the other tokens times `prompts`."""
         import torch
         from torch.nn import functional
 

@@ -217,7 +217,7 @@ class _Open:
     """Members of one policy version, in a group that is not complete."""
 
     beside: dict[str, str] = field(default_factory=dict[str, str])
-    """What all members share: see `_Sample.beside`."""
+    """What all members share with the others they compete with, as in `_Sample`."""
     members: list[Member] = field(default_factory=list[Member])
     round: Round | None = None
 

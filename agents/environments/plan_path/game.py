@@ -11,6 +11,6 @@ Walking = TeamEpisode[Walk, Moves]
 
 
 def open_episode(instance: PlanPathInstance) -> Walking:
-    """At its beginning."""
+    """Open an episode at its beginning."""
     puzzle = PlanPathPuzzle(instance)
     return Walking(puzzle, puzzle.start())
