@@ -58,8 +58,8 @@ LEAST_BLOCK_SECONDS = 0.05
 """Shortest blocking read, however many shards take turns: Redis takes 0 for no end."""
 
 LET_GO_SECONDS = 2.0
-"""Longest time for releasing abandoned work in Redis. The process that abandons it
-does not wait for long."""
+"""Longest time for releasing abandoned work in Redis. The process that abandons it does not
+wait for long."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 

@@ -31,8 +31,8 @@ class PlanPathSetting(Setting):
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
     listed: bool = False
-    """Show what is next to the walker in words, in place of a drawing: for models that are too small
-    to count columns. Only the tool agent can look at what is farther away."""
+    """Show what is next to the walker in words, in place of a drawing: for models that are too
+    small to count columns. Only the tool agent can look at what is farther away."""
     rules: Rules = "strict"
     """`strict`: an answer ends at its first illegal move, and an episode has only a limited number
     of moves (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and only turns and

@@ -11,12 +11,12 @@ Pushing = TeamEpisode[Play, Moves]
 
 
 def open_episode(instance: SokobanInstance) -> Pushing:
-    """At its beginning."""
+    """Open an episode at its beginning."""
     puzzle = SokobanPuzzle(instance)
     return Pushing(puzzle, puzzle.start())
 
 
 def open_alone(instance: SokobanInstance, **setting: object) -> Pushing:
-    """The same, played by the plan agent alone, and with these changes of the setting."""
+    """Open an episode that the plan agent plays alone, with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
     return open_episode(instance.model_copy(update={"setting": alone}))

@@ -12,12 +12,12 @@ Filling = TeamEpisode[Grid, Writes]
 
 
 def open_episode(instance: SudokuInstance) -> Filling:
-    """At its beginning."""
+    """Open an episode at its beginning."""
     puzzle = SudokuPuzzle(instance)
     return Filling(puzzle, puzzle.start())
 
 
 def open_alone(instance: SudokuInstance, **setting: object) -> Filling:
-    """The same, played by the plan agent alone, and with these changes of the setting."""
+    """Open an episode that the plan agent plays alone, with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
     return open_episode(instance.model_copy(update={"setting": alone}))

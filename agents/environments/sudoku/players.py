@@ -1,4 +1,4 @@
-"""Players by hand of Sudoku: digit after digit."""
+"""Hand-written players of Sudoku: digit after digit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import PLAN
 
 Player = Callable[[Grid, random.Random], Write | None]
-"""The next digit by hand; None: it knows none."""
+"""Chooses the next digit; None if it knows none."""
 
 
 def blanks(grid: Grid) -> list[tuple[int, int]]:
@@ -24,7 +24,7 @@ def blanks(grid: Grid) -> list[tuple[int, int]]:
 
 
 def random_legal(grid: Grid, rng: random.Random) -> Write | None:
-    """Any digit that fits so far, into any blank that one fits."""
+    """Any digit that fits so far, into any blank that one fits into."""
     every = chain.from_iterable(
         [(*cell, digit) for digit in candidates(grid, cell)] for cell in blanks(grid)
     )
@@ -33,13 +33,14 @@ def random_legal(grid: Grid, rng: random.Random) -> Write | None:
 
 
 def naked_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The first blank that one digit alone fits."""
+    """The first blank that only one digit fits into."""
     singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
     return next((single for single in singles if len(single) == 3), None)
 
 
 def any_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The same, or a digit that one blank alone of a row, column or box fits."""
+    """The first blank that only one digit fits into, or a digit that fits into only one blank of a
+    row, column or box."""
     return next_single(grid)
 
 
@@ -51,8 +52,8 @@ PLAYERS: dict[str, Player] = {
 
 
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
-    """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
-    its earlier answers but that they did not solve it."""
+    """Whether a hand-written player fills the grid correctly: in every turn again, as it knows
+    nothing about its earlier answers except that they did not solve it."""
     episode, rng = open_alone(instance), random.Random(instance.id)
     while not episode.done:
         grid, writes = instance.givens, list[Write]()
@@ -64,7 +65,7 @@ def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bo
 
 
 def solves_by_search(instance: SudokuInstance) -> bool:
-    """By search for the completion."""
+    """Whether a search for the completion solves the puzzle."""
     episode = open_alone(instance)
     episode.apply(PLAN, episode.demonstration() or "")
     return episode.verify().solved

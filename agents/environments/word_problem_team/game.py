@@ -11,12 +11,12 @@ Working = TeamEpisode[Work, Items]
 
 
 def open_episode(instance: WordProblemInstance) -> Working:
-    """At its beginning."""
+    """Open an episode at its beginning."""
     puzzle = WordProblemPuzzle(instance)
     return Working(puzzle, puzzle.start())
 
 
 def open_alone(instance: WordProblemInstance, **setting: object) -> Working:
-    """The same, played by the plan agent alone, and with these changes of the setting."""
+    """Open an episode that the plan agent plays alone, with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
     return open_episode(instance.model_copy(update={"setting": alone}))
