@@ -177,7 +177,7 @@ class GlpftSettings(StageOptions):
     """What a row is: an answer to be written, a pair of which one is to be preferred, or a
     conversation with places where the model answers by itself."""
     beta: float = Field(default=0.1, gt=0)
-    """Weight of staying close to the initial model, compared with the preferences; for dpo."""
+    """Weight of staying close to the initial model, against preferences; for dpo."""
     teacher: str | None = None
     """Folder or hub id of the model that judges what was written; for on-policy."""
     teacher_url: str | None = None

@@ -59,7 +59,7 @@ class Comparison(Record):
     difference: Bounds
     """Winner − current: 95 % percentile bootstrap over questions."""
     p: float
-    """McNemar's exact test, two-sided."""
+    """P-value of McNemar's exact test, two-sided."""
     winner_tokens_per_run: float
     current_tokens_per_run: float
 

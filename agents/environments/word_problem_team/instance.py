@@ -19,7 +19,7 @@ from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "word_problems"
 LARGEST = MAX_INTERMEDIATE
-"""Largest absolute value of a result."""
+"""Largest number in an equation, operands and result alike."""
 MAX_PROMPT_CHARS = 4_000
 MOST_EQUATIONS = 16
 _HELD_BACK_EVERY = 8

@@ -208,8 +208,8 @@ class WordProblemPuzzle:
         return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
     def _stray_share(self, step: Step[Work, Items]) -> float:
-        """Number of an action's calculations that do not belong to the solution, in the measure of
-        `_completion`; 0 for a single calculation, and for a right answer, which was not guessed."""
+        """Share that an action's calculations outside the solution take off `_completion`; 0 for a
+        single calculation, and after a right answer, which was not guessed."""
         new = step.after.calculations[len(step.before.calculations) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0
