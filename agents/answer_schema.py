@@ -5,11 +5,6 @@ The schema comes from a caller and the text from a model, and neither is trusted
 nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
 a regular expression can be written so that it never terminates. A client that has a pydantic model
 of the answer checks it again, as a whole.
-
-The schema comes from a caller and the text from a model, and neither is trusted. A schema may name
-nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
-a regular expression can be written so that it never comes to an end. A client that has a pydantic
-model of the answer checks it again, whole.
 """
 
 from __future__ import annotations

@@ -191,9 +191,6 @@ async def ask_judge(host: Host, request: JudgeRequest, expected: type[R]) -> tup
 
     Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
     the problem.
-
-    Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
-    the problem.
     """
     arguments = request.model_dump(mode="json")
     output = await host.call_tool(request.tool, arguments)

@@ -36,11 +36,6 @@ class Payload(StoredRecord):
     `readable_from` stays the version before: then workers of both versions take each other's
     messages. If not, the older ones hand them back, and `upcasts` converts a payload of the version
     before into one of this.
-
-    A new field raises `type_version`. If it is optional, and a reader may ignore it,
-    `readable_from` stays the version before: then workers of both versions take each other's
-    messages. If not, the older ones hand them back, and `upcasts` has what turns a payload of the
-    version before into one of this.
     """
 
     type_name: ClassVar[str]

@@ -8,14 +8,6 @@ An installed package adds an item by an entry point whose name is the item's nam
 
 Entry points are loaded when they are first used, not before: a broken plug-in affects only the run
 that uses it. `load_object` finds an item without one, by `package.module:OBJECT`.
-
-An installed package adds an item by an entry point whose name is the item's name:
-
-    [project.entry-points."loopline.tools"]
-    weather = "my_package.weather:weather"
-
-Entry points are loaded when they are asked for, not before: a broken plug-in troubles only the
-run that wants it. `load_object` finds an item without one, by `package.module:OBJECT`.
 """
 
 from __future__ import annotations

@@ -180,10 +180,6 @@ async def replay(trajectory: Trajectory) -> Replay:
     Prompts that have changed since, and that the run does not bring (`Run.prompt_files`), are a
     divergence too, and so are roles and workflows of a version that does not continue it; but
     neither stops the replay. Fields that this version does not know are not compared.
-
-    Prompts that have changed since, and that the run does not bring (`Run.prompt_files`), are a
-    divergence too, and so are roles and workflows of a version that does not go on with it; but
-    neither stops the replay. Fields that this version does not know are not compared.
     """
     trajectory = without_unknown_fields(trajectory)
     run = trajectory.run
@@ -343,12 +339,6 @@ def fork(
     if no kept step has answered it. Raises `ForkImpossible` if the run never came that far, or a
     kept step has read the question, and `UnknownName` for a policy or a prompt of a role that its
     workflow does not have.
-
-    The new run gets the same time as its parent, today's prompts, and whatever else is given:
-    `prompt_files` stand in place of the shipped prompts and of the parent's, `question` in place of
-    what was asked, where no step is kept that has answered it. Raises `ForkImpossible` if the run
-    never came that far, or a kept step has read the question, and `UnknownName` for a policy or a
-    prompt of a role that its workflow does not have.
     """
     parent = trajectory.run
     last = max((step.turn for step in trajectory.steps), default=0)

@@ -3,10 +3,6 @@
 A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
 Rewards never change: a later one for the same target from the same source is a new version, which
 replaces it. All versions are kept.
-
-A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
-Rewards never change: a later one for the same target from the same source is a new version, which
-replaces it. All versions are kept.
 """
 
 from __future__ import annotations

@@ -5,12 +5,6 @@ capital is the mean over several stakes s of the product of 1 + s (x - bound) / 
 no value is below `low`. While the mean of each value, given those before, is at most `bound`, the
 capital is a supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta
 at most, however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686).
-
-Against "the mean is at most `bound`" a bettor stakes a share of its capital on each value: the
-capital is the mean over several stakes s of the product of 1 + s (x - bound) / (bound - low), where
-no value is below `low`. While the mean of each value, given those before, is at most `bound`, the
-capital is a supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta
-at most, however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686).
 """
 
 from __future__ import annotations

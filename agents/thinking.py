@@ -5,11 +5,11 @@ the like), as messages of a separate channel (gpt-oss), or after fixed words (Gr
 tried and rejected there is not an answer, a call, or an equation that anybody claims. So all code
 that reads a model's text reads what was said; the thoughts stay in the record next to it.
 
-- An opening without its end is thought to the end of the text: the model ran out of tokens. - An
-end without its opening has only thought before it: the opening was in the prompt. - Delimiters
-nest. A mention within a thought doesn't keep it open: it then ends at the last end. - A quoted
-delimiter (in quotation marks, in code) is text, and so is one in a text that is one JSON value: a
-schema constrained the model to it.
+- An opening without its end is thought to the end of the text: the model ran out of tokens.
+- An end without its opening has only thought before it: the opening was in the prompt.
+- Delimiters nest. A mention within a thought doesn't keep it open: it then ends at the last end.
+- A quoted delimiter (in quotation marks, in code) is text, and so is one in a text that is one JSON
+  value: a schema constrained the model to it.
 
 Every scan is linear in the text. Delimiters: those that the parsers of vLLM, SGLang and llama.cpp
 know.

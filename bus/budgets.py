@@ -4,11 +4,6 @@ A run has its own budget, and shares those of its scopes: its caller's key, its 
 its tags, the deployment's day. Before each call the most that it can cost is reserved in all of
 them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows it. So
 parallel branches and runs never exceed a limit. Seconds are reserved at admission.
-
-A run has a budget of its own, and shares those of its scopes: its caller's key, its tenant, its
-thread, its tags, the deployment's day. Before each call the most that it can cost is reserved in
-all of them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows
-it. So parallel branches and runs never exceed a limit. Seconds are held at admission.
 """
 
 from __future__ import annotations

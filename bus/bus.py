@@ -341,8 +341,6 @@ class Bus:
         """End a run from outside. False if it had ended, is unknown or not overdue.
 
         Works on a full server too: what an ended run holds can be given up.
-
-        Also on a server that is full: what an ended run holds is what can be given up.
         """
         result = await self._end(run_id, outcome, reason, only_if_overdue=only_if_overdue)
         return result == b"ended"

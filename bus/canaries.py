@@ -4,10 +4,6 @@ until it has been compared with the version that serves.
 The ids of runs and the canary alone decide which runs it answers, and a canary never changes, so
 every worker, and every repeated step, decides the same. Runs that were admitted before it began
 keep the version that they began with.
-
-The ids of runs and the canary alone decide which runs it answers, and a canary never changes, so
-every worker, and every repeated step, decides the same. Runs that were admitted before it began
-keep the version that they began with.
 """
 
 from __future__ import annotations

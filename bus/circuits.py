@@ -3,10 +3,7 @@
 What one worker finds out holds for all: after this many failed requests in a row, of all workers
 together, nobody asks the endpoint for a while. Then a single worker probes it and renews its claim
 while it does; if it dies, another one probes.
-
-What one worker finds out holds for all: this many failed requests in a row, of all of them
-together, and nobody asks the endpoint for a while. Then a single worker tries it, as long as it
-says that it is at it; if it dies, another one does."""
+"""
 
 from __future__ import annotations
 

@@ -14,18 +14,6 @@ note is recent, the server's clock has run evenly, and the disagreeing process i
 was suspended); else the server has jumped. A server never runs backwards: time before `last` is a
 jump as well.
 
-Deadlines, due times, beats and ages are compared between machines whose clocks differ, so none of
-them is ever taken from a machine's own wall clock. A process measures the server's `TIME` when it
-joins and counts on from there by a clock that no `settimeofday` moves; it measures again every
-`LOOK_SECONDS`.
-
-*The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
-agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's
-time runs on and no deadline comes hours early or late. Who is wrong where a process and the server
-disagree? Every process that agrees with the server notes its time (`last`). If that note is recent,
-the server's clock has run evenly, and the disagreeing process is wrong (its machine was suspended);
-else the server has jumped. A server never runs backwards: time before `last` is a jump as well.
-
 Scripts that act on time (`sweep`, `end`) also take the caller's count as a witness, and decide
 nothing if the two disagree: so a jump does no harm before it is discovered.
 """

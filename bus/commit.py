@@ -251,10 +251,6 @@ class Committer:
         Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed, except
         that in the second case the message is settled. Raises `MessageTooLarge` or ValueError
         before anything is sent.
-
-        Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed but, in the
-        second case, the settled message. Raises `MessageTooLarge` or ValueError before anything is
-        sent.
         """
         waiting = self._flatten(lease, envelope, commit)
         waiting.replies = self._replies.pop((envelope.run_id, envelope.guard), [])

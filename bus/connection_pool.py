@@ -1,33 +1,19 @@
 """Connections and their pool, where those of redis-py's asyncio client are insufficient.
 
 - It packs commands argument by argument in Python. A batch of step commits has over a thousand
-arguments: that took a third of a busy worker's processor time. Here hiredis packs, in C. - With a
-socket time-out it sends under `asyncio.wait_for`, which on Python 3.11 loses a cancellation that
-arrives while the sending ends: every tenth one in a loop of commands. A lost one is a worker that
-never stops, or a handler that works on without its lease. - Before each command its pool reads from
-the socket with a time-out of zero, which raises and catches a cancellation each time. Here the
-buffers are checked. - Its blocking pool lets a caller that has just returned a connection take it
-again before those that wait: with 64 callers on 32 connections, 32 waited until their time-out.
-Here they queue. - It passes on what a broken transport raises as it is (uvloop's RuntimeError "the
-handler is closed" after a reset, an assertion, an error of TLS). Here a connection raises only
-errors of redis-py, so that "Redis is away" is one question everywhere: is it a `RedisError`? - It
-keeps a connection to a server that is no longer the primary. Here it is given up, and so are all
-that were opened before, because the address may lead to another server by now.
-
-- It packs commands argument by argument in Python. A batch of step commits has over a thousand
-  arguments: that was a third of a busy worker's processor time. Here hiredis packs, in C.
+  arguments: that took a third of a busy worker's processor time. Here hiredis packs, in C.
 - With a socket time-out it sends under `asyncio.wait_for`, which on Python 3.11 loses a
   cancellation that arrives while the sending ends: every tenth one in a loop of commands. A lost
   one is a worker that never stops, or a handler that works on without its lease.
 - Before each command its pool reads from the socket with a time-out of zero, which raises and
-  catches a cancellation each time. Here the buffers are asked.
-- Its blocking pool lets anyone who has just given a connection back take it again before those who
-  wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they stand in line.
-- What a broken transport raises (uvloop's RuntimeError "the handler is closed" after a reset, an
-  assertion, an error of TLS) it passes on as it is. Here a connection raises errors of redis-py and
-  nothing else, so that "Redis is away" is one question everywhere: is it a `RedisError`?
-- A connection to a server that is no longer the primary stays. Here it is given up, and so are all
-  that were opened before, because the address may lead to another server by now.
+  catches a cancellation each time. Here the buffers are checked.
+- Its blocking pool lets a caller that has just returned a connection take it again before those
+  that wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they queue.
+- It passes on what a broken transport raises as it is (uvloop's RuntimeError "the handler is
+  closed" after a reset, an assertion, an error of TLS). Here a connection raises only errors of
+  redis-py, so that "Redis is away" is one question everywhere: is it a `RedisError`?
+- It keeps a connection to a server that is no longer the primary. Here it is given up, and so are
+  all that were opened before, because the address may lead to another server by now.
 """
 
 from __future__ import annotations
@@ -235,8 +221,6 @@ class FairPool(ConnectionPool):
     async def ensure_connection(self, connection: AbstractConnection) -> None:
         """Reopen a connection that was closed or reset, that holds left-over bytes, or that was
         opened before the address was found to lead elsewhere.
-
-        Race left open: it is closed a moment later. Then the command fails and is repeated.
 
         Race left open: it is closed a moment later. Then the command fails and is repeated.
         """

@@ -3,10 +3,6 @@
 It guarantees its handler: each delivery is leased and renewed while the handler runs, the handler
 is cancelled when the lease is lost or the run is over, and whatever the handler raises ends in a
 retry or in the dead letters, never in silence.
-
-What it promises its handler: each delivery is leased and renewed while the handler runs, the
-handler is cancelled when the lease is lost or the run is over, and whatever the handler raises
-ends in a retry or in the dead letters, never in silence.
 """
 
 from __future__ import annotations

@@ -181,12 +181,6 @@ class Delivery:
         without an entry was not paid. A reply over the size limit is replaced by an error that says
         so. Raises `LeaseLost` when another worker has the request; the usage was entered all the
         same, because it was paid for.
-
-        With `store`, a retried step is handed this reply and pays nothing; without it (an error
-        that may pass) it may ask again. Every call that was marked is accounted for by this: what
-        is not among the entries was not paid. A reply over the size limit is replaced by an error
-        that says so. Raises `LeaseLost` when another worker has the request; the usage was entered
-        all the same, because it was paid for.
         """
         await self.held()
         lease, keys = self.lease, self._request_keys()

@@ -3,9 +3,6 @@
 
 The first caller leads, for as long as it renews its claim. What it lands is read by those that
 waited meanwhile, and by nobody later: this is not a cache.
-
-Who asks first leads, for as long as it says that it is at it. What it lands is read by those that
-waited meanwhile, and by nobody later: this is not a cache.
 """
 
 from __future__ import annotations

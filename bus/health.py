@@ -3,10 +3,6 @@
 A PING does not tell: a managed server may forbid scripts, an administrator may have renamed
 commands, a user of an access list may lack a command or the keys. Each would look like an endless
 outage. So every command runs once at the join, on an unused key.
-
-A PING says nothing of that: a managed server may forbid scripts, an administrator may have renamed
-commands, a user of an access list may lack a command or the keys. Each would look like an endless
-outage. So every command runs once at the join, on an unused key.
 """
 
 from __future__ import annotations

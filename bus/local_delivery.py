@@ -5,11 +5,6 @@ A script that publishes also reads for the process (`read_next` in parts/entries
 message comes back without a blocking read. All else stays as with any reader: the delivery has a
 lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
 has read, another process takes the entry over.
-
-A script that publishes also reads for the process (`read_next` in parts/entries.lua), so that its
-message comes back without a blocking read. All else stays as with any reader: the delivery has a
-lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
-has read, another process takes the entry over.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
 0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
 that new requests get, and notify the workers that serve the policy.
-
-A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
-0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
-that new requests get, and notify the workers that serve the policy.
 """
 
 from __future__ import annotations
@@ -247,9 +243,6 @@ async def change(
     did it (`by`; by default this process) and on which evidence.
 
     Raises PolicyError for an invalid name, for a policy that can't be read, and what `to` raises.
-
-    Raises PolicyError for a name that cannot be one, a policy that can't be read, and what `to`
-    raises.
     """
     if not _NAME.fullmatch(name):
         raise PolicyError(

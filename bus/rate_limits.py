@@ -2,9 +2,6 @@
 
 A call takes its turn and sleeps until it comes: nobody polls, and callers are served in the order
 in which they ask. Where an endpoint has no limit that anybody knows of, nothing is asked.
-
-A call takes its turn and sleeps until it comes: nobody polls, and who asks first is first. Where an
-endpoint has no limit that anybody knows of, nothing is asked.
 """
 
 from __future__ import annotations

@@ -80,15 +80,6 @@ class Inbox:
         deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
         that is committed or whose run has ended: nobody needs the answer, `BackgroundEnded` when
         nobody reads this process's mail any more.
-
-        `committed_with`: nothing comes of the answer but requests and the commit of the step that
-        asks. Then an answer of this process is there before the bus has it, and the commit stores
-        it first: see `Committer.reply_later`.
-
-        Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
-        deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
-        that is committed or whose run has ended: nobody needs the answer, `BackgroundEnded` when
-        nobody reads this process's mail any more.
         """
         body = envelope.to_json()
         limit = self.bus.settings.max_message_bytes

@@ -3,10 +3,6 @@
 The script that ends a run, or puts a step aside, puts it here. An announcer claims those that are
 due, for a while, and settles each one after announcing it; if its claim runs out, because the
 announcer was killed, it is due again.
-
-The script that ends a run, or puts a step aside, puts it here. An announcer claims those that are
-due, for a while, and settles each one after announcing it; if its claim runs out, because the
-announcer was killed, it is due again.
 """
 
 from __future__ import annotations

@@ -25,11 +25,6 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     it for that time-out and swallow it, and a loop that outlasts errors would then run for ever.
     For the same reason it may be the caller that is cancelled again: that is raised when all tasks
     are done.
-
-    One cancellation is not enough: code in between that is just leaving a time-out of its own can
-    take it for that time-out and swallow it, and a loop that outlasts errors would then go on
-    for ever. For the same reason it may be the caller that is cancelled again: that is raised when
-    all tasks are done.
     """
     everyone = list(tasks)
     remaining = {task for task in everyone if not task.done()}
@@ -69,8 +64,6 @@ class Background:
     a return, it ends what runs within `run`.
 
     Without it a worker whose sweeper or heartbeat has died would report itself ready for ever.
-
-    Without it a worker whose sweeper or heartbeat has died says that it is ready for ever.
     """
 
     def __init__(self) -> None:

@@ -7,13 +7,6 @@ tenant with the highest priority, and among those to the one that has had the le
 So streams never hold more than the runs at work, and a tenant with thousands of runs delays nobody
 else by more than a run's turn.
 
-Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
-a tenant's own, a run beyond that is admitted and waits: its first messages are published, and its
-time begins, when another run ends (`start_next` in end_run.lua). The next one is of the tenant with
-the highest priority, and among those of the one that has had the least for its weight. So streams
-never hold more than the runs at work, and a tenant with thousands of runs delays nobody else by
-more than a run's turn.
-
 Places are bounded, too: of runs in flight (`bus.max_runs`) and of those that wait for their turn
 (`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is admitted while it
 holds less than nine times its weight times what is free: dynamic thresholds, as switches share the

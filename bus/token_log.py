@@ -2,9 +2,6 @@
 
 The log of a run outlives the client that reads it and the worker that writes it. A second worker
 that takes over a request reads what its predecessor published and continues from there.
-
-The log of a run outlives the client that reads it and the worker that writes it. A second worker
-that takes over a request reads what its predecessor published and goes on from there.
 """
 
 from __future__ import annotations
@@ -95,10 +92,6 @@ class TokenWriter:
         `weights` are those that sampled the ids, if a successor may continue from them. `restart`
         takes back what was published: followers begin this call's text again. Raises `LeaseLost`
         when another worker holds the request now.
-
-        `weights` are what drew the ids, if a successor may go on from them. `restart` takes back
-        what was published: followers begin this call's text again. Raises `LeaseLost` when another
-        worker holds the request now.
         """
         if text and not ids:
             raise ValueError("a piece of text needs at least one id: ids count its place")

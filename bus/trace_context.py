@@ -2,9 +2,6 @@
 
 Every span id is derived from what the span stands for, so any process can name the span of another
 as its parent, and a span that is exported twice is the same span.
-
-Every span id follows from what the span stands for, so any process can name the span of another as
-its parent, and a span that is exported twice is the same span.
 """
 
 from __future__ import annotations

@@ -78,9 +78,6 @@ class Rewards:
 
     r = α · team + mask · Σ c_l · s_l, with Σ c_l = 1 (AT-GRPO, reward of agent i at turn t). The
     mask is 0 for an action that could not be read, so that it earns no local part.
-
-    r = α · team + mask · Σ c_l · s_l, with Σ c_l = 1 (AT-GRPO, reward of agent i at turn t). The
-    mask is 0 for an action that could not be read, so that no local part is paid for it.
     """
 
     parts: tuple[Part, ...]

@@ -99,9 +99,6 @@ def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
 
     Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
     UTF-8, or has a placeholder: nobody would fill it in.
-
-    Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
-    UTF-8, or has a placeholder: nobody would fill it in.
     """
     try:
         content.encode()
@@ -147,8 +144,6 @@ def prompt_set_of(run: Run) -> PromptSet:
     """Prompt set that the run's roles read.
 
     A run that was admitted before there was a choice does not say so; its hashes do.
-
-    A run that was admitted before there was a choice does not say so: its hashes do.
     """
     match run.options.get("prompts"):
         case "general" | "mathematics" as prompt_set:

@@ -1,8 +1,6 @@
 """One request of a chat API as a step: the caller's conversation and tools, the model's answer.
 
 Nothing is added to what the caller wrote, and no tool is run: the caller answers the calls.
-
-Nothing is added to what the caller wrote, and no tool is run: its calls are the caller's to answer.
 """
 
 from __future__ import annotations

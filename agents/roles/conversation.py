@@ -357,11 +357,6 @@ def assistant_message(call: Call) -> Message:
     and a local model that continues from there needs the calls written out. Thoughts are not sent
     back, except in `raw_text`: there the model's own chat template decides which of them it keeps,
     and where it keeps them the ids continue.
-
-    A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does
-    not, and a local model that goes on from there needs the calls written out. Thoughts are not
-    sent back, but in `raw_text`: there the model's own chat template decides what it keeps of them,
-    and where it keeps them the ids go on.
     """
     offered: dict[str, JsonObject] = {
         tool_call.name: {} for tool_call in call.tool_calls if tool_call.name

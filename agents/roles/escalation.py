@@ -5,10 +5,6 @@ continues from there with the small one.
 With samples the small model draws k + 1 completions in one batch: the last of them counts, and the
 others say how many of them do the same. So the completion that counts is last in the record, after
 the others, and a refused one precedes the other model's.
-
-With samples the small model draws k + 1 completions in one batch: the last of them counts, and the
-others say how many of them do the same. So the completion that counts stands last in the record,
-behind the others, and a refused one before the other model's.
 """
 
 from __future__ import annotations

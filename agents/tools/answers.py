@@ -21,9 +21,6 @@ def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
 
     A text that is too long is cut and says so; anything else that is too long, or not JSON, is
     answered with an error.
-
-    A text that is too long is cut and says so; anything else that is too long, or no JSON, is
-    answered with an error.
     """
     if isinstance(value, str) and len(value) > max_output_chars:
         return cut_text(value, max_output_chars, len(value))

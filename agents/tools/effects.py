@@ -3,10 +3,11 @@
 A worker that dies between a call and its reply leaves the call to another. What that worker does
 depends on the tool's `Effect`:
 
-- `none`: the call changes nothing, so it is made again. - `keyed`: the call is made again with the
-same `ToolContext.key`, by which the service that carries it out recognises it. - `once`: the call
-is not made again. Its outcome is unknown until the tool's `reconcile` function or a person says
-what it was.
+- `none`: the call changes nothing, so it is made again.
+- `keyed`: the call is made again with the same `ToolContext.key`, by which the service that carries
+  it out recognises it.
+- `once`: the call is not made again. Its outcome is unknown until the tool's `reconcile` function
+  or a person says what it was.
 """
 
 from __future__ import annotations

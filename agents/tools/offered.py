@@ -183,8 +183,6 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     """Tools that a task offers; `otherwise` are the registered tools for a task that names none.
 
     Raises `InvalidTask` for an instance that cannot be read, or that names an unknown tool.
-
-    Raises `InvalidTask` for an instance that cannot be read, or that names an unknown tool.
     """
     if task.environment == "api_worlds":
         return _world_apis(task)

@@ -199,9 +199,6 @@ def add_rewards(trajectory: Trajectory) -> Trajectory:
 
     It is also unchanged where the workflow is not installed: a process that records runs need not
     have every package that plays them, and a record without rewards is better than none.
-
-    Also where its workflow is not at hand: anyone who records runs need not have every package that
-    plays them, and a record without rewards is better than none.
     """
     try:
         workflow = workflows.get(trajectory.run.workflow)

@@ -3,8 +3,6 @@ workers load them at once.
 
     OUTPUT/published/<start of the weights' SHA-256>/<folder>/    published weights
 
-    OUTPUT/published/<start of the weights' SHA-256>/<folder>/    what was handed over
-
 It stays there whatever becomes of the training, `--restart` included: a deployment may answer with
 it.
 """

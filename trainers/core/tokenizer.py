@@ -2,9 +2,6 @@
 
 Numbers are read and written digit by digit, so that no number is new. The literals of a tool call
 are one token each, so that a call costs what it says and not what its JSON weighs.
-
-A number is read and written digit by digit, so that no number is new. The literals of a tool call
-are one token each, so that a call costs what it says and not what its JSON weighs.
 """
 
 from __future__ import annotations

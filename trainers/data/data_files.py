@@ -1,8 +1,6 @@
 """Data files that a command names: of this machine, or of a data set on the Hub (`hf://…`).
 
 Rows are in JSON lines, plain or compressed, or in Parquet: the extension decides.
-
-Rows stand in JSON lines, plain or compressed, or in Parquet: the form follows from the ending.
 """
 
 from __future__ import annotations

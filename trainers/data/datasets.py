@@ -2,9 +2,6 @@
 
 The folder holds `<set>.parquet` for each set and `card.json`. It appears whole or not at all, and
 rows that are read back are compared with the hash on its card.
-
-The folder holds `<set>.parquet` for each set and `card.json`. It appears whole or not at all, and
-what is read back is held against the hash on its card.
 """
 
 from __future__ import annotations

@@ -4,11 +4,6 @@ A reader takes what can be read and names what cannot: nothing is dropped in sil
 record costs that record only. Sizes are limited after decompression, so that a small archive can't
 unfold into all available memory; lines are read one after the other, so that memory holds only the
 records made of them.
-
-A reader takes what can be read and names what cannot: nothing is dropped in silence, and a broken
-record costs that record only. Sizes are limited after decompression, so that a small archive can't
-unfold into all the memory there is; lines are read one after the other, so that no more is held
-than what is made of them.
 """
 
 from __future__ import annotations
@@ -96,9 +91,6 @@ def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUA
 
     Lines count from 1; blank ones are skipped. A file that breaks off gives its whole lines, and
     then the error under the number of the line where it broke off.
-
-    Lines count from 1; blank ones are passed over. A file that breaks off gives its whole lines,
-    and then the trouble under the number of the line that it broke in.
     """
     records: list[T] = []
     skipped: list[Skipped] = []

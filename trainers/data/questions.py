@@ -5,11 +5,6 @@ The parts have no question in common, and none of the questions serves a bench a
 adopt a prompt, or a version, is to choose a setting. The held-out part of puzzles is their
 validation split; otherwise it is a quarter of a generator's training split, or of a file, by a hash
 of what is asked.
-
-The parts have no question in common, and nothing is asked that a bench measures by: to adopt a
-prompt, or a version, is to choose a setting. The held-out part of puzzles is their validation
-split; else it is a quarter of a generator's training split, or of a file, by a hash of what is
-asked.
 """
 
 from __future__ import annotations
@@ -83,10 +78,6 @@ def fault(question: Question, trajectory: Trajectory) -> str:
     What the run says of its own success does not count, nor does the task that it brings along.
     Only for code and mathematics does the run's verdict count: the deployment's judge alone knows
     what is right.
-
-    Nothing that the run says of its own success counts, nor the task that it brings along; but of
-    code and mathematics the deployment's judge alone knows what is right, and its verdict stands
-    nowhere but in the run.
     """
     if question.gold is not None:
         return _answer_fault(question.gold, trajectory)

@@ -4,10 +4,6 @@ what they earned. Several times as fast as reading whole records.
 The rest of a run's JSON is skipped without being made into objects. Each row is checked against its
 hash, and a recorder writes only validated rows; so only types are checked here. What does not fit
 is read as a whole record, which says what is wrong with it.
-
-Of the JSON of a run the rest is passed over without being made into objects. A row is held against
-its hash, and a recorder writes none that it has not validated; so what is read here is checked for
-its types alone. What does not fit is read as a whole record, which says what is wrong with it.
 """
 
 from __future__ import annotations

@@ -5,11 +5,6 @@ prompt begins with the ids that an earlier call of the session read and wrote, i
 call's conversation: both are one sample, and what was there before is not tokenized, or learned, a
 second time.
 
-A gateway records each call of a client as a run of its own, with the tag `session`. Where a call's
-prompt begins with the ids that an earlier call of the session read and wrote, it goes on with that
-call's conversation: both are one sample, and what was there before is not tokenized, or learned, a
-second time.
-
     call 1    prompt ids | output ids
     call 2    prompt ids | output ids | a tool's result | output ids
               observed     learned      observed          learned

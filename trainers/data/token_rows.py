@@ -2,9 +2,6 @@
 
 Rows of recorded runs are kept in the training's own folder: otherwise it could not be resumed
 exactly. What is recorded later belongs to the next training.
-
-Those of recorded runs are kept in the training's own folder: what is recorded later belongs to the
-next one, or this one could not be resumed exactly.
 """
 
 from __future__ import annotations

@@ -363,9 +363,6 @@ def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str 
 
     Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what follows
     `"final_answer":`, else the thought.
-
-    Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what stands
-    behind `"final_answer":`, else the thought.
     """
     try:
         read = parse(arguments) if isinstance(arguments, str) else arguments

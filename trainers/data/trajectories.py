@@ -2,9 +2,6 @@
 
 Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
 are made by the functions of `loopline.agents.roles.umi.transcript` that the served roles use.
-
-Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
-are made by the functions of `loopline.agents.roles.umi.transcript` that the served roles use.
 """
 
 from __future__ import annotations

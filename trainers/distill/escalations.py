@@ -4,10 +4,6 @@ replaced it.
 What is learned and what is measured are kept apart. An *audited* run belongs to a random sample
 that calibrates routers and compares versions, so it is not an example. Neither is a run of a task
 that is held out from training, nor any other run that asks the same question as one of these.
-
-What is learned from and what is measured with are kept apart. An *audited* run belongs to a random
-sample that calibrates routers and compares versions, so it is not an example. Neither is a run of a
-task that is held out from training, nor any other run that asks the same question as one of these.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@ its own chat template and its own tokenizer, cut where its engine cuts.
 
 The big model may have another tokenizer, so its answer is text here; no other text is tokenized for
 a training on recorded runs.
-
-The big model may have another tokenizer, so its answer is text here, and the only text that is
-tokenized for a training on recorded runs.
 """
 
 from __future__ import annotations

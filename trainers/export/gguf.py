@@ -3,9 +3,6 @@
 Qwen2, Qwen3 and Llama architectures: all that this project trains, and TinyLlama's kind. What
 cannot be carried over exactly is refused.
 
-Qwen2, Qwen3 and Llama architectures, which is all that is trained here and TinyLlama's kind. What
-cannot be carried over exactly is refused.
-
 Tensor names and metadata keys: the GGUF specification, by the `gguf` package of llama.cpp.
 """
 
@@ -91,8 +88,6 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     """Write a LoRA in PEFT's format, trained on the model in folder `base`, to the file `output`.
 
     Raises TrainingError for one that is missing, incomplete, not a plain LoRA, or of another model.
-
-    Raises TrainingError for one that is not there, not whole, no plain LoRA, or of another model.
     """
     config = read_json(base / "config.json")
     kind = str(config.get("model_type"))

@@ -9,15 +9,6 @@
     OUTPUT/report.json            compute and losses of all stages
     OUTPUT/report.html            the same as curves
 
-    OUTPUT/settings.json          what everything follows from
-    OUTPUT/data/                  the data set, if it was made for this training alone
-    OUTPUT/initial/               random weights and their tokenizer, without a base
-    OUTPUT/<stage>/               the finished stage: a model or an adapter, and training.json
-    OUTPUT/checkpoints/<stage>/   of the one in training
-    OUTPUT/curves/<stage>/        for TensorBoard
-    OUTPUT/report.json            compute and losses of all stages
-    OUTPUT/report.html            the same as curves
-
 What is finished is not done again; a stage's folder appears whole or not at all.
 """
 
@@ -106,9 +97,6 @@ def train(
     """Train the stages of the method that are not finished in `output`, resuming the current one.
 
     Of several processes, which must all see the same `output`, the first one writes and reports.
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
-
-    Of several processes, which must all see the same `output`, the first one writes and tells.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
     """
     processes = processes or Processes()

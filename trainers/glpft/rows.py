@@ -73,9 +73,6 @@ def token_row(example: Example, model: LoadedModel) -> TokenRow:
 
     Text is split where an engine splits it: after the prompt, and around what the model does not
     write itself.
-
-    Text is cut where an engine cuts it: behind the prompt, and around what the model does not
-    write itself.
     """
     messages = (
         Message(role="system", content=example.system),

@@ -106,10 +106,6 @@ class StageTraining:
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
         one of them receives it. Raises `TrainingError`s; a step whose loss or gradient is not a
         number raises one before it changes weights.
-
-        Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a
-        number raises one before it changes weights.
         """
         # Parameters and two moments.
         trained = sum(parameter.numel() for _, parameter in self.network.trained())

@@ -3,9 +3,6 @@
 
 K of the samples are learned from, as evenly mixed as they allow; baseline and deviation are those
 of everything that was sampled, so that the selection does not bias them.
-
-K of the samples are learned from, as evenly mixed as they allow; baseline and deviation are those
-of everything that was sampled, so that picking does not bend them.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@ the batch and the tensors before it, wherever the batch came from.
 
 Several processes share the rows of each update and make the same step; it equals that of a single
 process except for the order in which gradients are added up.
-
-Several processes share the rows of each update and make the same step, which is that of a single
-one but for the order in which gradients are added up.
 """
 
 from __future__ import annotations
@@ -120,9 +117,6 @@ class Learner:
     def step(self, batch: StepBatch, rate: float = 1.0) -> dict[str, PolicyStep]:
         """Train every policy that has groups in the batch, at `rate` times the learning rate;
         returns the results by policy.
-
-        Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
-        not a number.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
         not a number.

@@ -116,10 +116,6 @@ def train(
     Of several `processes`, which must all see the same `output`, the first one writes and reports.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is not a
     number raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
-
-    Of several `processes`, which must all see the same `output`, the first one writes and tells.
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is not a
-    number raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
     """
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else StepListener()

@@ -41,8 +41,6 @@ class Policies:
     """All policies, which begin with `begins`, or with their network's present weights.
 
     `networks` are those of policies with a base other than that of `network`.
-
-    `networks` are those of policies whose base is another one than that of `network`.
     """
 
     def __init__(

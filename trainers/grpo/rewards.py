@@ -225,10 +225,6 @@ def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
     The team's reward is the run's or, where none is set, that of the last executed candidate that
     has one. The agent's own is the run's for it, if rewards are taken as they are, else the mean
     over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
-
-    The team's reward is the run's or, where nobody has set it, that of the last executed candidate
-    that has one. The agent's own is the run's for it, if rewards are taken as they are, else the
-    mean over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
     """
     executed = [(step, executed_candidate(step)) for step in trajectory.steps if step.candidates]
     team = trajectory.team_reward

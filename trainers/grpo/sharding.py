@@ -20,10 +20,6 @@ def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[
     They are dealt one by one. Where rows that begin alike go through the model as one tree, those
     of a prompt stay together instead, or each process would have all the prompts: but not where so
     few prompts, or such long answers, would leave one process with more to do than that.
-
-    They are dealt one by one. Where rows that begin alike go through the model as one tree, those
-    of a prompt stay together instead, or each process would have all the prompts: but not where so
-    few prompts, or such long answers, would leave one process with more to do than that.
     """
     one_by_one = [list(range(index, len(rows), count)) for index in range(count)]
     if count == 1 or not share_prefixes:

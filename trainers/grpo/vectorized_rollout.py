@@ -157,9 +157,6 @@ def turns(
 
     Episodes end at the end of a turn: all that continue are at the same agent, whose policy is
     activated once for all of them.
-
-    Episodes end at the end of a turn: all that go on are at the same agent, whose policy is
-    activated once for all of them.
     """
     while playing:
         agent = next(iter(playing.values())).episode.agent

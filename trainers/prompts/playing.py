@@ -195,8 +195,6 @@ class Player:
         """Play every question once, with these prompt files in place of the shipped ones; in order.
 
         Raises `BusUnavailable` when the bus stays away; ended runs are in the log.
-
-        Raises `BusUnavailable` when the bus stays away; what ended is in the log.
         """
         environment = questions[0].task.environment if questions else None
         hashes = sorted(prompt_hashes(self._workflow, files, environment, self._options).items())

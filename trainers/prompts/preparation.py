@@ -158,7 +158,7 @@ def _require_playable(request: PromptsOptions) -> None:
 def _playing_roles(
     request: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
 ) -> Sequence[str]:
-    """Roles that act in its runs; `pair` has many teams, so there the questions or the game decide."""
+    """Roles that act in its runs; `pair` has many teams: there the questions or the game decide."""
     if tasks is not None:
         return tasks.about.team
     if game is not None:

@@ -3,11 +3,12 @@
 Every rule is a property of the instance itself, decided by a hash or written below, so no list of
 seen instances has to be kept and two machines agree:
 
-* `unseen_apis`: the intent needs an API that training never calls and never offers; *
-`unseen_combinations`: known APIs in a combination that training never has; * `unseen_wordings`: the
-request is said in a way, and framed in a way, that training never has; * `unseen_worlds`: a world
-that training never has, and a wording that training has, but never with these names and numbers; so
-none of its instructions is one of training, either; * `train`: none of these.
+* `unseen_apis`: the intent needs an API that training never calls and never offers;
+* `unseen_combinations`: known APIs in a combination that training never has;
+* `unseen_wordings`: the request is said in a way, and framed in a way, that training never has;
+* `unseen_worlds`: a world that training never has, and a wording that training has, but never with
+  these names and numbers; so none of its instructions is one of training, either;
+* `train`: none of these.
 
 An instance that several of them would claim, or a held-out instruction in a world of training, is
 left out: a number for one split measures one thing.

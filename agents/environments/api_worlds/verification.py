@@ -2,15 +2,16 @@
 answer, never by comparison with the oracle's text.
 
 * The world must be as the instruction wants it: everything requested is there, and nothing else has
-changed. A second booking fails as a missing one does; cancelling an order twice does no harm. * The
-answer must contain each fact, in any words. It may also contain what the instruction says, what
-tools were called with, what was chosen among several and everything known about it, what a change
-has caused, and what the oracle itself says. Anything else that was read but not asked for fails
-(the low of a day next to its high), and so does any other number, time or id, any other name of the
-kind that was asked for, and the alternatives that lost where the instruction names all that could
-be chosen. So an answer that lists everything fails. * An answer is said and not pasted: one with a
-tool's JSON in it fails, whatever was asked. * Giving up is right where the oracle finds that there
-is no way, and only there; but unless a tool is missing, something must have been tried.
+  changed. A second booking fails as a missing one does; cancelling an order twice does no harm.
+* The answer must contain each fact, in any words. It may also contain what the instruction says,
+  what tools were called with, what was chosen among several and everything known about it, what a
+  change has caused, and what the oracle itself says. Anything else that was read but not asked for
+  fails (the low of a day next to its high), and so does any other number, time or id, any other
+  name of the kind that was asked for, and the alternatives that lost where the instruction names
+  all that could be chosen. So an answer that lists everything fails.
+* An answer is said and not pasted: one with a tool's JSON in it fails, whatever was asked.
+* Giving up is right where the oracle finds that there is no way, and only there; but unless a tool
+  is missing, something must have been tried.
 """
 
 from __future__ import annotations

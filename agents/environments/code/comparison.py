@@ -4,11 +4,11 @@ The data sets' own judges differ: APPS' compares lines, then sets of lines, then
 `allclose`; LiveCodeBench's compares stripped lines, then tokens as decimal numbers; CodeContests
 comes without one. Here, for all:
 
-* Space at the end of a line and empty lines at the end don't count (all of them). * Lines are
-compared one by one, and in a line its words: as text, else as equal decimal numbers
-(LiveCodeBench), else, where the expected one has a decimal point or an exponent, as numbers that
-differ by at most 1e-6, absolutely or relatively (as such problems ask; APPS: 1e-5). * Order counts,
-other than in APPS' judge, whose sets of lines let wrong answers pass.
+* Space at the end of a line and empty lines at the end don't count (all of them).
+* Lines are compared one by one, and in a line its words: as text, else as equal decimal numbers
+  (LiveCodeBench), else, where the expected one has a decimal point or an exponent, as numbers that
+  differ by at most 1e-6, absolutely or relatively (as such problems ask; APPS: 1e-5).
+* Order counts, other than in APPS' judge, whose sets of lines let wrong answers pass.
 
 Values that a function returns are compared by Python's equality, as APPS and LiveCodeBench do, with
 tuples as lists and the same tolerance where the expected number is a float.

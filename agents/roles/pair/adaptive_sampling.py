@@ -5,11 +5,6 @@ Instead of the same K samples of every observation, sampling continues in rounds
 the samples are enough to learn from: one success (`positive`), or half of a group of either kind
 (`balanced`). The trainer chooses which K are learned from
 (`loopline.trainers.grpo.adaptive_groups`).
-
-Instead of the same K samples of every observation, sampling goes on in rounds of K, and ends when
-what it has shown is enough to learn from: one success (`positive`), or half of a group of either
-kind (`balanced`). Which K are learned from is the trainer's choice
-(`loopline.trainers.grpo.adaptive_groups`).
 """
 
 from __future__ import annotations

@@ -103,9 +103,6 @@ async def _completions(
 
     The seed differs from turn to turn, and from round to round: a turn that changed nothing would
     otherwise draw exactly the same candidates again.
-
-    The seed differs from turn to turn: a turn that changed nothing would otherwise draw the very
-    same candidates again. So it does from round to round.
     """
     wanted = 1 if options.greedy else options.candidates
     seeded = f"{context.run.seed}/{prompt.name}/{context.turn}" + (

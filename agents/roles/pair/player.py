@@ -46,12 +46,7 @@ class PlayerRole:
     things, one that acts adds {agrees}: whether it did what was proposed to it. An agent that
     writes programs adds {judged}: the result of the executed one, so that the run can be played
     again.
-
-    Decides `acted` {turn, observed, done, solved, reason, next, reward}. `observed` is a hash of
-    what the candidates answer to: steps with the same one can share a group. Where agents propose
-    things, one that acts says {agrees} as well: whether it did what was proposed to it. An agent
-    that writes programs says {judged}: what came of the executed one, so that the run can be played
-    again."""
+    """
 
     name = PLAYER
     version = 1

@@ -2,9 +2,6 @@
 
 Both play turns of two steps. In the journal a step holds the texts of its candidates and the
 judge's facts about the chosen one; the turns are rebuilt from these.
-
-Both play turns of two steps. In the journal a step holds the texts of its candidates and what the
-judge said of the chosen one; the turns are rebuilt from these.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A run begins with its question alone. A task of the environment `tool_step` has steps that were
 taken before it; they are shown as if they were the run's own.
-
-A run begins with its question alone. A task of the environment `tool_step` brings steps that were
-taken before it; they are shown as if they were the run's own.
 """
 
 from __future__ import annotations

@@ -92,8 +92,6 @@ def document_tool(tool: ToolSpec) -> JsonObject:
     """α-UMi's form of a tool: `Name`, `function`, and `input` by parameter.
 
     Choices and optional parameters are stated too, which the published documents do not do.
-
-    Choices and what may be left out are told too, which the published documents do not.
     """
     properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
     needed = required if isinstance(required, list) else []

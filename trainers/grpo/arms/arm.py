@@ -5,11 +5,6 @@
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
 
-    OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
-    OUTPUT/seed-1/at-grpo/curves/          for the trackers
-    OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
-    OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
-
 A result is written last and whole: an arm that has one is not done again. A loss that is not a
 number ends a training early: it has the result of the weights before it, and says so.
 """

@@ -5,11 +5,6 @@
     OUTPUT/clock.json                seconds of the wall clock so far
     OUTPUT/report.json               results of all arms
 
-    OUTPUT/settings.json             what everything follows from
-    OUTPUT/seed-1/<arm>/             see `arm`
-    OUTPUT/clock.json                seconds of the wall clock so far
-    OUTPUT/report.json               what was found
-
 What is finished is not done again.
 """
 
@@ -69,9 +64,6 @@ def run_arms(
 
     `watcher` is called with the number of all arms and of those that are left; the watcher that it
     returns receives their progress. `trackers` get the curves of each. Raises `TrainingError`s.
-
-    `watcher` is asked, with the number of all arms and of those that are left, for who is told how
-    they go. `trackers` get the curves of each. Raises `TrainingError`s.
     """
     require_disk(output, _DISK)
 

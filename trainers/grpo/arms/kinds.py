@@ -8,16 +8,6 @@ many. Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K i
 AT-GRPO does and imitates the best candidate of each state in place of weighing all of them: it
 shows which part of AT-GRPO's gain is search, and which is learning from the worse candidates. The
 agent that plays alone never sees a proposal, so it has its own warm start, of as many answers.
-
-All begin with the same random weights of a seed. Those that learn from rewards play puzzles of one
-stream, as many per version, and draw K completions where AT-GRPO draws K; they end with the step in
-which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT ends
-when as many tokens have gone through its model, and MAS + GRPO is done a second time with as many.
-Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K imitation, plays as AT-GRPO
-does and imitates the best candidate of each state in place of weighing all of them: what of
-AT-GRPO's gain is search, and what is learning from the worse ones.
-The agent that plays alone never sees a proposal, so it has a warm start of its own, of as many
-answers.
 """
 
 from __future__ import annotations

@@ -100,11 +100,6 @@ def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int
     Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
     rounds together play each task once, then each once again in another order. Random tasks follow,
     to make up for groups without a signal; those that the round has played already come last.
-
-    Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
-    rounds together meet each task once, then each once again in another order. What makes up for
-    groups without a signal comes behind them, by chance; what the round has played already comes
-    last.
     """
     begun = next(islice(_first_batches(count, first, seed), number - 1, None))
     more = _shuffle_indices(count, f"{seed}:round {number}", last=begun)

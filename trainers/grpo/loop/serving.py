@@ -33,12 +33,6 @@ async def serve(
     not learned from. Weights that a worker refused before this call are published once more: since
     then the worker may have been fixed, and a worker tries a version only once. Raises
     `TrainingError` if one refuses, or if somebody else has chosen another version for a policy.
-
-    `before` is what the deployment is expected to answer with until then. Workers that say nothing
-    within `wait` seconds are named and not waited for: what they answer with an older version is
-    not learned from. What a worker refused before this was called is published once more: since
-    then it may have been fixed, and a worker tries a version once. Raises `TrainingError` if one
-    refuses, or if somebody else has chosen another version for a policy.
     """
     earlier = {publication.policy: str(publication.folder.resolve()) for publication in before}
     versions: dict[str, int] = {}
