@@ -30,7 +30,7 @@ class Envelope(BaseModel):
     turn: int = Field(default=0, ge=0)
     branch: int = Field(default=0, ge=0)
     attempt: int = Field(default=0, ge=0)
-    """Explicit retries so far; Redis counts the deliveries alongside it."""
+    """Number of explicit retries so far; Redis counts the deliveries separately."""
     deadline: float
     """Unix seconds."""
     traceparent: str = ""

@@ -43,8 +43,8 @@ class DeadlineExceeded(RunEnded):
 
 
 class BudgetExceeded(RunEnded):
-    """A budget does not allow what was asked for: nothing was paid. Or the run has used up its
-    tokens or its money."""
+    """A budget does not allow the request: nothing was paid. Or the run has used up its tokens or
+    its money."""
 
     by_day = False
     """Whether the budget is another day's again after midnight (UTC)."""

@@ -30,9 +30,9 @@ class GivenCall(Record):
 
 
 class GivenStep(Record):
-    """What stands in `Task.instance`; the instruction is the task's prompt."""
+    """Content of `Task.instance`; the instruction is the task's prompt."""
 
     tools: tuple[ToolSpec, ...] = Field(max_length=MAX_TOOLS)
     before: tuple[GivenCall, ...] = ()
     asked_again: str | None = None
-    """What the user said before the step that is asked for."""
+    """What the user said before the requested step."""

@@ -142,9 +142,9 @@ def require_disk(folder: Path, needed: int) -> None:
 
 
 def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
-    """Raises `NotEnoughDisk` unless two checkpoints of `size` bytes have room in `folder`, and
-    `alongside` them that many bytes. What one takes that lies there already is not asked for
-    again: a training that had room to begin has room to go on."""
+    """Raise `NotEnoughDisk` unless `folder` has room for two checkpoints of `size` bytes and for as
+    many further bytes as the last argument says. Room that an existing checkpoint takes is not
+    required again: a training that had room to begin has room to continue."""
     files = (path for old in _folders(folder) for path in old.rglob("*"))
     there = sum(path.stat().st_size for path in files if path.is_file())
     require_disk(folder, 2 * size - min(size, there) + beside)

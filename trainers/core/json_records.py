@@ -1,4 +1,5 @@
-"""A record in a file of its own: whole or not at all, and read again by who goes on."""
+"""A record in a separate file: written whole or not at all, and read again by a training that
+resumes."""
 
 from __future__ import annotations
 

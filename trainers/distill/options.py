@@ -1,4 +1,4 @@
-"""What `train distill` is asked for."""
+"""Options of `train distill`."""
 
 from __future__ import annotations
 

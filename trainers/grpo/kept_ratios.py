@@ -35,7 +35,7 @@ class KeptRatios:
         self._kept: list[LearnedSequence] = []
 
     def begin_step(self) -> None:
-        """Forget a step that did not come to its end."""
+        """Drop a step that did not finish."""
         self._kept.clear()
 
     def begin_policy(self, policy: str, version: int, groups: Sequence[Group]) -> None:

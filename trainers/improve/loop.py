@@ -59,7 +59,7 @@ class Decision(Record):
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
     router: str
-    """What the router does from now on, in words."""
+    """Description of what the router does from now on."""
     accepted_share: float
     """Share accepted of the answers that calibrated the router; 0 where it accepts nothing."""
     cpu_seconds: float

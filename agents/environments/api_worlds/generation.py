@@ -28,7 +28,7 @@ MAX_OFFERED = 24
 
 _SEEDS = 2**31
 _ALIKE = frozenset({"calendar", "tasks"})
-"""Domains that can stand in for each other: an event reminds of a task."""
+"""Domains that can replace each other: an event reminds of a task."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class UmiOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     calculator: bool = True
-    """Offer `calculate` for a task that brings no tools of its own."""
+    """Offer `calculate` for a task that has no tools."""
     max_calls: int = Field(default=6, ge=1, le=MOST_CALLS)
     """Calls in one run, refused ones too; a planner that wants another gives up."""
     max_repeats: int = Field(default=3, ge=2, le=MOST_CALLS)

@@ -28,7 +28,7 @@ Answer = tuple[Sequence[int], Sequence[int]]
 
 
 class SupervisedUpdate(NamedTuple):
-    """What came of an update."""
+    """Result of an update."""
 
     loss: float
     """Before it, in nats."""
@@ -37,8 +37,8 @@ class SupervisedUpdate(NamedTuple):
 
 
 class SupervisedSteps:
-    """Steps that follow from the settings, the seed and the step's number alone. `first` is the
-    number of the first demonstrations: those of the control are not those of its warm start."""
+    """Steps that are determined by the settings, the seed and the step's number alone. `first` is
+    the number of the first demonstrations: those of the control are not those of its warm start."""
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ from loopline.runtime.config.key_value_options import option_value
 LevelChoice = Literal["weight", "solve-rate"]
 
 LEAST = 0.1
-"""Least value of that chance: a level that is too hard today is still played, so that the loop
-notices when it no longer is."""
+"""Least chance that a level counts with: a level that is too hard today is still played, so that
+the loop notices when it no longer is."""
 REMEMBERED = 0.8
 """Decay of a round's weight in the solve rate of the next one: policies change."""
 

@@ -410,7 +410,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def subject(self) -> str:
-        """What is played, in words."""
+        """Description of what is played."""
         if self.questions is not None:
             return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
         if self.level:
