@@ -165,7 +165,7 @@ class GenerationOptions(StoredRecord):
     token_texts: bool = False
     """Also return the text of each output token (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Number of likeliest tokens to return at each position, too (`Call.top_logprobs`)."""
+    """Likeliest tokens to return at each position, too (`Call.top_logprobs`)."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
     """Options of single agents' completions, which override the rest."""
 

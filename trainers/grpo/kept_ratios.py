@@ -68,7 +68,7 @@ class KeptRatios:
                     LearnedSequence(
                         run_id=row.origin.partition("/")[0],
                         sample=row.origin,
-                        step=1,  # Until `write`, which is told the number.
+                        step=1,  # Until `write`, which receives the number.
                         policy=self._policy,
                         version=self._version,
                         sampled_version=row.version,

@@ -36,9 +36,9 @@ class TeamLoopSettings(Record):
     """Share of solved instructions by which a candidate may be worse at the new kinds, with 95 %
     confidence."""
     old_margin: float = Field(default=0.03, ge=0, lt=1)
-    """Share of solved instructions by which it may be worse at the old kinds, by the estimate."""
+    """Margin at the old kinds, by the estimate alone: an interval would be too wide."""
     least: int = Field(default=20, ge=1)
-    """Least number of instructions of either kind; with fewer the candidate does not pass."""
+    """Instructions of either kind; with fewer the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)
     """Seconds in which workers load a version."""
 
