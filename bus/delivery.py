@@ -46,7 +46,8 @@ class Delivery:
     """Early start of a message that is handled before it is published. Until it is, the lease has
     no entry."""
     limited: bool = True
-    """False where `deadline` has seen that no budget limits the run's calls."""
+    """Whether a budget may limit the run's calls; False where `deadline` has seen that none
+    does."""
 
     async def held(self) -> None:
         """Wait until this process has the lease. Raises `NotDelivered`."""

@@ -49,7 +49,7 @@ class Envelope(BaseModel):
 
     @classmethod
     def from_json(cls, data: bytes) -> Envelope:
-        """Raises `MalformedEnvelope` naming the first thing that is wrong."""
+        """Parse an envelope. Raises `MalformedEnvelope` naming the first thing that is wrong."""
         try:
             return cls.model_validate_json(data)
         except pydantic.ValidationError as error:

@@ -17,7 +17,7 @@ class DeploymentMismatch(BusError):
 
 
 class DeploymentChanged(BusError):
-    """What the deployment has agreed on was changed since this process joined: join again."""
+    """The agreed settings of the deployment were changed since this process joined: join again."""
 
 
 class LeaseLost(BusError):

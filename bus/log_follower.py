@@ -169,7 +169,7 @@ class LogFollower:
                 reader.remove(subscription)
 
     async def _page(self, key: str, after: str) -> AsyncGenerator[Event]:
-        """What the log has behind `after` already."""
+        """Entries that the log already has after `after`."""
         while True:
             entries = await retry_during_outage(
                 "follow",

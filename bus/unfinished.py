@@ -86,7 +86,7 @@ async def _put_aside(
     delay: float,
     reason: str,
 ) -> None:
-    """See retry.lua."""
+    """Put a delivery aside for a while: see retry.lua."""
     keys = [lease.stream, shard.delayed(stream), shard.run(again.run_id)]
     why = reason[:MAX_REASON_CHARS].encode(errors="replace")
     args: list[scripts.Value] = [

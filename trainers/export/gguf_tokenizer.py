@@ -184,8 +184,8 @@ def _add_sentencepiece(
 
 
 def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> None:
-    """Raises ValueError for an added token that llama.cpp would look for in another way: with the
-    blanks around it, as a word alone, or (where the text is `normalized`) after that."""
+    """Raise ValueError for an added token that llama.cpp would look for in another way: with the
+    blanks around it, only as a whole word, or (where the text is `normalized`) after that."""
     options = ("lstrip", "rstrip", "single_word") + (("normalized",) if normalized else ())
     for added in added_tokens:
         if used := [name for name in options if added.get(name)]:
@@ -225,7 +225,7 @@ def _merges(bpe: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises TrainingError for a file that is not there or is not JSON."""
+    """Read a JSON file. Raises TrainingError for a file that is missing or is not JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError as error:

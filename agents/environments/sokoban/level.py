@@ -19,7 +19,7 @@ Moves = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What moves in a level."""
+    """The movable part of a level: boxes and player."""
 
     player: Cell
     boxes: frozenset[Cell]
@@ -27,7 +27,7 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What stays. Cells that are not floor are walls, those outside the text too."""
+    """The fixed part of a level. Cells that are not floor are walls, those outside the text too."""
 
     rows: int
     columns: int
@@ -46,7 +46,7 @@ class Level:
         return None
 
     def moved(self, play: Play, move: str) -> Play:
-        """After a move that is legal."""
+        """State after a legal move."""
         to = neighbor(play.player, move)
         if to not in play.boxes:
             return Play(to, play.boxes)

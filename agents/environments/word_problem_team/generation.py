@@ -25,7 +25,7 @@ from loopline.agents.environments.word_problems.story import DOMAINS
 from loopline.agents.records import Record
 
 _MOST = 7
-"""Longer solutions are rare."""
+"""Most calculations of a solution; longer ones are rare."""
 _TRIES = 10_000
 """Stories in a row that are not wanted; then the difficulty is impossible."""
 

@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
     played: RolloutResult
     tokens: int
-    """That went through the model to play them."""
+    """Tokens that went through the model to play them."""
 
 
 def grpo_settings(

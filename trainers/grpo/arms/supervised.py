@@ -31,9 +31,9 @@ class SupervisedUpdate(NamedTuple):
     """Result of an update."""
 
     loss: float
-    """Before it, in nats."""
+    """Loss before the update, in nats."""
     tokens: int
-    """Through the model, padding included."""
+    """Tokens through the model, padding included."""
 
 
 class SupervisedSteps:

@@ -220,7 +220,8 @@ class LoopSettings(RolloutOptions):
         workflows.get(PAIR).check_options(self.options)
 
     def _require_answerable(self) -> None:
-        """Raises `InvalidOptions`."""
+        """Raise `InvalidOptions` unless the questions of the workflow are given, and by one option
+        alone."""
         if [self.env is None, self.questions is None, not self.level].count(False) != 1:
             raise InvalidOptions(
                 f"--workflow {self.workflow} is asked questions: give --env "
