@@ -1,10 +1,10 @@
-"""Answers that must be JSON of a given shape, and what is wrong with a model's text, in words for
-the model.
+"""Answers that must be JSON of a given shape, and descriptions for the model of what is wrong with
+its text.
 
 The schema comes from a caller and the text from a model, and neither is trusted. A schema may name
 nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
-a regular expression can be written so that it never comes to an end. A client that has a pydantic
-model of the answer checks it again, whole.
+a regular expression can be written so that it never terminates. A client that has a pydantic model
+of the answer checks it again, as a whole.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from loopline.agents.protocols import MAX_SCHEMA_BYTES
 from loopline.agents.records import JsonObject
 
 MAX_CHECKS = 100_000
-"""Keywords of a schema that are checked against one answer; a plain schema needs one for each value
-in it."""
+"""Most keywords of a schema that are checked against one answer; a plain schema needs one for each
+value in it."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
 _FENCE = "```"
@@ -30,7 +30,7 @@ _NOT_CHECKED = "the answer can't be checked"
 
 
 class _TooManyChecks(Exception):
-    """The schema is built so that checking an answer takes (nearly) forever."""
+    """Checking an answer against the schema takes (nearly) forever."""
 
 
 class AnswerSchema:
@@ -38,7 +38,8 @@ class AnswerSchema:
 
     def __init__(self, schema: JsonObject) -> None:
         """Raises `InvalidOptions` for what is not a schema, is too large, or refers elsewhere."""
-        # Imported by the runs that need it: it takes longer than all else that a role needs.
+        # Imported by the runs that need it: it takes longer than everything else that a role
+        # imports.
         from jsonschema import Draft202012Validator, SchemaError
 
         self.schema = schema
@@ -85,7 +86,7 @@ class AnswerSchema:
         return not wrong or wrong.startswith(_NOT_CHECKED)
 
     def _mismatch(self, value: JsonValue) -> str:
-        """In which places the value does not fit; empty if it does."""
+        """Places in which the value does not fit, in words; empty if it fits."""
         from jsonschema.exceptions import ValidationError
         from referencing import Registry
         from referencing.exceptions import Unresolvable
@@ -107,7 +108,7 @@ class AnswerSchema:
 
 
 def check_rule(schema: JsonObject) -> None:
-    """A schema that decides about answers, which may not ask for what is never checked. Raises
+    """Check a schema that decides about answers: it may not ask for what is never checked. Raises
     `InvalidOptions`."""
     AnswerSchema(schema)
     if any(keyword == "pattern" for keyword, _ in _keywords(schema)):
@@ -141,7 +142,7 @@ def _bounded_validator() -> Callable[..., Any]:
 
 
 def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """Every key of every object within, with its value. A property may bear a keyword's name: it
+    """Every key of every object within, with its value. A property may have a keyword's name: it
     counts as one only where its value is not a schema."""
     waiting = [schema]
     while waiting:
@@ -158,7 +159,8 @@ def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 
 
 def unfenced(text: str) -> str:
-    """The text within a code fence that holds all of it, else the text without blanks around."""
+    """The text within a code fence that holds all of it, else the text without surrounding
+    blanks."""
     text = text.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
         return text.partition("\n")[2].removesuffix(_FENCE).strip()

@@ -15,10 +15,10 @@ from loopline.agents.records import Trajectory
 from loopline.agents.thinking import text_without_thoughts
 
 MAX_ANSWER_BYTES = 1_000_000
-"""Of an answer as it is delivered; a longer one says that it was cut, and its text stays in the
-call. No model here writes as much in one completion."""
+"""Most bytes of an answer as it is delivered; a longer one says that it was cut, and its text stays
+in the call. No model here writes as much in one completion."""
 MAX_NUMBER_CHARS = 2_000
-"""A longer text is not a number."""
+"""Most characters of a number; a longer text is not one."""
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE = re.compile(r"[{}]")
@@ -59,8 +59,8 @@ _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
 
 def strip_latex(text: str) -> str:
-    """Text without the LaTeX that only formats: one line, no final full stop. For comparing: what
-    is delivered is the text itself."""
+    """Text without the LaTeX that only formats: one line, no final full stop. Only for comparisons:
+    the text itself is delivered."""
     text = _MATH_DOLLARS.sub(r"\1", text)
     text = _WRAPPED.sub(r" \1 ", text)
     for pattern, replacement in _REPLACEMENTS:
@@ -106,8 +106,8 @@ def truncate_answer(answer: str) -> str:
 
 
 def final_text(trajectory: Trajectory) -> str | None:
-    """The last whole text of the role that was asked the question: what a checker reads, however
-    the run ended. `None` if that role got no completion."""
+    """The last whole text of the role that was asked the question: a checker reads it, however the
+    run ended. `None` if that role got no completion."""
     for step in reversed(trajectory.steps):
         if step.agent == trajectory.steps[0].agent and step.candidates:
             calls = step.candidates[step.selected].calls
@@ -121,7 +121,7 @@ class Number:
 
     value: Fraction
     percent: bool
-    """A percent sign followed; `value` is the number before it."""
+    """Whether a percent sign followed; `value` is the number before it."""
 
     def __str__(self) -> str:
         return format_number(self.value) + ("%" if self.percent else "")
@@ -133,7 +133,7 @@ VULGAR_FRACTIONS = {
     "⅞": "7/8",
 }  # fmt: skip
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-"""Factor of a number that this word follows."""
+"""Factor of a number followed by this word."""
 
 _PLAIN_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"
 _SHORT_UNIT = (
@@ -145,7 +145,7 @@ _UNIT_WORD = (
     r"|inch(?:es)?|foot|feet|yards?|miles?|(?:kilo|milli)?grams?|pounds?|ounces?|tons?"
     r"|(?:milli)?lit(?:er|re)s?|cups?|pints?|quarts?|gallons?|persons?|people|children|men|women"
 )
-# Behind a currency sign short forms say millions: "$5m", "$5 mil".
+# After a currency sign short forms say millions: "$5m", "$5 mil".
 _UNIT = rf"(?:(?ai:{_UNIT_WORD})|(?(currency)(?!)|(?:{_SHORT_UNIT})))(?:[²³]|\^\{{?[23]\}}?|\b)"
 _PER = rf"\s*/\s*{_UNIT}"
 _OF_A_UNIT = r"(?ai:per|an?|each|every|square|sq\.?|cubic)\s+"
@@ -162,7 +162,7 @@ _NUMBER = re.compile(
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
     rf"(?:\s*(?P<percent>%|percent\b))?"
-    # Behind a bare number a slash divides: "5/m".
+    # After a bare number a slash divides: "5/m".
     rf"(?:(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})(?:{_PER})?|(?(currency)(?:{_PER})?))"
     rf"(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",
 )
@@ -173,13 +173,13 @@ _FRACTION = re.compile(rf"\\[dtc]?frac{_NUMERAL}{_NUMERAL}")
 def parse_number(text: str) -> Number | None:
     """The one number that the text is, or `None` for whatever can't be read for certain.
 
-    Read are sign, currency, commas, decimals, `a/b`, mixed numbers, LaTeX and vulgar fractions,
-    `million` and the like, a percent sign; `x = 5` is 5. Behind it may stand units of the lists
-    above ("miles per hour", "km/h", "cm^2"), or one counted noun, a plural in small letters ("12
+    Accepted are sign, currency, commas, decimals, `a/b`, mixed numbers, LaTeX and vulgar fractions,
+    `million` and the like, a percent sign; `x = 5` is 5. Units of the lists above may follow
+    ("miles per hour", "km/h", "cm^2"), or one counted noun, a plural in small letters ("12
     apples").
 
-    Refused is all else: a variable or function (`5x`, "3 pi"), a unit that is not listed, more
-    words ("5 or more apples", "12 red apples"), a noun that is not a plural with s or may be a
+    Refused is everything else: a variable or function (`5x`, "3 pi"), a unit that is not listed,
+    more words ("5 or more apples", "12 red apples"), a noun that is not a plural with s or may be a
     quantity ("2 dozen", "4 fifths", "3 pairs", "6 times"), a sum that looks like a mixed number
     ("21 98/2").
     """

@@ -22,24 +22,24 @@ APPROVAL_ERROR = "approval"
 
 
 class ApprovalRequest(Record):
-    """What waits for somebody to approve it."""
+    """A call or an answer that waits for somebody to approve it."""
 
     request: str
     """Names the call, or the answer, in its run."""
     kind: Literal["tool", "answer", "outcome"]
     """`outcome`: what became of a call that was begun, and must not be made twice."""
     name: str
-    """The tool; of an answer, the agent."""
+    """Name of the tool; for an answer, the agent."""
     agent: str
     arguments: JsonObject
-    """Exactly what is to be approved; of an answer `{"answer": …}`."""
+    """Exactly what is to be approved; for an answer `{"answer": …}`."""
     digest: str
     seconds: float = Field(gt=0)
-    """How long it waits."""
+    """Seconds that it waits."""
 
 
 class ApprovalNeeded(Exception):
-    """The step can't go on before somebody has decided. No role catches it."""
+    """The step can't continue before somebody has decided. No role catches it."""
 
     def __init__(self, request: ApprovalRequest) -> None:
         super().__init__(f"{request.name} needs approval ({request.digest[:12]})")
@@ -74,7 +74,7 @@ def read_decision(decision: bytes | None, request: str, name: str, digest: str) 
 
 
 def refusal_of(approval: Approval) -> str:
-    """For a model whose call, or answer, was not approved."""
+    """Text for a model whose call, or answer, was not approved."""
     if approval.decision == "expired":
         return f"nobody approved {approval.name} in time, so it was not done"
     why = f": {approval.reason}" if approval.reason else ""

@@ -1,13 +1,14 @@
 """Tool calls in a model's text, in the markup of the model's family.
 
-A server with a parser for its model gives calls in a field of their own; one without gives the
-model's text as it is. Known are the markups of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi,
-GLM, MiniMax, gpt-oss, Granite, Functionary, Phi, Cohere, LFM2, Olmo, Nemotron and InternLM; and a
-text that is nothing but a call in JSON or in Python's writing, where a tool of that name is on
-offer.
+A server with a parser for its model returns calls in a separate field; a server without one returns
+the model's text as it is. The markups of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi, GLM,
+MiniMax, gpt-oss, Granite, Functionary, Phi, Cohere, LFM2, Olmo, Nemotron and InternLM are
+recognized; and a text that is nothing but a call in JSON or in Python's syntax, where a tool of
+that name is on offer.
 
-What stands in a markup is a call or an error that its writer can be told; it is never an answer.
-A markup within a thought is none (`loopline.agents.thinking`). Every scan is linear in the text.
+The content of a markup is a call or an error that its writer can be told; it is never an answer. A
+markup within a thought does not count (`loopline.agents.thinking`). Every scan is linear in the
+text.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ REGIONS: Mapping[str, str | None] = {
     "<|START_ACTION|>": "<|END_ACTION|>",
     "<|tool_call>": "<tool_call|>",
     "<function=": "</function>",
-    # To the end of the turn.
+    # Up to the end of the turn.
     "[TOOL_CALLS]": None,
     "<|python_tag|>": None,
     "<|tool_call|>": None,
 }
-"""What begins a markup → what ends it."""
+"""End of each markup, by its beginning."""
 OPENING = re.compile("|".join(map(re.escape, REGIONS)))
 _END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
 _CHANNEL_CALL = re.compile(
@@ -82,7 +83,7 @@ _KIMI = re.compile(
 )
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
-"""Of calls in Python's writing: they are parsed as Python."""
+"""Most characters of calls in Python's syntax: they are parsed as Python."""
 DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
@@ -100,7 +101,7 @@ class WrittenCall:
     name: str
     arguments: JsonObject | None
     raw: str
-    """The arguments as written, or all of a call that could not be read."""
+    """Arguments as written, or all of a call that could not be read."""
     error: str | None = None
 
 
@@ -110,9 +111,9 @@ class _Region:
     end: int
     body: str
     cut: str | None = None
-    """The ending that is missing."""
+    """Missing ending of the markup; None if it is complete."""
     name: str = ""
-    """Where the markup says it outside of its body."""
+    """Name of the tool, where the markup states it outside its body."""
 
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
@@ -148,7 +149,7 @@ def strip_calls(
     pieces = [spoken[: regions[0].start].rstrip()]
     ends = [*(region.start for region in regions[1:]), len(spoken)]
     pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
-    # In lines of their own: what stood on both sides of a call was not one sentence, or equation.
+    # In lines of their own: the texts on both sides of a call were not one sentence, or equation.
     return "\n".join(filter(None, pieces))
 
 
@@ -192,15 +193,15 @@ def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
 
 class _Endings:
     """Finds where calls end. An ending in a string of a call's JSON ends nothing; where that makes
-    no sense of the call, the first one counts. Looking twice is bounded, or a text of broken calls
-    would take time by its square."""
+    no sense of the call, the first one counts. The number of repeated scans is bounded, or a text
+    of broken calls would take quadratic time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._left = 4 * len(text) + 10_000
 
     def after(self, start: int, closing: str) -> int:
-        """Of the call that begins at `start`; -1 without one."""
+        """Position of the ending of the call that begins at `start`; -1 without one."""
         first = self._text.find(closing, start)
         if first < 0 or self._left <= 0 or '"' not in self._text[start:first]:
             return first
@@ -218,7 +219,7 @@ class _Endings:
 
 
 def _channel_regions(text: str) -> list[_Region]:
-    """Of gpt-oss: a message to a function."""
+    """Regions in the markup of gpt-oss: messages to a function."""
     regions: list[_Region] = []
     for header in _CHANNEL_CALL.finditer(text):
         ended = _CHANNEL_END.search(text, header.end())
@@ -260,7 +261,7 @@ def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
 
 
 def _parse_marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
-    """Calls that have marks of their own within the markup."""
+    """Calls that have their own marks within the markup."""
     if body.startswith("<function="):
         for named, inner in _split_at_marks(_FUNCTION.finditer(body), body):
             inner = inner.partition("</function>")[0]
@@ -312,7 +313,7 @@ def _parse_marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
 def _split_at_marks(
     marks: Iterable[re.Match[str]], text: str
 ) -> Iterator[tuple[re.Match[str], str]]:
-    """Each mark with what stands between it and the next one."""
+    """Each mark with the text between it and the next one."""
     listed = list(marks)
     for match, following in itertools.zip_longest(listed, listed[1:]):
         if match is not None:
@@ -352,7 +353,7 @@ def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
 
 
 def calls_in_json(body: str) -> list[WrittenCall]:
-    """Objects one behind the other, or lists of them; none for what is not JSON."""
+    """Calls from consecutive objects, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:
@@ -394,7 +395,7 @@ def _call_from_object(value: object, raw: str) -> WrittenCall:
 
 
 def _parse_python_calls(body: str) -> list[WrittenCall]:
-    """Calls in Python's writing: one, a list of them, or one in each line."""
+    """Calls in Python's syntax: one, a list of them, or one in each line."""
     if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or CALLED.match(body)):
         return []
     try:

@@ -33,7 +33,7 @@ class CascadeOptions(BaseModel):
     min_agreement: float = Field(default=0.6, ge=0, le=1)
     """Least share of them that say the same as the first."""
     temperature: float = Field(default=0.8, gt=0, le=2)
-    """At which they are drawn."""
+    """Temperature at which they are drawn."""
     router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
     """File of `train router`, on the machine of the tool workers; None: no learned score."""
     audit: float = Field(default=0.0, ge=0, le=1)
@@ -41,10 +41,10 @@ class CascadeOptions(BaseModel):
     counts."""
     escalate: Literal["question", "step"] = "question"
     """What goes to the big model when the ladder doubts: the whole question, or only the step that
-    is one completion, a call of the calculator or the answer. The small model goes on from it."""
+    is one completion, a call of the calculator or the answer. The small model continues from it."""
 
     def step_escalation(self) -> EscalationOptions | None:
-        """None where whole questions go to the big model."""
+        """Options of the escalation of steps; None where whole questions go to the big model."""
         if self.escalate == "question":
             return None
         return EscalationOptions(
@@ -57,7 +57,8 @@ class CascadeOptions(BaseModel):
         )
 
     def agreement_rung(self, run: Run, messages: Sequence[Message]) -> AgreementRung | None:
-        """None where no samples are wanted, or where they are drawn with each step."""
+        """The rung that compares samples; None where none are wanted, or where they are drawn with
+        each step."""
         if self.samples == 0 or self.escalate == "step":
             return None
         return AgreementRung(run, messages, self.samples, self.min_agreement, self.temperature)

@@ -66,7 +66,7 @@ _JOINED_BEFORE = re.compile(
     r"(?:\b(?:x|times|and|of|by|plus|minus|over)|[.,][0-9]*)\s*\Z", re.IGNORECASE
 )
 _JOINED_AFTER = re.compile(r"\s*(?:and|to|or|x|times|of)\s+[0-9(.]", re.IGNORECASE)
-"""Words that make the numbers alongside them a part of something larger: `12 x 1 and 1/4 = 15`."""
+"""Words that make the numbers next to them a part of something larger: `12 x 1 and 1/4 = 15`."""
 _STACKED = re.compile(r"/[^-+*()]*/")
 """`60 / 3/4`: what is divided by what is written nowhere."""
 _EQUALS = re.compile(r"(?<![<>=!:≠~])=(?![=>])")
@@ -178,7 +178,7 @@ def _left_side(text: str) -> str | None:
 
 
 def _right_side(text: str) -> str | None:
-    """The expression that begins the text, or `None` where it goes on with something unknown."""
+    """The expression that begins the text, or `None` where it continues with something unknown."""
     end = 0
     while end < len(text) and text[end] in _EXPRESSION_CHARS:
         end += 1

@@ -1,7 +1,7 @@
 """Errors inside an agent, each with its own type.
 
-Troubles that belong to the host (a lost lease, a shutdown, a cancelled run) have types of their
-own there; they pass through a role untouched.
+Errors that belong to the host (a lost lease, a shutdown, a cancelled run) have their types there;
+they pass through a role untouched.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class PluginError(AgentError):
 
 
 class EnvironmentFault(AgentError):
-    """The code of an environment, its rewards among it, raised. Any text is an action, so this is a
-    fault of the environment, and the same run would raise it again."""
+    """The code of an environment, including its rewards, raised an error. Any text is an action, so
+    this is a fault of the environment, and the same run would raise it again."""
 
     def __init__(self, environment: str, when: str, error: Exception) -> None:
-        """`when`: what was asked of it, such as `on an action of tool_agent`."""
+        """`when`: what it was asked to do, such as `on an action of tool_agent`."""
         where = traceback.extract_tb(error.__traceback__)[-1]
         super().__init__(
             f"the environment {environment!r} raised {type(error).__name__} {when}: {error} "
@@ -70,7 +70,7 @@ class EnvironmentFault(AgentError):
 
 @contextmanager
 def environment_code(environment: str, when: str) -> Generator[None]:
-    """Whatever the block raises that is not an `AgentError` becomes an `EnvironmentFault`."""
+    """Turn whatever the block raises that is not an `AgentError` into an `EnvironmentFault`."""
     try:
         yield
     except AgentError:
@@ -89,7 +89,7 @@ class UnsupportedGeneration(InvalidOptions):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
-        """Of `loopline.agents.records.GenerationOptions`."""
+        """Field of `loopline.agents.records.GenerationOptions`."""
 
 
 class InvalidTask(AgentError, ValueError):
@@ -136,7 +136,7 @@ class ForkImpossible(AgentError, ValueError):
 
 
 def outcome_of_failure(kind: str) -> Outcome:
-    """Outcome of a run of which a request failed for good."""
+    """Outcome of a run in which a request failed for good."""
     ends = {
         "deadline": Outcome.DEADLINE,
         "cancelled": Outcome.CANCELLED,

@@ -1,5 +1,5 @@
-"""When a single step of an agent goes to another model. Any agent of the workflows `agent` and
-`team` may have such options, and `cascade` by `escalate="step"`."""
+"""Options that send a single doubtful step of an agent to another model. Any agent of the workflows
+`agent` and `team` may have them, and `cascade` by `escalate="step"`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BIG = ".big"
 
 
 class EscalationOptions(Record):
-    """What a completion has to pass; one that fails is written again by the other model. That its
-    calls are in order and its answer has the form that was asked for is always checked."""
+    """Checks that a completion has to pass; one that fails is written again by the other model.
+    That its calls are valid and its answer has the requested form is always checked."""
 
     model: str = Field(default="llm", min_length=1, max_length=128)
-    """The policy that takes a doubtful step, where the run assigns none to the agent `NAME.big`."""
+    """Policy that takes a doubtful step, where the run assigns none to the agent `NAME.big`."""
     arithmetic: bool = False
     """Recompute the equations in what it says."""
     min_logprob: float | None = Field(default=None, le=0)
@@ -25,7 +25,7 @@ class EscalationOptions(Record):
     min_agreement: float = Field(default=0.6, ge=0, le=1)
     """Least share of them that make the same calls, or say the same."""
     temperature: float = Field(default=0.8, gt=0, le=2)
-    """At which they are drawn."""
+    """Temperature at which they are drawn."""
     router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
     """File of `train router` that judges a final text, on the machine of the tool workers."""
 
@@ -37,5 +37,5 @@ def big_agent(agent: str) -> str:
 
 
 def agent_of(name: str) -> str:
-    """The agent whose steps they are."""
+    """The agent whose steps these are."""
     return name.removesuffix(_BIG)

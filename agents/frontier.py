@@ -30,7 +30,7 @@ class OpenJoin:
     """A fan-out that is not complete."""
 
     remaining: int
-    """Branches that have not arrived."""
+    """Number of branches that have not arrived."""
     continuation: Handoff
 
 
@@ -60,7 +60,7 @@ class Frontier:
         return tuple(self._waits.values())
 
     def wake(self, handoff: Handoff) -> None:
-        """A wait has ended. Raises `NoRoute` for a hand-over that does not wait."""
+        """Note that a wait has ended. Raises `NoRoute` for a hand-over that does not wait."""
         place = (handoff.turn, handoff.branch)
         wait = self._waits.get(place)
         payload = handoff.payload
@@ -74,7 +74,7 @@ class Frontier:
         self._publish((handoff,))
 
     def commit(self, step: Step, routing: Routing) -> None:
-        """A step was committed. Raises `NoRoute` if it had no hand-over."""
+        """Note that a step was committed. Raises `NoRoute` if it had no hand-over."""
         if self._waiting.pop((step.turn, step.branch), None) is None:
             raise NoRoute(
                 f"run {step.run_id}: nothing was handed over in turn {step.turn}, branch "
@@ -113,7 +113,7 @@ class Frontier:
 
 
 def frontier_of(run: Run, journal: Iterable[Step]) -> Frontier:
-    """Where the journal leads to. Raises `NoRoute` if it isn't one of this workflow."""
+    """State that the journal leads to. Raises `NoRoute` if it isn't one of this workflow."""
     frontier = Frontier(workflows.get(run.workflow).first(run))
     committed: tuple[Step, ...] = ()
     for step in journal:

@@ -36,7 +36,7 @@ OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop", "template_options"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
-    """Raises `UnsupportedGeneration` for the first option that the workflow can't honour, and
+    """Raise `UnsupportedGeneration` for the first option that the workflow can't honour, and
     `UnknownName`."""
     definition = workflows.get(workflow)
     honoured = _honoured(definition, options)
@@ -60,8 +60,8 @@ def require_honoured(workflow: str, options: JsonObject, generation: GenerationO
 def generation_of(
     run: Run, agent: str, of_agent: GenerationOptions | None
 ) -> GenerationOptions | None:
-    """How an agent's completion is made: what the run's caller set, over what the agent asks
-    for."""
+    """Generation options of an agent's completion: what the run's caller set overrides what the
+    agent asks for."""
     if run.generation is None:
         return of_agent
     definition = workflows.get(run.workflow)

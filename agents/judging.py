@@ -1,10 +1,10 @@
 """Requests of a team's roles to a judge: to score programs, tests and answers.
 
 A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
-a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
-the hash that the run's instance has, and brings what models wrote. What comes back are figures and
-what a program did with a *generated* test, never a word of a hidden one. Anyone who serves it runs
-programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool agent it only runs.
+a `ToolSpec` cannot have. It alone knows hidden tests and gold answers; a request names the problem
+by the hash in the run's instance, and carries what models wrote. The reply has figures and what a
+program did with a *generated* test, never a word of a hidden one. A host that serves it runs
+programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool agent are only run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline.agents.protocols import Host
 from loopline.agents.records import JsonObject, Record
 
 MAX_TOGETHER = 64
-"""Programs, tests or answers of one request: the candidates of one step."""
+"""Most programs, tests or answers of one request: the candidates of one step."""
 MAX_STDIN_CHARS = 100_000
 
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -33,7 +33,7 @@ class Failure(StrEnum):
 
     NO_CODE = "no_code"
     REFUSED = "refused"
-    """The sandbox refused what it wanted, or ended it over its memory or its output."""
+    """The sandbox refused what it wanted, or ended it because of its memory or its output."""
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     """An exception, a syntax error, another exit code, or a signal."""
@@ -41,10 +41,10 @@ class Failure(StrEnum):
 
 
 class JudgeRequest(Record):
-    """Base of what a judge is asked."""
+    """Base of requests to a judge."""
 
     tool: ClassVar[str]
-    """The name that the host knows it by."""
+    """Name by which the host knows it."""
 
 
 class ProblemRequest(JudgeRequest):
@@ -57,15 +57,15 @@ R = TypeVar("R", bound=Record)
 
 
 class ProgramVerdict(Record):
-    """How one program did against the hidden tests."""
+    """Result of one program on the hidden tests."""
 
     pass_rate: float = Field(ge=0, le=1)
     failures: dict[Failure, int] = Field(default_factory=dict)
-    """Tests that it fails, by why."""
+    """Number of tests that it fails, by reason."""
 
 
 class ProgramVerdicts(Record):
-    """In the order of the programs."""
+    """Verdicts in the order of the programs."""
 
     verdicts: tuple[ProgramVerdict, ...]
 
@@ -79,22 +79,22 @@ class JudgePrograms(ProblemRequest):
 
 
 class TestVerdict(Record):
-    """What a generated test is worth."""
+    """Verdict on a generated test."""
 
     __test__: ClassVar[bool] = False
 
     right: bool | None
-    """Whether a golden program passes it; None where there is none to ask."""
+    """Whether a golden program passes it; None without a golden program."""
     agrees: bool = False
     """Whether the team's program passes it."""
     actual: str = ""
-    """What that program did with its input."""
+    """Output of that program for its input."""
     why: str = ""
-    """Why it did not pass."""
+    """Reason why it did not pass."""
 
 
 class TestVerdicts(Record):
-    """In the order of the tests."""
+    """Verdicts in the order of the tests."""
 
     __test__: ClassVar[bool] = False
 
@@ -107,12 +107,12 @@ class JudgeTests(ProblemRequest):
     tool = "judge.tests"
 
     program: Program
-    """The team's; may be empty."""
+    """Program of the team; may be empty."""
     tests: tuple[ProgramTest | CallTest | None, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
 
 
 class AnswerVerdicts(Record):
-    """In the order of the answers."""
+    """Verdicts in the order of the answers."""
 
     right: tuple[bool, ...]
 
@@ -129,9 +129,9 @@ class OutputVerdict(Record):
     """Result of a program that computes an answer."""
 
     output: str = ""
-    """The end of what it wrote."""
+    """End of its output."""
     trouble: str = ""
-    """How it ended, if not well."""
+    """Reason if it ended badly."""
     failure: Failure | None = None
     """Why it has no answer; `wrong_answer` for one that is not right."""
     answer: str = ""
@@ -144,7 +144,7 @@ class OutputVerdict(Record):
 
 
 class OutputVerdicts(Record):
-    """In the order of the programs."""
+    """Verdicts in the order of the programs."""
 
     verdicts: tuple[OutputVerdict, ...]
 
@@ -157,28 +157,28 @@ class JudgeOutputs(ProblemRequest):
 
     programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
     seconds: float = Field(gt=0, le=600)
-    """Of one program, of CPU."""
+    """CPU seconds of one program."""
     reasoner: str
-    """Its answer; may be empty."""
+    """Answer of the reasoner; may be empty."""
 
 
 class ProgramRuns(Record):
-    """In the order of the programs."""
+    """Results in the order of the programs."""
 
     runs: tuple[ProgramRun, ...]
 
 
 class RunPrograms(JudgeRequest):
-    """Run programs of a puzzle's tool agent. There is nothing to hold them against: a puzzle has no
+    """Run programs of a puzzle's tool agent. There is nothing to compare them with: a puzzle has no
     secrets, and its own rules say what an output is worth."""
 
     tool = "judge.runs"
 
     programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
     stdin: str = Field(default="", max_length=MAX_STDIN_CHARS)
-    """Of each program."""
+    """Input of each program."""
     seconds: float = Field(gt=0, le=600)
-    """Of one program, of CPU."""
+    """CPU seconds of one program."""
 
 
 REQUESTS = (JudgePrograms, JudgeTests, JudgeAnswers, JudgeOutputs, RunPrograms)
@@ -186,8 +186,8 @@ JUDGE_TOOLS = frozenset(request.tool for request in REQUESTS)
 
 
 async def ask_judge(host: Host, request: JudgeRequest, expected: type[R]) -> tuple[R, JsonObject]:
-    """The judge's answer, and what a step's observation keeps of it, so that the step can be
-    replayed.
+    """The judge's answer, and the part of it that a step's observation keeps, so that the step can
+    be replayed.
 
     Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
     the problem.

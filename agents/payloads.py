@@ -1,8 +1,8 @@
-"""What one role hands to the next. Payloads are small: what is in the journal is read there, not
-sent again.
+"""Payloads: what one role hands to the next. They are small: what is in the journal is read there,
+not sent again.
 
-A package adds a payload of its own by a frozen subclass of `Payload` with the decorator
-`payload_type`, in the module of the role or workflow that uses it.
+A package adds a payload by a frozen subclass of `Payload` with the decorator `payload_type`, in the
+module of the role or workflow that uses it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from loopline.agents.errors import UnexpectedPayload, UnknownName, VersionMismat
 from loopline.agents.records import JsonObject, Record, Run, StoredRecord
 
 MAX_PROBLEM_CHARS = 8_000
-"""Longest sub-problem; ten times the longest question of the word-problem data sets."""
+"""Most characters of a sub-problem; ten times the longest question of the word-problem data
+sets."""
 
 MAX_PARALLEL = 16
-"""Sub-problems that may be handed over at once."""
+"""Most sub-problems that may be handed over at once."""
 
 ExpectedType = Literal["text", "integer", "number", "boolean", "date", "list", "json"]
 """Answer types that the planner can ask for; `loopline.agents.typed_answers` reads them."""
@@ -33,24 +34,24 @@ class Payload(StoredRecord):
 
     A new field raises `type_version`. If it is optional, and a reader may ignore it,
     `readable_from` stays the version before: then workers of both versions take each other's
-    messages. If not, the older ones hand them back, and `upcasts` has what turns a payload of the
-    version before into one of this.
+    messages. If not, the older ones hand them back, and `upcasts` converts a payload of the version
+    before into one of this.
     """
 
     type_name: ClassVar[str]
     type_version: ClassVar[int] = 1
     readable_from: ClassVar[int] = 0
-    """The oldest version whose readers may take this one; 0: only this version's."""
+    """Oldest version whose readers may take this one; 0: only this version's."""
     upcasts: ClassVar[Mapping[int, Upcaster]] = {}
     """Version → function that upgrades the fields of a payload to the next version. A field with a
     default needs none if `readable_from` goes back that far."""
 
     taken_by: ClassVar[str | None] = None
-    """The role that takes it on behalf of the agent that it names; None where roles are agents."""
+    """Role that takes it for the agent that it names; None where roles are agents."""
 
     @property
     def acting(self) -> str | None:
-        """The agent that it names."""
+        """Agent that the payload names."""
         return None
 
     def as_json(self) -> JsonObject:
@@ -58,7 +59,7 @@ class Payload(StoredRecord):
         versions: JsonObject = {}
         if self.type_version > 1:
             versions = {"type_version": self.type_version, "readable_from": self.readable_from}
-        # One of a later version brings its own, among the fields that are not known here.
+        # One of a later version has its own, among the fields that are unknown here.
         return {"type": self.type_name, **versions, **self.model_dump(mode="json")}
 
 
@@ -67,19 +68,19 @@ _TYPES: dict[str, type[Payload]] = {}
 
 
 def payload_type(cls: type[P]) -> type[P]:
-    """Make a payload known by its `type_name`."""
+    """Register a payload under its `type_name`."""
     if _TYPES.setdefault(cls.type_name, cls) is not cls:
         raise TypeError(f"the payload type {cls.type_name!r} is registered twice")
     return cls
 
 
 def payload_types() -> dict[str, type[Payload]]:
-    """Every known payload by its name."""
+    """Every registered payload by its name."""
     return dict(_TYPES)
 
 
 def parse_payload(data: JsonObject) -> Payload:
-    """The inverse of `Payload.as_json`, also of an earlier version's, and of a later one's that may
+    """Parse what `Payload.as_json` wrote, also in an earlier version, and in a later one that may
     be read here. Raises `UnknownName`, `UnexpectedPayload` or `VersionMismatch`."""
     name = data.get("type")
     if not isinstance(name, str) or name not in _TYPES:
@@ -119,7 +120,7 @@ class Subproblem(Record):
     expected_type: ExpectedType
     tool_call_id: str
     position: int = Field(ge=0)
-    """Which tool call of the model's turn asked for it."""
+    """Index of the tool call in the model's turn that asked for it."""
 
 
 @payload_type
@@ -130,12 +131,12 @@ class QuestionPayload(Payload):
 
 
 PLAYER = "player"
-"""The role that takes the turns of all agents of environments."""
+"""Role that takes the turns of all agents of environments."""
 
 
 @payload_type
 class TurnPayload(Payload):
-    """To the role `PLAYER`: take that agent's turn in the run's environment."""
+    """Take an agent's turn in the run's environment; for the role `PLAYER`."""
 
     type_name: ClassVar[str] = "turn"
     taken_by: ClassVar[str | None] = PLAYER
@@ -148,26 +149,27 @@ class TurnPayload(Payload):
 
 
 AGENT = "agent"
-"""The role that takes the turns of all agents that a run itself describes."""
+"""Role that takes the turns of all agents that a run itself describes."""
 ACTING_ROLES = (PLAYER, AGENT)
 """Roles that act for agents of other names."""
 
 
 @payload_type
 class PartPayload(Payload):
-    """To the role `AGENT`: take the turn of one part of the run's team
-    (`loopline.agents.team_parts`)."""
+    """Take the turn of one part of the run's team (`loopline.agents.team_parts`); for the role
+    `AGENT`."""
 
     type_name: ClassVar[str] = "part"
     taken_by: ClassVar[str | None] = AGENT
 
     agent: str = Field(min_length=1, max_length=64)
     act: Literal["answer", "scatter", "gather"] = "answer"
-    """An agent answers; the parts of a `parallel` are handed out, their answers put together."""
+    """What the part does: an agent answers; a `parallel` hands out its parts (`scatter`) and puts
+    their answers together (`gather`)."""
     path: tuple[int, ...] = ()
-    """Which part of the team it is: from the outermost in, the place in each."""
+    """Path of the part in the team: its index in each part around it, the outermost first."""
     rounds: tuple[int, ...] = ()
-    """Of each loop around it, the outermost first: the round, from 0."""
+    """Round of each loop around it, from 0, the outermost first."""
 
     @property
     def acting(self) -> str:
@@ -210,28 +212,28 @@ class ResumePayload(Payload):
 
 
 class WakeUp(Record):
-    """What has ended a wait; unknown in a hand-over that still waits."""
+    """Event that ended a wait; unknown in a hand-over that still waits."""
 
     kind: Literal["signalled", "expired"]
     at: float
-    """Unix seconds."""
+    """Time of the event, in Unix seconds."""
     value: JsonValue = None
-    """What the signal's sender has to say."""
+    """Value that the signal's sender gave."""
     id: str = ""
-    """The signal's."""
+    """Id of the signal."""
     by: str = ""
-    """Who sent it, where that is known."""
+    """Sender, where it is known."""
 
 
 @payload_type
 class SignalPayload(Payload):
-    """Go on: the wait for a signal is over."""
+    """Continue: the wait for a signal is over."""
 
     type_name: ClassVar[str] = "signal"
 
     signal: str = Field(max_length=64)
     woken: WakeUp | None
-    """None as long as the run waits."""
+    """Event that ended the wait; None as long as the run waits."""
 
 
 def has_calculator(run: Run) -> bool:

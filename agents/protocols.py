@@ -18,8 +18,8 @@ from loopline.agents.records import (
 )
 
 MAX_SCHEMA_BYTES = 100_000
-"""Of a completion's schema as JSON, or of the parameters of all its tools. Compiling takes up to a
-second at this size, a millisecond for the usual schema."""
+"""Most bytes of a completion's schema as JSON, or of the parameters of all its tools. Compiling
+takes up to a second at this size, a millisecond for the usual schema."""
 
 
 class Host(Protocol):

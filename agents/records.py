@@ -1,14 +1,14 @@
 """The records that everything reads: journal, store, trainers, bench and viewer.
 
-All models are frozen. What lies on the bus or in the store was perhaps written by another version
-of this program: such a record (`StoredRecord`) keeps the fields that this one does not know, also
-when it is written again, so that a program in between takes nothing away. Any other refuses them,
+All models are frozen. Records on the bus or in the store may have been written by another version
+of this program: such a record (`StoredRecord`) keeps the fields that this version does not know,
+also when it is written again, so that a program in between removes nothing. Any other refuses them,
 as a typo. `RECORDS_VERSION` rises when a field changes its meaning, and `read_run` and its like
 (`loopline.agents.versions`) read what other versions wrote.
 
-A reference answer never appears here: anyone who verifies an outcome holds it. One environment is
-an exception: the equations of a generated word problem are in its task's instance, which the roles
-that score by them read, and no observation shows.
+A reference answer never appears here: only programs that verify outcomes have it. One environment
+is an exception: the equations of a generated word problem are in its task's instance; the roles
+that score by them read them, and no observation shows them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from loopline.agents.thinking import split_thoughts
 RECORDS_VERSION = 1
 
 MAX_PROMPT_CHARS = 200_000
-"""A longer question is refused at admission; ten times the longest one in the data sets here."""
+"""Most characters of a question; a longer one is refused at admission. Ten times the longest one in
+the data sets here."""
 
 RUN_ID = r"^[0-9a-f-]{36}$"
 
@@ -71,19 +72,20 @@ class Message(StoredRecord):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    """Of the participant who says it, among several of one role."""
+    """Name of the participant who says it, among several of one role."""
     raw_text: str | None = None
     """An assistant turn exactly as a local model wrote it, markup of calls included. Engines with a
     chat template use it in place of `content`: earlier ids are extended, not tokenized again."""
     parts: Parts = ()
-    """All of it in order, where a user's message holds images; `content` is its text then."""
+    """All of the message in order, where a user's message holds images; then `content` is its
+    text."""
 
 
 class Task(StoredRecord):
-    """What is to be solved, with everything needed to rebuild it, but not its answer."""
+    """A task with everything needed to rebuild it, except its answer."""
 
     environment: str = Field(default="question", max_length=256)
-    """Its name, or `package.module:OBJECT` where it was found by that."""
+    """Name of the environment, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
     messages: tuple[Message, ...] = ()
     """The whole conversation as the caller wrote it, including system messages and `prompt`; empty
@@ -108,7 +110,7 @@ class Budget(StoredRecord):
 
 
 MAX_TOOLS = 128
-"""That a task, or a source of tools, offers."""
+"""Most tools that a task, or a source of tools, offers."""
 
 
 class ToolSpec(StoredRecord):
@@ -125,7 +127,7 @@ class SamplingParams(StoredRecord):
     temperature: float = Field(default=0.0, ge=0.0, le=5.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0)
-    """0 is off."""
+    """Number of likeliest tokens that are sampled from; 0 is off."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
     stop: tuple[str, ...] = ()
     seed: int | None = None
@@ -135,7 +137,8 @@ class SamplingParams(StoredRecord):
 
     @property
     def penalizes(self) -> bool:
-        """Tokens that were generated before are more, or less, likely than the model has them."""
+        """Whether tokens that were generated before become more, or less, likely than in the
+        model's own distribution."""
         return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
 
 
@@ -144,7 +147,7 @@ class ToolChoice(StoredRecord):
 
     mode: Literal["auto", "none", "required"] = "auto"
     name: str | None = None
-    """With `required`: the tool that it must call."""
+    """Name of the tool that the model must call; with `required`."""
 
 
 class GenerationOptions(StoredRecord):
@@ -167,11 +170,11 @@ class GenerationOptions(StoredRecord):
     template_options: TemplateOptions = Field(default_factory=dict)
     """Switches of the model's chat template, such as `enable_thinking`, over those of its pool."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
-    """By agent, what holds for its completions over the rest."""
+    """Options of single agents' completions, which override the rest."""
 
     @property
     def chosen(self) -> JsonObject:
-        """What is not left to the pool."""
+        """Options that are not left to the pool."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
@@ -197,26 +200,28 @@ class Run(StoredRecord):
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → content hash, as resolved at admission."""
     prompt_files: dict[str, str] = Field(default_factory=dict)
-    """Prompt file → its whole content, of those that stand in place of the shipped ones."""
+    """Prompt file → its whole content, for files that replace shipped ones."""
     role_versions: dict[str, int] = Field(default_factory=dict)
-    """Role → version that it was admitted with. Empty, from an older client: any may play it."""
+    """Role → version that it was admitted with. Empty, from an older client: any version may play
+    it."""
     workflow_version: int = 0
-    """As it was admitted with; 0, from an older client: any may route it."""
+    """Version of the workflow at admission; 0, from an older client: any version may route it."""
     generation: GenerationOptions | None = None
-    """What the caller set for completions (`loopline.agents.generation` says for which)."""
+    """Completion options of the caller (`loopline.agents.generation` says which completions they
+    affect)."""
     seed: int = 0
     budget: Budget = Field(default_factory=Budget)
     created: float
-    """Unix seconds."""
+    """Time of admission, in Unix seconds."""
     deadline: float
-    """Unix seconds; past it the run ends with outcome `deadline`."""
+    """Deadline in Unix seconds; past it the run ends with outcome `deadline`."""
     stream: bool = False
     """Publish the models' text in the run's log while it is generated."""
     tags: dict[str, str] = Field(default_factory=dict)
     parent: str | None = None
     """The run that this one was forked from."""
     webhook: str | None = Field(default=None, max_length=2_048)
-    """URL that is told when the run has ended."""
+    """URL that is notified when the run has ended."""
     account: str = Field(default="", max_length=64)
     """Account whose daily budget its calls count for; empty for none."""
 
@@ -234,11 +239,11 @@ class Usage(StoredRecord):
 
 
 class Latency(StoredRecord):
-    """Where the time of one completion went, in seconds."""
+    """Seconds of one completion, by what they were spent on."""
 
     queue: float = Field(default=0.0, ge=0)
     first_token: float = Field(default=0.0, ge=0)
-    """From the start of work to the first token (prefill)."""
+    """Seconds from the start of work to the first token (prefill)."""
     decode: float = Field(default=0.0, ge=0)
 
     @property
@@ -247,7 +252,7 @@ class Latency(StoredRecord):
 
 
 class PolicyRef(StoredRecord):
-    """Which weights answered."""
+    """Weights that answered."""
 
     name: str
     """The pool, for example `llm`."""
@@ -261,19 +266,19 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancel
 
 
 class Call(StoredRecord):
-    """One completion. The ledger's unit: whatever was paid for is one of these."""
+    """One completion, the unit of the ledger: every paid completion is one of these."""
 
     id: str
-    """The request's idempotency key."""
+    """Idempotency key of the request."""
     policy: PolicyRef
     text: str
-    """What the model wrote, whole: of a local model the text of `output_ids`, thoughts and markup
-    of calls included. Anyone who reads an answer out of it reads `said`."""
+    """Whole text of the model: for a local model the text of `output_ids`, thoughts and markup of
+    calls included. Code that reads an answer from it uses `said`."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
-    """What an endpoint gave of the model's thoughts in a field of their own."""
+    """Thoughts of the model that an endpoint returned in a separate field."""
     begins_in_thought: bool = False
-    """The prompt ended within a thought that the chat template had opened."""
+    """Whether the prompt ended within a thought that the chat template had opened."""
     prompt_ids: tuple[int, ...] = ()
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
@@ -286,8 +291,8 @@ class Call(StoredRecord):
     """Text of each output token, where the caller asked for it. Bytes that are not UTF-8 by
     themselves are U+FFFD."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
-    """For each output token the likeliest tokens in its place, where the caller asked for them:
-    text and natural log-probability, the likeliest first."""
+    """Likeliest tokens at the position of each output token, where the caller asked for them: text
+    and natural log-probability, the likeliest first."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False
@@ -297,9 +302,9 @@ class Call(StoredRecord):
     trainable: bool
     """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
     worker: str = ""
-    """Who served it, where that is a process of its own."""
+    """Worker that served it, where that is a separate process."""
     answered_at: float | None = None
-    """Unix seconds when the answer was whole, where a worker served it."""
+    """Time when the answer was complete, in Unix seconds, where a worker served it."""
     extends_previous: bool = False
     """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""
 
@@ -310,7 +315,7 @@ class Call(StoredRecord):
 
     @property
     def thought(self) -> str:
-        """What it thought, wherever it stands."""
+        """Thoughts of the model, in whatever field they are."""
         inner = split_thoughts(self.text, opened=self.begins_in_thought).thought
         return "\n\n".join(filter(None, (self.reasoning, inner)))
 
@@ -331,19 +336,19 @@ class Decision(StoredRecord):
 
 
 class RequestTiming(StoredRecord):
-    """One request of a step to a worker that answers it. A step that was taken again finds answers
-    that are stored: those took no time."""
+    """One request of a step to a worker that answers it. A step that was taken again finds stored
+    answers: those took no time."""
 
     number: int = Field(ge=0)
-    """In the order of the step's requests, from 0."""
+    """Number among the step's requests, from 0."""
     kind: Literal["completion", "tool"]
     name: str
-    """The policy, or the tool."""
+    """Name of the policy, or of the tool."""
     started: float
-    """Unix seconds."""
+    """Start in Unix seconds."""
     ended: float
     error: str = ""
-    """Kind of the failure that came in place of an answer."""
+    """Kind of the failure that replaced an answer."""
 
 
 class StepTimings(StoredRecord):
@@ -356,24 +361,24 @@ class StepTimings(StoredRecord):
     retries: int = Field(default=0, ge=0)
     """Attempts that failed before this one."""
     deliveries: int = Field(default=1, ge=1)
-    """How often a worker got the message: if more than once, the step was taken over."""
+    """Number of times that a worker got the message: if more than once, the step was taken over."""
     requests: tuple[RequestTiming, ...] = ()
-    """Empty where the models are in the same process."""
+    """Requests of the step; empty where the models are in the same process."""
 
 
 class Approval(StoredRecord):
     """Decision about something that needed approval."""
 
     request: str
-    """Names the call, or the answer, in its run."""
+    """Name of the call, or of the answer, in its run."""
     name: str
-    """The tool; of an answer, the agent."""
+    """Name of the tool; for an answer, the agent."""
     digest: str
     """SHA-256 of exactly what was approved or denied (`loopline.agents.approvals.digest_of`)."""
     decision: Literal["approved", "denied", "expired"]
     """`expired`: nobody decided in time."""
     at: float
-    """Unix seconds."""
+    """Time of the decision, in Unix seconds."""
     by: str = ""
     reason: str = ""
 
@@ -384,7 +389,7 @@ class Step(StoredRecord):
     run_id: str
     turn: int = Field(ge=0)
     branch: int = Field(default=0, ge=0)
-    """Which of the parallel hand-offs of one turn this step answered."""
+    """Index of the parallel hand-off of the turn that this step answered."""
     agent: str
     input: JsonObject = Field(default_factory=dict)
     """The payload that was handed over to the agent."""
@@ -392,19 +397,19 @@ class Step(StoredRecord):
     selected: int = 0
     decision: Decision
     observation: JsonObject = Field(default_factory=dict)
-    """What came back from tools while the step was taken."""
+    """Results of tools while the step was taken."""
     timings: StepTimings
     worker: str
     approvals: tuple[Approval, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """Every completion that the step asked for, chosen or not."""
+        """Every completion of the step, chosen or not."""
         return tuple(call for candidate in self.candidates for call in candidate.calls)
 
 
 class Outcome(StrEnum):
-    """How a run ended. A run without a verifier at hand ends `answered`; anyone who holds the
+    """How a run ended. A run without a verifier at hand ends `answered`; a program that has the
     reference turns that into `solved` or `failed`."""
 
     ANSWERED = "answered"
@@ -418,7 +423,7 @@ class Outcome(StrEnum):
 
 
 class Trajectory(StoredRecord):
-    """A finished run, whole."""
+    """A complete finished run."""
 
     version: int = RECORDS_VERSION
     run: Run
@@ -426,13 +431,13 @@ class Trajectory(StoredRecord):
     outcome: Outcome
     answer: str | None = None
     reason: str | None = None
-    """Why, for every outcome but `answered` and `solved`."""
+    """Reason of the outcome, for every one but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
     """The workflow's reward for the run (`loopline.agents.workflows.add_rewards`); None if it gives
     none."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
-    """By role, from the same."""
+    """The workflow's reward for each role, given with the team's."""
 
     @classmethod
     def from_texts(
@@ -444,7 +449,7 @@ class Trajectory(StoredRecord):
         reason: str,
         ended: float,
     ) -> Self:
-        """An ended run from what the bus keeps of it, before its workflow's rewards: an empty text
+        """An ended run from what the bus stores of it, before its workflow's rewards: an empty text
         stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
         return cls(
             run=run if isinstance(run, Run) else Run.model_validate_json(run),

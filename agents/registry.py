@@ -6,8 +6,8 @@ An installed package adds an item by an entry point whose name is the item's nam
     [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
 
-Entry points are loaded when they are asked for, not before: a broken plug-in troubles only the
-run that wants it. `load_object` finds an item without one, by `package.module:OBJECT`.
+Entry points are loaded when they are first used, not before: a broken plug-in affects only the run
+that uses it. `load_object` finds an item without one, by `package.module:OBJECT`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.agents.errors import PluginError, UnknownName
 
 
 class HasName(Protocol):
-    """Whatever can be registered."""
+    """Any item that can be registered."""
 
     @property
     def name(self) -> str: ...
@@ -43,8 +43,8 @@ class Registry(Generic[T]):
         is_item: Callable[[object], TypeGuard[T]],
         built_in: Mapping[str, str] | None = None,
     ) -> None:
-        """`built_in`: name → `package.module:OBJECT` of items that are imported when they are asked
-        for."""
+        """`built_in`: name → `package.module:OBJECT` of items that are imported when they are first
+        used."""
         self.what = what
         self._built_in = built_in or {}
         self._one = _article(what)
@@ -120,7 +120,7 @@ class Registry(Generic[T]):
 
 
 def is_function(item: object) -> TypeGuard[Callable[..., Any]]:
-    """For `load_object`: anything that is called, and no class."""
+    """Whether an item can be called and is not a class; for `load_object`."""
     return callable(item) and not isinstance(item, type)
 
 
@@ -128,7 +128,7 @@ def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]
     """The item at `package.module:OBJECT`. Raises `PluginError`."""
     module_name, _, attribute = target.partition(":")
     if module_name.partition(".")[0] in sys.stdlib_module_names:
-        # Importing some of these does things: a message of the bus may name no such module.
+        # Importing some of these has effects: a message of the bus may name no such module.
         raise PluginError(f"{target}: Python's own modules have no {what}")
     try:
         module = import_module(module_name)
@@ -154,9 +154,9 @@ def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]
 
 
 def import_from_here() -> None:
-    """Let the current folder, where a user's own module lies, be imported from: a console script
-    and a worker do not look there. It comes last, so that no file there stands in for an installed
-    package."""
+    """Let modules be imported from the current folder, where a user's own module is: a console
+    script and a worker do not look there. It comes last, so that no file there replaces an
+    installed package."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 

@@ -45,10 +45,10 @@ _ENDED_FROM_OUTSIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """What a completion was asked with."""
+    """Inputs of a recorded completion."""
 
     first: int
-    """Place of its first answer among the step's calls."""
+    """Index of its first answer among the step's calls."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
 
@@ -61,7 +61,7 @@ class RecordedHost:
         self.prompts: list[tuple[Message, ...]] = []
         """The requests of the completions, in order."""
         self.requests: list[RecordedRequest] = []
-        """The same with the tools that were offered."""
+        """The same requests with the tools that were offered."""
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
         self._step = step
         self._calls = list(step.calls)
@@ -94,7 +94,7 @@ class RecordedHost:
         return answer
 
     def of_agent(self, agent: str) -> Host:
-        """Whose completion is next is the record's to say."""
+        """The host itself: the record decides which agent's completion is next."""
         return self
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
@@ -109,7 +109,7 @@ class RecordedHost:
         return output
 
     async def approve(self, agent: str, answer: JsonObject, seconds: float) -> Approval:
-        """What was decided of the answer then."""
+        """The recorded decision about the answer."""
         digest = digest_of("answer", agent, answer)
         for approval in self._approvals:
             if approval.digest == digest:
@@ -117,7 +117,7 @@ class RecordedHost:
         raise ReplayDiverged(f"{self._where}: {agent} writes an answer that nobody decided of")
 
     def unused(self) -> str | None:
-        """What was recorded but never asked for, or `None`."""
+        """A description of what was recorded but never asked for, or `None`."""
         if self._calls or self._outputs:
             return (
                 f"{len(self._calls)} recorded completions and {len(self._outputs)} tool results "
@@ -141,7 +141,8 @@ def recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
 
 
 def _arguments(call: Call, position: int, entry: JsonValue) -> JsonObject:
-    """The entry's own where it has some, else those of the model's tool call that it answers."""
+    """The entry's own arguments where it has some, else those of the model's tool call that it
+    answers."""
     arguments = entry.get("arguments") if isinstance(entry, dict) else None
     if isinstance(arguments, dict):
         return arguments
@@ -161,12 +162,12 @@ def _split_entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay found."""
+    """Results of a replay."""
 
     steps: int
-    """Steps that came out as recorded."""
+    """Number of steps that came out as recorded."""
     divergences: tuple[str, ...]
-    """What differs, in words; empty if the run was reproduced."""
+    """Differences in words; empty if the run was reproduced."""
 
     @property
     def reproduced(self) -> bool:
@@ -177,7 +178,7 @@ async def replay(trajectory: Trajectory) -> Replay:
     """Take every step of a run again, in the recorded order, up to the first that differs.
 
     Prompts that have changed since, and that the run does not bring (`Run.prompt_files`), are a
-    divergence too, and so are roles and workflows of a version that does not go on with it; but
+    divergence too, and so are roles and workflows of a version that does not continue it; but
     neither stops the replay. Fields that this version does not know are not compared.
     """
     trajectory = without_unknown_fields(trajectory)
@@ -197,8 +198,8 @@ async def replay(trajectory: Trajectory) -> Replay:
 async def recorded_prompts(
     run: Run, journal: tuple[Step, ...], recorded: Step
 ) -> list[tuple[Message, ...]]:
-    """What each completion of a recorded step was asked with, in order: a journal holds what a
-    model wrote, and today's roles say again what it read. Shorter where they ask otherwise now."""
+    """Prompts of each completion of a recorded step, in order: a journal holds what a model wrote,
+    and today's roles produce again what it read. Shorter where they ask otherwise now."""
     host = RecordedHost(recorded)
     with suppress(AgentError, RequestFailed):
         await take_step(
@@ -235,7 +236,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
 
 
 def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
-    """End the waits after which these steps were taken, in the same way as then."""
+    """End the waits after which these steps were taken, in the same way as recorded."""
     places = {(wait.turn, wait.branch) for wait in frontier.waits}
     for step in steps:
         if (step.turn, step.branch) in places:
@@ -243,7 +244,7 @@ def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
 
 
 def _same_handoff(handoff: Handoff, recorded: Step) -> bool:
-    """Compares the fields that both versions know, the record's and this one."""
+    """Whether both are equal in the fields that both versions know, the record's and this one."""
     was = handoff_of(recorded)
     if type(handoff.payload) is not type(was.payload):
         return False
@@ -259,11 +260,11 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
         if trajectory.outcome in _ENDED_FROM_OUTSIDE:
             return ()
         return (f"the journal stops before an end, yet the outcome is {trajectory.outcome}",)
-    # An answer is judged later, by anyone who knows the reference; a game is judged by its
+    # An answer is judged later, by a program that has the reference; a game is judged by its
     # workflow.
     judged = (Outcome.SOLVED, Outcome.FAILED) if finish.outcome is Outcome.ANSWERED else ()
     same = trajectory.outcome in (finish.outcome, *judged)
-    # A record does not tell an empty answer from none.
+    # A record does not distinguish an empty answer from a missing one.
     if not same or (finish.answer or None) != (trajectory.answer or None):
         return (
             f"the end is {finish.outcome} {finish.answer!r}, recorded was "
@@ -290,7 +291,8 @@ def _changed_versions(run: Run) -> tuple[str, ...]:
 
 
 def _options_of(run: Run) -> JsonObject:
-    """With the choice of prompts also where the run was admitted before there was one."""
+    """The run's options with the choice of prompts, even if the run was admitted before there was
+    one."""
     chooses = capability(workflows.get(run.workflow), ChoosingPrompts) is not None
     return {**run.options, **({"prompts": prompt_set_of(run)} if chooses else {})}
 
@@ -301,9 +303,9 @@ class Fork:
 
     run: Run
     journal: tuple[Step, ...]
-    """The steps that are kept, now of the new run."""
+    """The steps that are kept, which now belong to the new run."""
     handoffs: tuple[Handoff, ...]
-    """What has to be published to go on."""
+    """Hand-overs that have to be published to continue."""
     joins: dict[str, OpenJoin]
     """Fan-outs that are not complete yet."""
 
@@ -330,13 +332,13 @@ def fork(
     prompt_files: dict[str, str] | None = None,
     question: str | None = None,
 ) -> Fork:
-    """Keep every step before turn `at_turn`, and take that turn again in a run of its own.
+    """Keep every step before turn `at_turn`, and take that turn again in a new run.
 
     The new run gets the same time as its parent, today's prompts, and whatever else is given:
-    `prompt_files` stand in place of the shipped prompts and of the parent's, `question` in place of
-    what was asked, where no step is kept that has answered it. Raises `ForkImpossible` if the run
-    never came that far, or a kept step has read the question, and `UnknownName` for a policy or a
-    prompt of a role that its workflow does not have.
+    `prompt_files` replace the shipped prompts and the parent's, `question` replaces the question,
+    if no kept step has answered it. Raises `ForkImpossible` if the run never came that far, or a
+    kept step has read the question, and `UnknownName` for a policy or a prompt of a role that its
+    workflow does not have.
     """
     parent = trajectory.run
     last = max((step.turn for step in trajectory.steps), default=0)

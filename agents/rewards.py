@@ -1,4 +1,4 @@
-"""Rewards that somebody posts after the fact: a user's thumb, a judge, tomorrow's sale.
+"""Rewards that are posted after the fact: a user's thumb, a judge, tomorrow's sale.
 
 A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
 Rewards never change: a later one for the same target from the same source is a new version, which
@@ -43,20 +43,21 @@ class Reward(StoredRecord):
 
     version: int = RECORDS_VERSION
     id: Name
-    """The caller may choose it: a reward that is sent again under its id counts once."""
+    """Id of the reward, which the caller may choose: a reward that is sent again under its id
+    counts once."""
     run_id: str | None = Field(default=None, pattern=RUN_ID)
     session: SessionId | None = None
-    """Of runs with that tag: the reward is for each of their trajectories. Either this or
-    `run_id` is given."""
+    """Session of the runs that the reward is for, by their tag: it counts for each of their
+    trajectories. Either this or `run_id` is given."""
     agent: Name | None = None
-    """None: the whole team earned it."""
+    """Agent that earned it. None: the whole team did."""
     turn: StrictInt | None = Field(default=None, ge=0, le=1_000_000)
-    """None: for the run as a whole."""
+    """Turn that earned it. None: the run as a whole did."""
     source: Name
-    """Who says so, for example `user`, `judge`."""
+    """Source of the reward, for example `user`, `judge`."""
     account: str = Field(default="", max_length=64, pattern=r"^[^/]*$")
-    """Of the caller who posted it: it reaches the runs of this account alone. Empty for those who
-    have the bus, and may reward any run."""
+    """Account of the caller who posted it: it applies only to the runs of this account. Empty for
+    callers on the bus itself, who may reward any run."""
     value: StrictFloat = Field(ge=-MAX_REWARD, le=MAX_REWARD, allow_inf_nan=False)
     comment: str = Field(default="", max_length=MAX_COMMENT_CHARS)
 
@@ -68,8 +69,8 @@ class Reward(StoredRecord):
 
     @property
     def target(self) -> str:
-        """Names the run or the session, for one account if the reward is from one; no name of the
-        one can be that of the other."""
+        """Name of the run or the session, for one account if the reward is from one; no run's name
+        can equal a session's."""
         name = self.run_id or f"session/{self.session}"
         return f"{self.account}/{name}" if self.account else name
 

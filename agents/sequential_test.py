@@ -1,6 +1,6 @@
-"""A test of a mean that may be looked at after every value, as often as anyone likes.
+"""A test of a mean that may be looked at after every value, any number of times.
 
-Against "the mean is at most `bound`" a bettor stakes a share of its capital on each value: the
+To test "the mean is at most `bound`", a bettor stakes a share of its capital on each value: the
 capital is the mean over several stakes s of the product of 1 + s (x - bound) / (bound - low), where
 no value is below `low`. While the mean of each value, given those before, is at most `bound`, the
 capital is a supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta
@@ -15,9 +15,10 @@ from dataclasses import dataclass
 STAKES = (0.1, 0.25, 0.5, 0.75)
 """Shares of the largest stake that cannot ruin, 1 / (bound - low)."""
 FINE_STAKES = (0.02, 0.05, *STAKES)
-"""With smaller ones, for values that vary far more than their mean is away from the bound."""
+"""Stakes with smaller ones, for values that vary far more than their mean differs from the
+bound."""
 MOST_CAPITAL = 1e100
-"""Beyond this value, differences do not matter."""
+"""Largest capital: beyond it, differences do not matter."""
 _HALVINGS = 16
 
 
@@ -25,8 +26,7 @@ class MeanTest:
     """The capital of a bet that the mean is above `bound`."""
 
     def __init__(self, bound: float, *, low: float, stakes: Sequence[float] = STAKES) -> None:
-        """`low` is the least value that there can be. Raises ValueError for a bound that is not
-        above it."""
+        """`low` is the least possible value. Raises ValueError for a bound that is not above it."""
         if not low < bound:
             raise ValueError(f"the bound, {bound}, has to be above the least value, {low}")
         self._bound, self._low = bound, low
@@ -34,7 +34,7 @@ class MeanTest:
         self._capitals = [1.0] * len(self._stakes)
         self.values = 0
         self.most = 1.0
-        """The greatest capital so far, which decides the test."""
+        """Greatest capital so far, which decides the test."""
 
     @property
     def capital(self) -> float:
@@ -42,7 +42,7 @@ class MeanTest:
         return sum(self._capitals) / len(self._capitals)
 
     def add(self, value: float) -> float:
-        """One value; returns the capital. Raises ValueError for a value below the least."""
+        """Add one value; returns the capital. Raises ValueError for a value below the least."""
         if not value >= self._low:
             raise ValueError(f"the value {value} is below the least, {self._low}")
         self.values += 1
@@ -58,15 +58,15 @@ class MeanTest:
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the mean lies."""
+    """Bounds of a mean."""
 
     low: float
     high: float
 
 
 def mean_interval(values: Iterable[float], delta: float) -> Interval:
-    """Of values from -1 to 1: the mean is within it with probability 1 - `delta`, also where the
-    number of values was chosen by looking at them."""
+    """Interval of the mean of values from -1 to 1: it holds the mean with probability 1 - `delta`,
+    even if the number of values was chosen by looking at them."""
     numbers = tuple(values)
     return Interval(
         low=_lower_bound(numbers, delta / 2),
@@ -76,7 +76,7 @@ def mean_interval(values: Iterable[float], delta: float) -> Interval:
 
 def _lower_bound(values: Sequence[float], delta: float) -> float:
     """The greatest bound that a test of this level rejects; -1 where it rejects none. The capital
-    falls as the bound rises, so half of what is left can be ruled out each time."""
+    falls as the bound rises, so bisection finds it."""
     low, high = -1.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -1,12 +1,12 @@
 """Finds the answer in a model's text.
 
 In this order: the last `\\boxed{}` that holds something and isn't taken back; the last tag
-`<answer>`; the first `####` with a number behind it (GSM8K's mark), or the last one of several in a
-row; what the text says is "the answer", unless it draws another conclusion later; the number in
-bold of its last conclusion; else the whole text, of which the last number counts.
+`<answer>`; the first `####` followed by a number (GSM8K's mark), or the last one of several in a
+row; what the text calls "the answer", unless it draws another conclusion later; the number in bold
+of its last conclusion; else the whole text, of which the last number counts.
 
-Before that go what a model thought and did not say, the marks of its tokenizer, and whatever it
-made up behind its answer: the next question of a prompt with examples.
+Removed before that are a model's thoughts, the marks of its tokenizer, and anything that it made up
+after its answer, such as the next question of a prompt with examples.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Statement:
 
 
 MAX_BOXES = 50
-"""How many boxes from the end are looked at for one that holds something."""
+"""Most boxes, from the end, that are searched for one that holds something."""
 
 MAX_BOX = 2_000
-"""Characters of a box that are read; a longer one is not an answer to a word problem."""
+"""Most characters of a box that are read; a longer one is not an answer to a word problem."""
 
 MAX_PHRASES = 20
-"""How many phrases from the end are looked at for one that states an answer."""
+"""Most phrases, from the end, that are searched for one that states an answer."""
 
 # A backspace stands for JSON that was unescaped once too often ("\\boxed" read as "\\b" + "oxed").
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\x08oxed|(?<![A-Za-z\\])boxed)\s{0,3}")
@@ -125,7 +125,8 @@ def boxed_answers(text: str) -> list[str]:
 
 
 def _cut_after_answer(text: str) -> str:
-    """Without what stands behind an answer and is not part of it: the next question."""
+    """The text up to its answer, without what follows and is not part of it, such as the next
+    question."""
     text = text_without_thoughts(text)
     for end in _END_OF_TURN.finditer(text):
         if text[: end.start()].strip():
@@ -138,7 +139,7 @@ def _cut_after_answer(text: str) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    """The last box that holds something and is not taken back; of several alongside each other
+    """The last box that holds something and is not taken back; of several next to each other
     all."""
     neighbours: list[str] = []
     begins = 0
@@ -155,7 +156,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
-    """The contents of the boxes and where these begin and end, the one that begins last first."""
+    """The contents of the boxes with their start and end, the one that begins last first."""
     for match in reversed(deque(_BOX.finditer(text), maxlen=MAX_BOXES)):
         at = match.end()
         if text[at : at + 1] == "{":
@@ -168,8 +169,8 @@ def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _balanced_content(text: str, opening: int) -> tuple[str, int]:
-    """The text inside the brace at `opening`, and where it ends; up to the end of the line if it
-    never closes."""
+    """The text inside the brace at `opening`, and its end; up to the end of the line if it never
+    closes."""
     depth = 0
     limit = min(len(text), opening + MAX_BOX)
     at = opening
@@ -214,7 +215,7 @@ def _marked_answer(text: str) -> str | None:
 
 
 def _phrase_answer(text: str) -> str | None:
-    """What the text says last is the answer; None where it draws another conclusion behind it."""
+    """What the text last calls the answer; None where it draws another conclusion later."""
     for match in reversed(deque(_PHRASE.finditer(text), maxlen=MAX_PHRASES)):
         if _NOT.match(text, match.end()):
             continue

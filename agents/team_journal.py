@@ -30,7 +30,7 @@ def payload_of(step: Step) -> PartPayload:
 
 
 def latest_step(journal: Sequence[Step], path: tuple[int, ...], act: str) -> Step:
-    """Raises `JournalIncomplete` if there is none."""
+    """The latest step of that part with that act. Raises `JournalIncomplete` if there is none."""
     for step in reversed(journal):
         payload = payload_of(step)
         if payload.path == path and payload.act == act:

@@ -1,12 +1,13 @@
 """A team that is described by its run: agents in a row, side by side or in a loop.
 
 It is data in the run's options, so the run means the same on every machine, and later changes of
-the program that created it have no effect. A part is found by its *path*: the places from the
+the program that created it have no effect. A part is found by its *path*: the indices from the
 outermost part in.
 
-Which part follows is decided by `following` from the path and the rounds alone; what an agent reads
-of the others by `visible_parts`. Steps of the branches of a `parallel` are taken on *lanes* (branch
-numbers) that no two of its parts share, so that no two hand-overs of a run share turn and branch.
+`following` decides which part is next from the path and the rounds alone; `visible_parts` decides
+which answers of others an agent reads. Steps of the branches of a `parallel` are taken on *lanes*
+(branch numbers) that no two of its parts share, so that no two hand-overs of a run share turn and
+branch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Re
 
 MAX_INSTRUCTION_CHARS = 100_000
 MAX_PARTS = 64
-"""Of a team, all told."""
+"""Most parts of a team in total."""
 MAX_DEPTH = 8
 MAX_ROUNDS = 100
 MAX_AGENT_COMPLETIONS = 100
@@ -36,26 +37,26 @@ AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class AgentBehaviour(Record):
-    """What an agent is told and may do."""
+    """Instructions and permissions of an agent."""
 
     instructions: str = Field(default="", max_length=MAX_INSTRUCTION_CHARS)
-    """Its system message."""
+    """System message of the agent."""
     tools: tuple[str | ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
-    """What it may call: names, each of which is replaced by the whole tool when the run is
+    """Tools that it may call: names, each of which is replaced by the whole tool when the run is
     admitted."""
     answer: JsonObject | None = None
     """JSON schema of its answer; without one it is any text."""
     max_completions: int = Field(default=DEFAULT_COMPLETIONS, ge=1, le=MAX_AGENT_COMPLETIONS)
-    """How often its model is asked in one step: once, and once more after each round of calls."""
+    """Most requests to its model in one step: one, and one more after each round of calls."""
     generation: GenerationOptions | None = None
     """How its completions are sampled; by default as the pool does."""
     escalation: EscalationOptions | None = None
-    """When one of its steps goes to another model; by default none does."""
+    """Options that send doubtful steps to another model; by default none are sent."""
     requires_approval: bool | JsonObject = False
     """A person must approve its answer before it has any effect; with a JSON schema, one that fits
     it. A denied answer is written again."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
-    """How long an answer waits for that."""
+    """Seconds that an answer waits for approval."""
 
     @model_validator(mode="after")
     def _check_answer_and_generation(self) -> Self:
@@ -77,33 +78,33 @@ class AgentPart(AgentBehaviour):
     kind: Literal["agent"] = "agent"
     name: AgentName
     model: str = Field(default="llm", min_length=1, max_length=128)
-    """The policy that answers for it, where the run assigns none."""
+    """Policy that answers for it, where the run assigns none."""
 
 
 class SequencePart(Record):
-    """One after the other. Each agent reads what those before it answered; the last answer is the
-    sequence's."""
+    """Parts one after the other. Each agent reads the answers of those before it; the last answer
+    is the sequence's."""
 
     kind: Literal["sequence"] = "sequence"
     parts: tuple[Part, ...] = Field(min_length=1)
 
 
 class ParallelPart(Record):
-    """Side by side. None reads the others; all answers together are its answer."""
+    """Parts side by side. None reads the others; all answers together are its answer."""
 
     kind: Literal["parallel"] = "parallel"
     parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARALLEL)
 
 
 class LoopPart(Record):
-    """One after the other, again and again, until the last part's answer meets the condition or the
+    """Parts one after the other, repeated until the last part's answer meets the condition or the
     rounds are used up. The first part's last answer is the loop's."""
 
     kind: Literal["loop"] = "loop"
     parts: tuple[Part, ...] = Field(min_length=1)
     until: str | JsonObject
-    """A text that the last part's answer contains; or fields, with their values, of an answer that
-    is a JSON object."""
+    """Condition that ends the loop: a text that the last part's answer contains; or fields, with
+    their values, of an answer that is a JSON object."""
     max_rounds: int = Field(default=5, ge=1, le=MAX_ROUNDS)
 
     def is_done(self, answer: str) -> bool:
@@ -160,14 +161,14 @@ def inner_parts(part: Part) -> tuple[Part, ...]:
 
 
 def part_at(team: Part, path: tuple[int, ...]) -> Part:
-    """Raises `IndexError` for a path that leads nowhere."""
+    """The part at a path. Raises `IndexError` for a path that leads nowhere."""
     for place in path:
         team = inner_parts(team)[place]
     return team
 
 
 def agents_of_team(team: Part) -> dict[str, AgentPart]:
-    """By name."""
+    """Agents of the team, by name."""
     return {part.name: part for _, part in walk(team) if isinstance(part, AgentPart)}
 
 
@@ -252,7 +253,7 @@ def following(team: Part, place: Place, answer: str) -> Place | BranchDone | Non
 
 def visible_parts(team: Part, place: Place) -> list[tuple[int, ...]]:
     """Paths of the parts whose latest answers an agent reads, the oldest first: those before it,
-    and in a loop what the round before came to."""
+    and in a loop the result of the previous round."""
     paths: list[tuple[int, ...]] = []
     rounds = list(place.rounds)
     part = team
@@ -268,7 +269,8 @@ def visible_parts(team: Part, place: Place) -> list[tuple[int, ...]]:
 
 
 def width(part: Part) -> int:
-    """How many lanes a part needs: a `parallel` those of all its parts, and one to gather on."""
+    """Number of lanes that a part needs: a `parallel` those of all its parts, and one to gather
+    on."""
     widths = [width(inner) for inner in inner_parts(part)]
     if isinstance(part, ParallelPart):
         return sum(widths) + 1

@@ -1,15 +1,15 @@
 """Separates a model's thoughts from its text; the only place that decides this.
 
-A reasoning model writes its thoughts between delimiters in front of its answer (`<think>…</think>`
-and its kin), as messages of a channel of their own (gpt-oss), or behind fixed words (Granite). What
-it tried and rejected there is no answer, no call, and no equation that anybody claims. So anyone
-who reads a model's text reads what was said; the thoughts stay in the record alongside it.
+A reasoning model writes its thoughts between delimiters before its answer (`<think>…</think>` and
+the like), as messages of a separate channel (gpt-oss), or after fixed words (Granite). What it
+tried and rejected there is not an answer, a call, or an equation that anybody claims. So all code
+that reads a model's text reads what was said; the thoughts stay in the record next to it.
 
 - An opening without its end is thought to the end of the text: the model ran out of tokens.
-- An end without its opening has only thought before it: the opening stood in the prompt.
-- Delimiters nest. A mention within a thought doesn't keep it open: it ends at the last end then.
-- A quoted delimiter (in quotation marks, in code) is text, and so is one in a text that is one
-  JSON value: a schema held the model to it.
+- An end without its opening has only thought before it: the opening was in the prompt.
+- Delimiters nest. A mention within a thought doesn't keep it open: it then ends at the last end.
+- A quoted delimiter (in quotation marks, in code) is text, and so is one in a text that is one JSON
+  value: a schema constrained the model to it.
 
 Every scan is linear in the text. Delimiters: those that the parsers of vLLM, SGLang and llama.cpp
 know.
@@ -49,12 +49,12 @@ DELIMITERS = re.compile(_DELIMITER)
 MARKS = re.compile(
     rf"{_DELIMITER}"
     r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]{0,100}+(?P<info>[^\n`]{0,200}+)(?m:$)"
-    # Code in a line: what stands directly between its marks, or it would pair any two.
+    # Inline code: only what directly touches its marks, or it would pair any two.
     r"|(?<![`\w])`(?P<code>[^`\s](?:[^`\n]{0,500}[^`\s])?)`(?![`\w])"
 )
 QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
 MENTION = re.compile(r"[ \t]+\S|[ \t]*[,.;:!?)]")
-"""What follows a delimiter that is spoken of in the middle of a sentence."""
+"""Text after a delimiter that is mentioned in the middle of a sentence."""
 
 CHANNEL = re.compile(
     r"(?:<\|start\|>[^<]{0,200})?<\|channel\|>(?P<name>[^<]{0,200})(?:<\|constrain\|>[^<]{0,100})?"
@@ -64,7 +64,8 @@ CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
 BARE_CHANNEL = re.compile(r"\s*analysis")
 GLUED = re.compile(r"[^\Wa-z_]")
 BARE_FINAL = "assistantfinal"
-"""A server that leaves control tokens out leaves the channels' names, glued to what they held."""
+"""Name of the final channel as a server writes it that leaves out control tokens: the channels'
+names are glued to their contents."""
 WORDS_BEFORE = re.compile(r"\s*here(?:'s|’s| is) my thought process:", re.IGNORECASE)
 WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
 
@@ -87,9 +88,10 @@ class SplitText:
     """The text itself, unchanged, if there is no thought in it; else without white space at its
     end, and without the blank lines after a thought."""
     thought: str
-    """Without delimiters, and without calls of functions; blocks apart by a blank line."""
+    """Thoughts without delimiters, and without calls of functions; blocks are separated by a blank
+    line."""
     spans: tuple[tuple[int, int], ...] = ()
-    """Where the thoughts stand in the text, delimiters included, in order: begin and end."""
+    """Begin and end of each thought in the text, delimiters included, in order."""
 
 
 def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
@@ -137,7 +139,7 @@ def _is_json(text: str) -> bool:
 
 
 def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[str], str]]:
-    """Where the thoughts stand, and what reads a thought from one of these spans."""
+    """Spans of the thoughts, and a function that reads a thought from one of these spans."""
     channels = _channel_spans(text)
     if channels is not None:
         return channels, _contents
@@ -158,7 +160,7 @@ def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[st
 
 
 def _channel_spans(text: str) -> list[tuple[int, int]] | None:
-    """All but the contents of the channel `final`; None for a text without channels."""
+    """Spans of all but the contents of the channel `final`; None for a text without channels."""
     headers = list(CHANNEL.finditer(text))
     if not headers:
         return None
@@ -178,7 +180,7 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     """The spans between delimiters."""
     spans: list[tuple[int, int]] = []
     start, depth, ended = 0, int(opened), -1
-    """Of the thought that is open: its begin, how deep it is, and the last end within it."""
+    """State of the open thought: its begin, its depth, and the last end within it."""
     for mark in _unquoted_delimiters(text, opened):
         if mark["opening"]:
             if depth == 0:
@@ -187,14 +189,14 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
             continue
         depth, ended = depth - 1, mark.end()
         if depth < 0:
-            # Nothing was open: all that stands before was thought.
+            # Nothing was open: everything before was thought.
             spans, start, depth = [], 0, 0
         if depth == 0:
             spans.append((start, ended))
     if depth == 0:
         return spans
     if ended >= 0:
-        # An opening too many was spoken of. What is open behind the last end is another thought.
+        # An extra opening was only mentioned. What is open after the last end is another thought.
         spans.append((start, ended))
         start = next(
             (m.start() for m in _unquoted_delimiters(text, False, ended) if m["opening"]), -1
@@ -207,7 +209,7 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
 
 
 def _unquoted_delimiters(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
-    """The delimiters that are none of a quotation, in order."""
+    """The delimiters that are not part of a quotation, in order."""
     marks = [mark for mark in MARKS.finditer(text, begin) if not is_quoted(text, mark)]
     fences = [place for place, mark in enumerate(marks) if mark["fence"]]
     following = dict(itertools.pairwise(fences))
@@ -216,7 +218,7 @@ def _unquoted_delimiters(text: str, opened: bool, begin: int = 0) -> list[re.Mat
     while place < len(marks):
         mark = marks[place]
         if mark["code"] is not None:
-            # Within a thought nobody closes what he opens: there a mark of code says nothing.
+            # Within a thought nobody closes what he opens: a mark of code says nothing there.
             begin, end = mark.span("code")
             inner = [m for m in DELIMITERS.finditer(text, begin, end) if not is_quoted(text, m)]
             if depth or not is_balanced(inner):
@@ -263,7 +265,7 @@ def is_quoted(text: str, mark: re.Match[str]) -> bool:
 
 
 def _is_opened_at(text: str, start: int) -> bool:
-    """Whether an opening that nothing closes is one, and not spoken of in a sentence."""
+    """Whether an opening that nothing closes really is one, and not a mention in a sentence."""
     line = text.rfind("\n", 0, start) + 1
     mark = DELIMITERS.match(text, start)
     return not text[line:start].strip() or mark is None or not MENTION.match(text, mark.end())
@@ -280,7 +282,7 @@ def _behind_name(thought: str) -> str:
 
 
 def _strip_delimiters(thought: str) -> str:
-    """Of one span."""
+    """The contents of one span."""
     first = DELIMITERS.match(thought.lstrip())
     inner = thought.lstrip()[first.end() :] if first is not None and first["opening"] else thought
     last = _final_delimiter(inner[-64:])
@@ -312,13 +314,13 @@ def calls_function(header: re.Match[str]) -> bool:
 
 
 def _join_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """What stands between the spans."""
+    """The text between the spans."""
     pieces: list[str] = []
     begin = 0
     for start, end in [*spans, (len(text), len(text))]:
         piece = text[begin:start]
         if piece:
-            # Two halves of a word, or of a delimiter, never become a whole one.
+            # Two halves of a word, or of a delimiter, must never become a whole one.
             if pieces and not pieces[-1][-1].isspace() and not piece[0].isspace():
                 pieces.append(" ")
             pieces.append(piece)

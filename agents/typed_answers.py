@@ -64,8 +64,7 @@ def _places(text: str) -> Iterator[str]:
 
 
 def _last_fenced(text: str) -> str | None:
-    """What stands in the last code fence. Line by line: a hostile text opens many and closes
-    none."""
+    """Content of the last code fence. Line by line: a hostile text opens many and closes none."""
     last, lines = None, None
     for line in text.splitlines():
         if not line.startswith("```"):

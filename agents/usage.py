@@ -11,15 +11,16 @@ from loopline.agents.records import Latency, PolicyRef, StoredRecord, Usage
 
 
 class UnknownUsage(StoredRecord):
-    """The most that a call can have cost whose usage nobody knows; perhaps it was not billed."""
+    """The most that a call of unknown usage can have cost; perhaps it was not billed."""
 
     why: str
     prompt: int = Field(ge=0)
-    """Tokens at most: as many as the request had bytes, for no token stands for less than one."""
+    """Most tokens of the prompt: as many as the request had bytes, since no token stands for less
+    than one."""
     completion: int = Field(ge=0)
-    """Tokens at most: what was asked for."""
+    """Most tokens of the completion: the limit of the request."""
     micro_dollars: int = Field(ge=0)
-    """Both, at the pool's prices."""
+    """Cost of both, at the pool's prices."""
 
 
 class UsageEntry(StoredRecord):
@@ -34,20 +35,21 @@ class UsageEntry(StoredRecord):
     branch: int = 0
     policy: PolicyRef
     usage: Usage | None
-    """None where `unknown` says what can be said."""
+    """Usage of the call; None where it is unknown, and `unknown` bounds it."""
     cost_micro_dollars: int | None = Field(ge=0)
     unknown: UnknownUsage | None = None
     sent_as: str = ""
-    """Names one sending to an endpoint that may be paid for, of all candidates that it asked for.
-    A worker that was taken for dead may answer late: then an entry with the usage follows the
+    """Name of one request to an endpoint that may be paid for, for all candidates that it asked
+    for. A worker that was taken for dead may answer late: then an entry with the usage follows the
     unknown one of the same name, and counts in its place. Empty for local models."""
     hedge: Literal["", "first", "second"] = ""
-    """Of two requests for one answer, since the first was slow; the loser is `discarded`."""
+    """Place among two requests for one answer, made since the first was slow; the loser is
+    `discarded`."""
     shared_with: str = ""
-    """The call that was made and paid for in place of this one, which cost nothing."""
+    """Id of the call that was made and paid for in place of this one, which cost nothing."""
     latency: Latency
     discarded: bool = False
-    """Its result came too late to be used (its worker had lost the lease), or was of no use."""
+    """Whether its result was of no use, or came too late (its worker had lost the lease)."""
     at: float
 
     @model_validator(mode="after")
@@ -59,7 +61,7 @@ class UsageEntry(StoredRecord):
 
 
 def deduplicate_usage(entries: Iterable[UsageEntry]) -> list[UsageEntry]:
-    """The entries in order, without unknown ones whose usage a later entry has."""
+    """The entries in order, without unknown ones whose usage a later entry states."""
     listed = list(entries)
     call_keys = {
         (entry.run_id, entry.sent_as) for entry in listed if entry.unknown is None and entry.sent_as

@@ -24,7 +24,7 @@ _REASON_CHARS = 500
 
 
 class Verdict(Record):
-    """What one rung found."""
+    """Result of one rung."""
 
     rung: str
     passed: bool
@@ -33,16 +33,16 @@ class Verdict(Record):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What there is to judge an answer by."""
+    """Evidence by which an answer is judged."""
 
     problem: str
     expected_type: ExpectedType
     calls: tuple[Call, ...]
     """The calls of the step, in order; the last one holds the answer."""
     boxed: bool = True
-    """The answer has to stand in a box, as the mathematical prompts ask for."""
+    """Whether the answer has to be in a box, as the mathematical prompts demand."""
     cut_off: str | None = None
-    """Why the final text is incomplete, if it is."""
+    """Reason if the final text is incomplete."""
 
     @property
     def text(self) -> str:
@@ -51,8 +51,8 @@ class Evidence:
 
     @property
     def answer(self) -> str | None:
-        """In the canonical form of its type; `None` if the text holds none. A text without a box
-        that was cut off may lack what was asked for."""
+        """Answer in the canonical form of its type; `None` if the text holds none. A text without a
+        box that was cut off may lack its answer."""
         if self.boxed:
             return boxed_answer(self.text, self.expected_type)
         return None if self.cut_off else answer_in(self.text, self.expected_type)
@@ -74,7 +74,7 @@ class Rung(Protocol):
 
 
 class SchemaRung:
-    """There is an answer, and it is of the type that was asked for."""
+    """Checks that there is an answer of the requested type."""
 
     name = "schema"
 
@@ -96,13 +96,13 @@ class SchemaRung:
 
 
 class ArithmeticRung:
-    """Every equation between plain numbers in the working holds exactly."""
+    """Checks that every equation between plain numbers in the working holds exactly."""
 
     name = "arithmetic"
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
         if not evidence.boxed and evidence.expected_type not in ("integer", "number"):
-            # A text may quote a false equation, or one of other numbers than ours.
+            # A text may quote a false equation, or one about numbers that are not ours.
             return Verdict(rung=self.name, passed=True, reason="nothing was to be computed")
         for text in evidence.working:
             wrong = first_wrong(text)
@@ -120,7 +120,7 @@ class Verification:
     """The verdicts of the rungs that were climbed, and the answer in its canonical form."""
 
     answer: str | None
-    """`None` if the text holds no answer of the expected type."""
+    """Canonical answer; `None` if the text holds no answer of the expected type."""
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -129,7 +129,7 @@ class Verification:
 
     @property
     def reason(self) -> str:
-        """Why it failed, or an empty text."""
+        """Reason why it failed, or an empty text."""
         return next(
             (
                 f"{verdict.rung}: {verdict.reason}"

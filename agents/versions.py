@@ -92,7 +92,7 @@ def workflow_version(workflow: Workflow) -> int:
 
 
 def require_versions(run: Run, role: str) -> None:
-    """Raises `VersionMismatch` if this process may not take a step of that role in this run."""
+    """Raise `VersionMismatch` if this process may not take a step of that role in this run."""
     try:
         workflow = workflows.get(run.workflow)
     except UnknownName as error:

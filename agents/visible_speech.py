@@ -1,8 +1,8 @@
 """The part of a model's speech that can be shown while it grows: no markup of a call, nothing
 twice.
 
-Speech is a text whose thoughts are taken out (`loopline.agents.visible_text`). It never shrinks, so
-whatever `loopline.agents.call_markup.strip_calls` keeps of it whatever comes next can be shown.
+Speech is a text without its thoughts (`loopline.agents.visible_text`). It never shrinks, so any
+part of it that `loopline.agents.call_markup.strip_calls` keeps whatever follows can be shown.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from loopline.agents.thinking import BLANK_LINES, WRAPPINGS
 
 
 def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
-    """Finds, at the end of a text, what may become one of the literals."""
+    """A pattern of what may become one of the literals, at the end of a text."""
     prefixes = {literal[:end] for literal in literals for end in range(1, len(literal))}
     literal_prefixes = sorted(prefixes, key=len, reverse=True)
     return re.compile(rf"(?:{'|'.join(map(re.escape, literal_prefixes))})\Z")
 
 
 LONGEST = 40
-"""No literal that is looked for at the end of a text is longer, in characters."""
+"""Most characters of a literal that is searched for at the end of a text."""
 _UNFINISHED = unfinished(REGIONS)
 _UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
 _MAX_SECTION_CHARS = 105
@@ -46,29 +46,29 @@ _JSON_LIST = ' \t\r\n"{[]-0123456789tfnNI'
 
 
 class _Speech:
-    """`shown` is what has been given out, whole."""
+    """Speech while it grows. `shown` is everything that was given out."""
 
     def __init__(self, offered: Iterable[str]) -> None:
         self.shown = False
         self._offered = frozenset(offered)
         self._text = ""
         self._place = 0
-        """Up to here the text has been given out, or is a call."""
+        """Position up to which the text has been given out, or is a call."""
         self._search = 0
         self._begins = True
-        """Nothing is known yet of what the text begins with."""
+        """Whether it is still unknown what the text begins with."""
         self._value = _FirstValue()
         self._resumes = False
-        """The next piece is the first one behind a call."""
+        """Whether the next piece is the first one after a call."""
         self._called = False
-        """There is a call in front of `_place`."""
+        """Whether there is a call before `_place`."""
         self._region: tuple[int, str] | None = None
-        """Of a call that is open: where its content begins, and what ends it."""
+        """Start of an open call's content, and what ends it."""
         self._held = False
-        """Nothing more can be said of the text before it ends."""
+        """Whether nothing more can be decided about the text before it ends."""
 
     def add(self, speech: str, *, behind_thought: bool) -> str:
-        """What can be shown now. `behind_thought`: the speech begins behind a thought."""
+        """The text that can be shown now. `behind_thought`: the speech begins after a thought."""
         text, self._text = self._text, ""
         text += speech  # In place: nobody else holds the text.
         self._text = text
@@ -124,14 +124,14 @@ class _Speech:
         return second in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
 
     def _names_tool(self, text: str, behind: str) -> bool:
-        """Whether a call in Python's writing of a tool on offer may stand at the text's begin."""
+        """Whether a call in Python's syntax of a tool on offer may be at the text's beginning."""
         name = _IDENTIFIER.match(text)
         if name is None:
             return False
         names = {form for tool in self._offered for form in (tool, f"{tool}.call")}
         normal = {unicodedata.normalize("NFKC", form) for form in names}
         if not name[0].isascii():
-            # Python reads it in its normal form, which only the whole name has.
+            # Python reads it in its normalized form, which only the whole name has.
             plain = re.split(r"[^\x00-\x7f]", name[0], maxsplit=1)[0]
             may_be = any(form.startswith(plain) for form in normal)
             return may_be and (name.end() == len(text) or text[name.end()] in behind)
@@ -140,7 +140,7 @@ class _Speech:
         return name[0] in normal and text[name.end()] in behind
 
     def _step(self, pieces: list[str]) -> bool:
-        """Go on by one piece or call. False if more text is needed."""
+        """Advance by one piece or call. False if more text is needed."""
         text = self._text
         if self._region is not None:
             return self._leave_call()
@@ -173,11 +173,11 @@ class _Speech:
         return True
 
     def _section(self, limit: int) -> int | None:
-        """Where a call by a line `>>>name` begins, or may begin, in front of `limit`."""
+        """Position before `limit` at which a call by a line `>>>name` begins, or may begin."""
         line = max(0, self._search - _MAX_SECTION_CHARS)
         for match in SECTION.finditer(self._text, line, limit):
             if match["name"] in self._offered:
-                # Only a call by another markup makes text of it: that is known at the end.
+                # Only a call in another markup turns it into text: that is known at the end.
                 self._held = True
                 return match.start()
         if limit < len(self._text):
@@ -194,7 +194,8 @@ class _Speech:
             self._search = max(begin, len(text) - len(closing) + 1)
             return False
         if '"' in text[begin:end] and _in_string(text, begin, end):
-            # An ending in a string of the call's JSON: what the call is, its whole text decides.
+            # An ending in a string of the call's JSON: only its whole text decides what the call
+            # is.
             self._held = True
             return False
         self._region = None
@@ -203,7 +204,7 @@ class _Speech:
         return True
 
     def _give(self, limit: int, pieces: list[str]) -> None:
-        """Give out the text up to `limit`, without white space at a call and at the end."""
+        """Give out the text up to `limit`, without white space next to a call and at the end."""
         piece = self._text[self._place : limit]
         inner = piece.rstrip()
         if not inner:
@@ -217,7 +218,7 @@ class _Speech:
 
 
 class VisibleThoughts:
-    """The thoughts as they are shown: without white space around each, a blank line between."""
+    """Thoughts as they are shown: without white space around each, separated by a blank line."""
 
     def __init__(self) -> None:
         self._shown: list[str] = []
@@ -252,7 +253,7 @@ class VisibleThoughts:
 
 
 class VisibleContent:
-    """What is said, as it is shown."""
+    """Speech as it is shown."""
 
     def __init__(self, offered: Iterable[str], *, behind_thought: bool = False) -> None:
         self._speech = _Speech(offered)
@@ -261,7 +262,7 @@ class VisibleContent:
         self._begins = True
         self._behind_thought = behind_thought
         self._gap = False
-        """A thought stood in front of what comes next."""
+        """Whether a thought preceded what comes next."""
         self._last = ""
 
     @property
@@ -293,7 +294,7 @@ class VisibleContent:
         return piece
 
     def close(self) -> None:
-        """A thought has ended behind what was said."""
+        """Note that a thought has ended after what was said."""
         self._gap = True
         self._behind_thought = self._behind_thought or self._begins
 
@@ -327,7 +328,7 @@ class _FirstValue:
         return self._kind
 
     def _closes(self, text: str) -> bool:
-        """Read on to the value's end, if it is there."""
+        """Read up to the value's end, if it is there."""
         while True:
             if self._in_string:
                 inner = _IN_STRING.match(text, self._position)

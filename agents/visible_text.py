@@ -2,13 +2,13 @@
 speech.
 
 A reader of the whole text (`loopline.agents.thinking`, `loopline.agents.call_markup`) may look at
-its end before it decides about its begin. Here a piece is given out as soon as no end can change
-what it is; so all pieces together are exactly what the readers of the whole text give, and what is
-given out depends on the text alone, not on how it was cut.
+its end before it decides about its beginning. Here a piece is given out as soon as no end can
+change what it is; so all pieces together are exactly what the readers of the whole text give, and
+the output depends on the text alone, not on how it was cut.
 
-One thing no reader can know: that all before was a thought whose opening nobody wrote
+One thing no reader can know: that everything before was a thought whose opening nobody wrote
 (`…</think>`, a late channel of gpt-oss). If some of it has been shown as content, it stays; the
-answer follows behind a blank line, and `corrected` is true. `opened` prevents that.
+answer follows after a blank line, and `corrected` is true. `opened` prevents that.
 
 Each character is looked at a bounded number of times.
 """
@@ -49,12 +49,12 @@ _UNFINISHED_LITERAL = unfinished(_LITERALS).pattern
 _UNFINISHED = re.compile(
     rf"</?(?i:[a-z]{{0,16}}(?:[:_][a-z_]{{0,11}})?|scratch_?p?a?d?)\Z|{_UNFINISHED_LITERAL}"
 )
-"""What may become a delimiter, or the begin of a channel."""
+"""Text that may become a delimiter, or the beginning of a channel."""
 _UNFINISHED_MARK = re.compile(
     r"(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?:`{0,2}|~{0,2}|(?:```|~~~)[`~]{0,100}+[^\n`]{0,200}+)\Z"
     r"|(?<![`\w])`(?:[^`\s](?:[^`\n]{0,501}+(?=\Z)|[^`\n]{0,500}[^`\s]`|`))?\Z"
 )
-"""What may become a fence, or code in a line, or an end of one that isn't certain yet."""
+"""Text that may become a fence, or inline code, or an end of one that isn't certain yet."""
 _CHANNEL_BEGIN = re.compile(r"<\|(?:start|channel)\|>")
 _UNFINISHED_CHANNEL_END = unfinished(
     f"<|{n}|>" for n in ("end", "return", "call", "start", "channel")
@@ -64,7 +64,7 @@ _UNFINISHED_HEADER = re.compile(
     r"(?:<\|start\|>[^<]{0,200}+)?(?:<\|channel\|>[^<]{0,200}+(?:<\|constrain\|>[^<]{0,100}+)?)?"
     r"(?:<[|a-z>]{0,12}+)?\Z"
 )
-"""What may become the head of a channel's message."""
+"""Text that may become the head of a channel's message."""
 _BE = ("'s", "’s", " is")
 _SPACE = re.compile(r"\s*")
 _UNFINISHED_WORDS_BETWEEN = re.compile(
@@ -94,37 +94,37 @@ class TextPiece:
 
 
 class VisibleText:
-    """One completion. `opened`: its prompt ended within a thought that was opened there. `offered`:
-    the names of the tools on offer; without any, markup of calls is text."""
+    """Visible parts of one completion. `opened`: its prompt ended within a thought that was opened
+    there. `offered`: the names of the tools on offer; without any, markup of calls is text."""
 
     def __init__(self, opened: bool = False, offered: Iterable[str] = ()) -> None:
         self.corrected = False
-        """Something was shown, and turned out to be something else."""
+        """Whether something was shown that turned out to be something else."""
         self._opened = opened
         self._offered: dict[str, JsonObject] = {name: {} for name in offered}
         self._text = ""
         self._place = 0
-        """Up to here it is known what the text is."""
+        """Position up to which it is known what the text is."""
         self._scan = 0
-        """Up to here marks were read."""
+        """Position up to which marks were read."""
         self._mode: Callable[[], bool] = self._begin
-        """Goes on by one decision; False if it needs more text."""
+        """Makes one decision; False if it needs more text."""
         self._depth = 0
         self._certain: bool | None = False
-        """The open thought is one, however the text ends."""
+        """Whether the open thought is certain, however the text ends."""
         self._inner_end = False
-        """An end was read within the open thought, which may have been the last one."""
+        """Whether an end was read within the open thought, which may have been the last one."""
         self._opening = (0, 0)
-        """Where the delimiter of the open thought stands."""
+        """Begin and end of the open thought's delimiter."""
         self._fence: list[_Mark] | None = None
-        """The marks behind a fence that may open a block of code."""
+        """Marks after a fence that may open a block of code."""
         self._fence_depth = 0
         self._channel_scan = 0
-        """No message of a channel begins before."""
+        """Position before which no message of a channel begins."""
         self._until = (WORDS_BETWEEN, _UNFINISHED_WORDS_BETWEEN)
-        """What ends the thought, where no delimiter does."""
+        """Patterns that end the thought, where no delimiter does."""
         self._message: Literal["content", "reasoning", "call"] | None = None
-        """What the open message of a channel is."""
+        """Kind of the open message of a channel."""
         self._pieces: list[TextPiece] = []
         self._reasoning = VisibleThoughts()
         self._content = VisibleContent(self._offered)
@@ -132,13 +132,13 @@ class VisibleText:
         self._ended = False
 
     def feed(self, piece: str) -> list[TextPiece]:
-        """What can be shown once the text goes on by `piece`."""
+        """The pieces that can be shown once the text continues with `piece`."""
         if self._ended:
             raise ValueError("the text has ended: a VisibleText reads one completion")
         begin = 0
         while begin < len(piece):
-            # The head of a channel's message changes what all text before it was: nothing behind
-            # it may help to decide about that.
+            # The head of a channel's message changes what all text before it was: text after it
+            # must not help to decide about that.
             tail = self._text[-len(_MESSAGE) + 1 :] + piece[begin : begin + len(_MESSAGE)]
             end = tail.find(_MESSAGE)
             if end >= 0:
@@ -147,7 +147,8 @@ class VisibleText:
             else:
                 end = piece.find(_MESSAGE, begin)
                 end = len(piece) if end < 0 else end + len(_MESSAGE)
-            # In place, if nobody else holds it: else a long text would be copied at every piece.
+            # In place, if nobody else holds it: otherwise a long text would be copied at every
+            # piece.
             text, self._text = self._text, ""
             text += piece[begin:end]
             self._text = text
@@ -158,7 +159,7 @@ class VisibleText:
         return self._given()
 
     def finish(self) -> list[TextPiece]:
-        """The rest: the text has ended."""
+        """The remaining pieces: the text has ended."""
         self._ended = True
         whole = split_thoughts(self._text, opened=self._opened)
         content = whole.visible
@@ -189,7 +190,7 @@ class VisibleText:
             self._pieces.append(TextPiece(kind, text))
 
     def _correct(self) -> None:
-        """All that was said so far is none of the content."""
+        """Note that nothing said so far belongs to the content."""
         if self._content.has_shown:
             self.corrected = True
             self._separator = "\n\n"
@@ -236,7 +237,7 @@ class VisibleText:
         return True
 
     def _in_json(self) -> bool:
-        """If the text is JSON to its end, whatever stands in it is text."""
+        """Treat the text as JSON: if it is JSON to its end, all of it is text."""
         delimiter = _DELIMITER_OR_CHANNEL.search(self._text, self._scan)
         limit = self._limit() if delimiter is None else delimiter.start()
         self._say(self._place, limit)
@@ -246,7 +247,7 @@ class VisibleText:
         return False
 
     def _to_the_end(self) -> bool:
-        """Only the whole text decides."""
+        """Wait for the end: only the whole text decides."""
         return False
 
     def _in_thought_until(self) -> bool:
@@ -265,7 +266,8 @@ class VisibleText:
         return self._opens_message(header)
 
     def _before_bare_final(self) -> bool:
-        """A thought if the word of the final channel comes, else a text like any other."""
+        """Decide whether this is a thought, if the word of the final channel follows, or an
+        ordinary text."""
         bound, header = self._next_channel()
         closing = _BARE_FINAL.search(self._text, self._scan, bound)
         if closing is not None:
@@ -282,7 +284,7 @@ class VisibleText:
         return self._opens_message(header)
 
     def _limit(self) -> int:
-        """Where a delimiter may begin at the text's end."""
+        """Position at which a delimiter may begin at the text's end."""
         tail = max(self._place, self._scan, len(self._text) - LONGEST)
         partial = _UNFINISHED.search(self._text, tail)
         return len(self._text) if partial is None else partial.start()
@@ -290,7 +292,8 @@ class VisibleText:
     # Messages of channels.
 
     def _next_channel(self) -> tuple[int, re.Match[str] | None]:
-        """Where a message's head begins, or may begin, and the head if it is whole."""
+        """Position at which a message's head begins, or may begin, and the head if it is
+        complete."""
         text = self._text
         while True:
             begin = _CHANNEL_BEGIN.search(text, self._channel_scan)
@@ -357,14 +360,14 @@ class VisibleText:
         limit = min(bound, self._limit() if delimiter is None else delimiter.start())
         self._pass(limit)
         if header is None:
-            # A mark that may become none is looked at again, and so is what may become one.
+            # A mark that may become none is looked at again, and so is text that may become one.
             partial = _UNFINISHED_MARK.search(text, max(self._scan, len(text) - _MAX_MARK_CHARS))
             begins = [match.start() for match in (mark, partial) if match is not None]
             self._scan = min([limit, *begins])
         return self._opens_message(header)
 
     def _is_final(self, mark: re.Match[str]) -> bool:
-        """Whether the mark is one whatever comes."""
+        """Whether the mark is one, whatever follows."""
         text, start = self._text, mark.start()
         if mark.end() == len(text) and (
             (start > 0 and text[start - 1] in QUOTES) or _UNFINISHED.match(text, start)
@@ -404,7 +407,8 @@ class VisibleText:
             self._fence, self._fence_depth = [], 0
 
     def _take_from_fence(self) -> None:
-        """It opens no block of code: what stands behind it are marks like any other."""
+        """Continue after a fence that opens no block of code: what follows are marks like any
+        other."""
         marks, self._fence = self._fence or [], None
         for mark in marks:
             self._take(mark)
@@ -462,7 +466,7 @@ class VisibleText:
         self._place = limit
 
     def _opens_thought(self) -> bool | None:
-        """Whether the opening is one even if nothing closes it, and isn't spoken of in a sentence;
+        """Whether the opening is one even if nothing closes it, and isn't a mention in a sentence;
         None before that is known."""
         start, end = self._opening
         before = self._text[max(0, start - _MAX_BLANKS) : start]

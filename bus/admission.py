@@ -1,4 +1,4 @@
-"""Runs that ask for admission, and the keys and arguments of the script that admits them."""
+"""Runs that ask for admission, with the keys and arguments of the script that admits them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Admission:
     """Unix seconds by the bus's clock, at most a day away."""
     messages: tuple[Outgoing, ...]
     tokens_limit: int = 0
-    """0 is not a limit."""
+    """Limit of the run's tokens; 0 means no limit."""
     micro_dollars_limit: int = 0
     notify: str = ""
     """Inbox key that is notified when the run ends."""
@@ -38,7 +38,7 @@ class Admission:
     tenant: Tenant = NO_TENANT
     """Tenant of the run, which takes its turns if runs at work are limited."""
     announce: bool = False
-    """Its end is to be announced (`loopline.bus.run_ends`)."""
+    """Whether its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
     """Joins that those steps left open; `branches` are the ones still to come."""
     delay: float = 0.0
@@ -48,15 +48,15 @@ class Admission:
 
     @property
     def is_limited(self) -> bool:
-        """It brings a limit along."""
+        """Whether the run brings a limit of its own."""
         limits = (self.tokens_limit, self.micro_dollars_limit)
         return any(limits) or any(any(scope.limits.values) for scope in self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A script around `admit.lua` that admits the run only under a further condition. Its
-    keys and arguments stand before those of `admit`; it answers as that does, or `taken`."""
+    """A script around `admit.lua` that admits the run only under a further condition. Its keys and
+    arguments precede those of `admit`; it answers as `admit` does, or `taken`."""
 
     script: str
     keys: tuple[str, ...]
@@ -66,7 +66,7 @@ class Gate:
 def script_call(
     admission: Admission, shard: Shard, settings: BusSettings, epoch: str, *, left: float
 ) -> tuple[list[bytes], list[str], list[scripts.Value]]:
-    """The messages' bodies, and keys and arguments of `admit.lua` without them; `left`: seconds
+    """Bodies of the messages, and keys and arguments of `admit.lua` without them; `left`: seconds
     until the deadline. Raises `MessageTooLarge`, ValueError or `DeadlineExceeded`."""
     bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
     joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]

@@ -39,28 +39,28 @@ Standing = Literal["guest", "worker", "founder"]
 founder with all its values, may replace an agreement that no worker uses."""
 
 FADE_SECONDS = 8.0
-"""The presence of a killed worker has expired."""
+"""Seconds after which the presence of a killed worker has expired."""
 CLOSED_MS = 10_000
 LOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The values of a deployment."""
+    """Values that a deployment has agreed on."""
 
     epoch: str
-    """Later ones are greater."""
+    """Epoch of the agreement; later ones are greater."""
     shared: Mapping[str, Value]
-    """The settings of the bus that all have in common."""
+    """Settings of the bus that all processes share."""
     by: str
-    """Who wrote it: host and pid."""
+    """Process that wrote it: host and pid."""
     fields: Mapping[str, str]
     """Further agreed values, which the bus does not interpret."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What is on the bus in the shards of an agreement."""
+    """Number of things on the bus in the shards of an agreement."""
 
     runs: int
     messages: int
@@ -97,7 +97,7 @@ async def read(redis: Redis, keys: Keys) -> Agreement | None:
 
 
 async def read_agreement_at(settings: BusSettings) -> Agreement | None:
-    """Reads the agreement behind a URL. Raises what redis-py raises."""
+    """Read the agreement behind a URL. Raises what redis-py raises."""
     async with Redis.from_url(
         settings.redis_url, socket_timeout=LOOK_SECONDS, socket_connect_timeout=LOOK_SECONDS
     ) as redis:
@@ -105,12 +105,12 @@ async def read_agreement_at(settings: BusSettings) -> Agreement | None:
 
 
 class DeploymentJoin:
-    """One process's way into its deployment."""
+    """The way of one process into its deployment."""
 
     def __init__(
         self, redis: Redis, settings: BusSettings, clock: Clock, claims: Mapping[str, str]
     ) -> None:
-        """`claims`: further fields, written where nobody has before."""
+        """`claims`: further fields, written where nobody has written them before."""
         self._claims = claims
         self._redis = redis
         self._settings = settings
@@ -118,7 +118,7 @@ class DeploymentJoin:
         self._keys = Keys(settings.prefix, settings.shards)
 
     async def join(self, standing: Standing) -> Agreement:
-        """The agreement. Raises `DeploymentMismatch`."""
+        """Join, and return the agreement. Raises `DeploymentMismatch`."""
         while True:
             agreement = await read(self._redis, self._keys)
             if agreement is None:
@@ -136,8 +136,8 @@ class DeploymentJoin:
                 return await read(self._redis, self._keys) or agreement
 
     async def _ensure_claims(self, agreement: Agreement) -> Agreement:
-        """Contains the claims of this process, unless another process that still runs has made
-        others. Then it contains those, for the caller to act on."""
+        """The agreement with the claims of this process, unless another process that still runs has
+        made others. Then it contains those, for the caller to act on."""
         if all(agreement.fields.get(name) == claim for name, claim in self._claims.items()):
             return agreement
         agreement = await self._write_fields(self._claims)
@@ -151,7 +151,7 @@ class DeploymentJoin:
         try:
             return await self._write_fields(self._initial_fields())
         except ResponseError as error:
-            # Full, or a replica: it can be looked at all the same. `watch` writes it later.
+            # Full, or a replica: it can still be read. `watch` writes it later.
             if not is_outage(error):
                 raise
             first = {
@@ -172,7 +172,7 @@ class DeploymentJoin:
         return _agreement(_pairs(reply))
 
     async def renew(self, agreement: Agreement) -> None:
-        """Write it again after a flush or a restart without data."""
+        """Write the agreement again after a flush or a restart without data."""
         await self._write_fields(
             {
                 **agreement.fields,
@@ -286,8 +286,8 @@ async def replace(
     *,
     beside_workers: bool = False,
 ) -> bool:
-    """Agree on other values, and further fields; False if workers are present, or another process
-    was faster."""
+    """Agree on other values, and further fields. Returns False if workers are present, or another
+    process was faster."""
     seconds, micro = await redis.time()
     later = new_epoch(seconds + micro / 1e6)
     if later <= epoch:  # The server's clock has gone back.
@@ -300,7 +300,7 @@ async def replace(
 
 
 async def publish_epoch(redis: Redis, shards: Iterable[Shard], epoch: str) -> None:
-    """Tell the shards' scripts of an epoch: they admit no run by an earlier one."""
+    """Write an epoch for the shards' scripts: they admit no run by an earlier one."""
     for shard in shards:
         await scripts.call(redis, "shard", [shard.deployment], ["epoch", epoch])
 
@@ -333,7 +333,7 @@ async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
 
 
 async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: DeploymentJoin) -> None:
-    """Keep it alive. Raises `DeploymentChanged` when another holds."""
+    """Keep the agreement alive. Raises `DeploymentChanged` when another one holds."""
     answer = await scripts.call(redis, "watch", [keys.deployment], [agreement.epoch])
     if answer == 0:
         await joining.renew(agreement)

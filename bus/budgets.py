@@ -1,9 +1,9 @@
 """Budgets limit what runs spend, by reserving it first.
 
-A run has a budget of its own, and shares those of its scopes: its caller's key, its tenant, its
-thread, its tags, the deployment's day. Before each call the most that it can cost is reserved in
-all of them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows
-it. So parallel branches and runs never exceed a limit. Seconds are held at admission.
+A run has its own budget, and shares those of its scopes: its caller's key, its tenant, its thread,
+its tags, the deployment's day. Before each call the most that it can cost is reserved in all of
+them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows it. So
+parallel branches and runs never exceed a limit. Seconds are reserved at admission.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from loopline.bus.keys import Keys
 
 LARGEST = 10**13
-"""Tokens, micro-dollars or milliseconds: Lua writes a larger number with an exponent."""
+"""Largest number of tokens, micro-dollars or milliseconds: Lua writes a larger one with an
+exponent."""
 MAX_NAME = 256
 DAY = "day"
-"""The scope of all runs together."""
+"""Name of the scope of all runs together."""
 
 
 class BadBudget(BusError):
@@ -52,7 +53,8 @@ class Limits:
         return Limits(*map(add, self.values, other.values))
 
     def share(self, shards: int) -> Limits:
-        """Per shard: a script sees only its own, so each shard has its part of the whole."""
+        """Limits of one shard: a script sees only its own shard, so each shard has its part of the
+        whole."""
         return Limits(*(max(1, value // shards) if value else 0 for value in self.values))
 
 
@@ -76,7 +78,7 @@ class Reservation:
 
     tokens: int = 0
     micro_dollars: int | None = 0
-    """None: its price is unknown, so no budget of money allows it."""
+    """Price of the call. None: its price is unknown, so no budget of money allows it."""
 
     @property
     def script_values(self) -> tuple[int, int]:
@@ -92,13 +94,13 @@ class Refusal(NamedTuple):
 
     scope: str
     kind: str
-    """`tokens`, `micro` or `ms`."""
+    """What the budget limits: `tokens`, `micro` or `ms`."""
     limit: int
     spent: int
     reserved: int
-    """For calls that are under way."""
+    """Amount reserved for calls that are under way."""
     needed: int
-    """Negative: nobody knows."""
+    """Amount that the call needs; negative if nobody knows."""
 
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Refusal:
@@ -107,11 +109,11 @@ class Refusal(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Only other calls in progress are the reason."""
+        """Whether the call may pass later, since only other calls in progress are in its way."""
         return self.needed >= 0 and self.spent + self.needed <= self.limit
 
     def error(self, what: str) -> BudgetExceeded:
-        """`what`: what was refused, at the beginning of a sentence."""
+        """The error to raise. `what`: what was refused, at the beginning of a sentence."""
         whose = "the run" if self.scope == "run" else f"the budget {self.scope!r}"
         limit, spent, reserved, needed = (
             amount(self.kind, number)
@@ -130,7 +132,7 @@ class Refusal(NamedTuple):
 
 
 def is_of_a_day(reason: str) -> bool:
-    """Whether a refusal's words, as `Refusal.error` writes them, name a budget of a day."""
+    """Whether the words of a refusal, as `Refusal.error` writes them, name a daily budget."""
     budget = _BUDGET.search(reason)
     return budget is not None and Scope(budget[1]).by_day
 
@@ -139,7 +141,7 @@ _BUDGET = re.compile(r"the budget '([^']*)' has a limit of")
 
 
 def amount(kind: str, number: int) -> str:
-    """For people."""
+    """An amount in words, such as `$0.25`, `1.5 s` or `300 tokens`."""
     match kind:
         case "micro":
             return f"${number / 1e6:,.6g}"
@@ -150,7 +152,7 @@ def amount(kind: str, number: int) -> str:
 
 
 def scopes_json(scopes: Sequence[Scope], shards: int) -> str:
-    """As the run's hash has them."""
+    """Scopes as the run's hash stores them, JSON."""
     return json.dumps(
         [
             [scope.name, *scope.limits.share(shards).values, int(scope.by_day)]
@@ -186,8 +188,8 @@ def _require(scope: str, limits: Limits) -> None:
 
 
 async def set_limits(bus: Bus, scope: str, limits: Limits) -> None:
-    """Limit a scope from now on, its runs in flight included; without any limit it is free. What it
-    spends is counted while it has one. Raises `BadBudget`."""
+    """Limit a scope from now on, its runs in flight included; without any limit it is free. Its
+    spending is counted while it has one. Raises `BadBudget`."""
     _require(scope, limits)
     await _write_limits(bus.redis, bus.keys, scope, limits)
 
@@ -244,8 +246,8 @@ async def counts(bus: Bus, scope: str, day: int | None = None) -> tuple[Limits, 
 
 
 async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
-    """Give each shard its part of the limits and of what is spent, when their number changes and
-    nothing is in flight."""
+    """Give each shard its part of the limits and of what is spent, when the number of shards
+    changes and nothing is in flight."""
     limits = await _read_limits(redis, before)
     spent: dict[str, Counter[str]] = {}
     lives: dict[str, int] = {}
@@ -263,7 +265,7 @@ async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
     for name, total in limits.items():
         await _write_limits(redis, after, name, total)
     for name, counts_of in spent.items():
-        # Rounded up: rather too much is spent than too little.
+        # Rounded up: overstating what was spent is safer than understating it.
         part = {kind: -(-count // after.shards) for kind, count in counts_of.items()}
         for shard in after.all_shards():
             key = shard.spent("", "all").removesuffix(":all") + name

@@ -43,7 +43,7 @@ OVERDUE = ("deadline", "its deadline passed")
 
 
 class Spent(NamedTuple):
-    """What calls have come to."""
+    """Cost of calls."""
 
     tokens: int
     micro_dollars: int
@@ -77,7 +77,7 @@ class Bus:
     ) -> None:
         self.settings = settings
         self.patience = patience
-        """Seconds; None is without end."""
+        """Seconds that a call waits for a server that is away; None is without end."""
         self._standing: Standing = standing
         self._claims = claims or {}
         self._join_seconds = join_seconds
@@ -88,13 +88,13 @@ class Bus:
         """Background tasks that this process needs. A worker runs within it; waiting calls of a
         client raise `BackgroundEnded` once a task has ended."""
         self.process = uuid.uuid4().hex[:12]
-        """Names this process's inbox; never used again by another."""
+        """Name of this process's inbox; never used again by another."""
         self.agreement = Agreement("", settings.shared, "", {})
         self.clock = Clock()
         self.changed: DeploymentChanged | None = None
         """Set once the deployment has agreed on other settings: no run is admitted from here."""
         self.on_change = asyncio.Event()
-        """Set together with it."""
+        """Set together with `changed`."""
         self._where = f"at {settings.safe_url}"
         self._connections = Connections(settings, script_wire=script_wire)
         self._committers: dict[Shard, Committer] = {}
@@ -105,17 +105,17 @@ class Bus:
 
     @property
     def redis(self) -> Redis:
-        """For commands that answer at once. Values are bytes."""
+        """Connections for commands that answer at once. Values are bytes."""
         return self._connections.commands
 
     @property
     def blocking(self) -> Redis:
-        """For blocking reads only."""
+        """Connections for blocking reads only."""
         return self._connections.blocking
 
     async def start(self) -> None:
-        """Raises `BusUnavailable`, which says what is wrong and what to do, or `DeploymentMismatch`
-        if the settings name another value than the deployment has."""
+        """Join the bus. Raises `BusUnavailable`, which says what is wrong and what to do, or
+        `DeploymentMismatch` if the settings name another value than the deployment has."""
         await self._connections.check(wait_seconds=self._join_seconds)
         joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
         await self._retry_at_start("join", lambda: self._join(joining))
@@ -254,8 +254,8 @@ class Bus:
         bodies: Sequence[bytes],
         gate: Gate | None,
     ) -> list[Any]:
-        """Returns what `admit.lua` answers, and starts on the messages that this process has
-        read."""
+        """Send the admission; returns what `admit.lua` answers, and starts on the messages that
+        this process has read."""
         state = RunState(
             admission.run_id,
             "active",
@@ -315,13 +315,13 @@ class Bus:
         return run_state_of(run_id, named, steps)
 
     async def deadline_of(self, run_id: str) -> float | None:
-        """When an active run must be over, in Unix seconds; `None` for any other run. A replay
-        may have moved it past what the run's record and its older messages say."""
+        """Deadline of an active run, in Unix seconds; `None` for any other run. A replay may have
+        moved it past the deadline in the run's record and its older messages."""
         deadline, _ = await self.deadline_and_limited(run_id)
         return deadline
 
     async def deadline_and_limited(self, run_id: str) -> tuple[float | None, bool]:
-        """See `deadline_of`; and whether a budget may limit the run's calls."""
+        """Deadline as `deadline_of` gives it, and whether a budget may limit the run's calls."""
         shard = self.keys.shard_of(run_id)
 
         async def read() -> list[Any]:
@@ -349,7 +349,7 @@ class Bus:
     ) -> bool:
         """End a run from outside. False if it had ended, is unknown or not overdue.
 
-        Also on a server that is full: what an ended run holds is what can be given up.
+        Works on a full server too: what an ended run holds can be given up.
         """
         result = await self._end(run_id, outcome, reason, only_if_overdue=only_if_overdue)
         return result == b"ended"
@@ -385,12 +385,12 @@ class Bus:
         return await self.end_run(run_id, "cancelled", reason)
 
     async def usage(self, run_id: str) -> list[bytes]:
-        """Usage entries of a run, JSON each, in the order they were entered."""
+        """Usage entries of a run, JSON each, in the order in which they were entered."""
         key = self.keys.shard_of(run_id).usage(run_id)
         return await self._retry_during_outage("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
 
     async def spent(self, account: str) -> Spent:
-        """What the calls of an account's runs have cost since midnight (UTC)."""
+        """Cost of the calls of an account's runs since midnight (UTC)."""
         day = day_of(self.clock.now())
         tokens = micro_dollars = 0
         for shard in self.keys.all_shards():
@@ -414,13 +414,13 @@ class Bus:
     async def follow(
         self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[tuple[str, dict[str, str]]]:
-        """The run's log from `after` on: (id, fields) until the run has ended.
+        """Yield the run's log from `after` on: (id, fields) until the run has ended.
 
-        A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
-        repeat. `fresh`: it was admitted a moment ago. Entries: `tokens` and `restart` (call, agent,
-        offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
+        A follower that lost its connection, or died, continues after the last id it saw: no gap, no
+        repeat. `fresh`: the run was admitted a moment ago. Entries: `tokens` and `restart` (call,
+        agent, offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
         generation: how often the run was replayed before). Raises ValueError for an `after` that is
-        not an entry's id: the read that all followers share would break of it.
+        not an entry's id: it would break the read that all followers share.
         """
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not the id of an entry")

@@ -1,5 +1,5 @@
-"""A canary: a version of a policy that answers a share of the runs, or repeats them in their
-shadow, until it has been compared with the version that serves.
+"""A canary: a version of a policy that answers a share of the runs, or repeats them as shadow runs,
+until it has been compared with the version that serves.
 
 The ids of runs and the canary alone decide which runs it answers, and a canary never changes, so
 every worker, and every repeated step, decides the same. Runs that were admitted before it began
@@ -25,22 +25,22 @@ class Canary(BaseModel):
 
     version: int = Field(ge=0, le=2**53)
     against: int = Field(ge=0, le=2**53)
-    """The version that serves meanwhile, which it is compared with."""
+    """The version that serves meanwhile, with which the canary is compared."""
     mode: CanaryMode = "share"
-    """`share`: it answers its runs. `shadow`: the serving version does, and afterwards each of
-    those runs is repeated with the canary, only for the comparison."""
+    """`share`: the canary answers its runs. `shadow`: the serving version answers them, and
+    afterwards each of those runs is repeated with the canary, only for the comparison."""
     share: float = Field(gt=0, le=1)
-    """Of the runs."""
+    """Share of the runs that the canary answers or repeats."""
     margin: float = Field(default=0.02, gt=0, lt=1)
-    """How much worse it may be, on scores from 0 to 1."""
+    """Margin by which it may be worse, on scores from 0 to 1."""
     delta: float = Field(default=0.05, gt=0, lt=1)
     """Probability of a wrong decision, of either kind."""
     runs: int = Field(default=5_000, ge=1, le=MAX_RUNS)
     """Comparisons after which it is rolled back if nothing was decided."""
     since: float = 0.0
-    """Unix seconds by the bus's clock."""
+    """Beginning of the trial, in Unix seconds by the bus's clock."""
     by: str = Field(default="", max_length=200)
-    """Who began it."""
+    """User, key or worker that began it."""
 
     def takes(self, policy: str, run_id: str) -> bool:
         """Whether the canary of that policy has this run in its share."""
@@ -51,13 +51,13 @@ class Canary(BaseModel):
 
 
 def canary_adapter(policy: str, version: int) -> str:
-    """An engine's name for the canary's weights, next to those that serve the policy."""
+    """Name that an engine gives the canary's weights, next to those that serve the policy."""
     return f"{policy}@{version}"
 
 
 def admitted_ms(run_id: str) -> int:
-    """When a run was admitted, in Unix milliseconds: its id begins with that. 0 for an id that
-    does not."""
+    """Admission time of a run, in Unix milliseconds: its id begins with it. 0 for an id that does
+    not."""
     try:
         return int(run_id.replace("-", "")[:12], 16)
     except ValueError:
@@ -71,8 +71,8 @@ CANARY_TAG = "canary"
 
 
 def shadow_run_id(run_id: str, policy: str, canary: Canary) -> str:
-    """Always the same for a run, so that a run has one shadow. It is a UUID of version 8: it sorts
-    next to its run, and its version distinguishes it from a caller's run."""
+    """Id of a run's shadow: always the same, so that a run has only one. It is a UUID of version 8:
+    it sorts next to its run, and its version distinguishes it from a caller's run."""
     name = f"shadow/{policy}@{canary.version}/{canary.since}/{run_id}"
     digits = hashlib.sha256(name.encode()).hexdigest()
     head = run_id.replace("-", "")[:12]
@@ -81,5 +81,5 @@ def shadow_run_id(run_id: str, policy: str, canary: Canary) -> str:
 
 
 def is_shadow(run_id: str) -> bool:
-    """Whether a run, also one of which only its entries in the ledger are at hand, is a shadow."""
+    """Whether a run is a shadow, by its id, which entries of the ledger have as well."""
     return run_id[14:15] == "8"

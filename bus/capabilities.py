@@ -1,5 +1,5 @@
 """Asks the server what it can do. Versions are never compared: Valkey reports a Redis version that
-says nothing of its own commands."""
+says nothing about its own commands."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DURABILITY = {
     "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
     " loses nothing",
 }
-"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis delays a write for up
+"""Durability of an append-only file, by `appendfsync`. With `everysec` Redis delays a write for up
 to two seconds while a sync is in progress, and has answered the client before that; this explains
 the second half of that sentence."""
 
 
 def append_only_durability(appendfsync: str) -> str:
-    """In words, what an append-only file that is synced like this may lose."""
+    """What an append-only file with this sync may lose, in words."""
     if appendfsync not in DURABILITY:
         return "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
     return f"appendonly yes, appendfsync {appendfsync}: {DURABILITY[appendfsync]}"
@@ -38,7 +38,7 @@ class Server:
     name: str
     version: str
     appendonly: bool | None
-    """None where neither INFO nor CONFIG may be asked."""
+    """Whether the server appends to a file; None where neither INFO nor CONFIG is allowed."""
     appendfsync: str
 
     @property
@@ -52,8 +52,8 @@ class Server:
 
 
 async def probe(redis: Redis) -> Server:
-    """What the server is. Raises `BusUnavailable` if it evicts keys. A user who may not ask for
-    INFO or CONFIG can use the bus; what they would tell is not known then."""
+    """Ask the server what it is. Raises `BusUnavailable` if it evicts keys. A user who may not call
+    INFO or CONFIG can use the bus; their answers are then unknown."""
     info: dict[str, object] = {}
     with suppress(ResponseError):
         info = await redis.info()

@@ -1,8 +1,9 @@
 """Circuit breakers of endpoints, shared by all workers: one state on the bus (`breaker.lua`).
 
-What one worker finds out holds for all: this many failed requests in a row, of all of them
-together, and nobody asks the endpoint for a while. Then a single worker tries it, as long as it
-says that it is at it; if it dies, another one does."""
+What one worker finds out holds for all: after this many failed requests in a row, of all workers
+together, nobody asks the endpoint for a while. Then a single worker probes it and renews its claim
+while it does; if it dies, another one probes.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from loopline.bus.bus import Bus
 from loopline.bus.keys import Keys
 
 PROBE_SECONDS = 10.0
-"""A probe that its worker does not renew for so long is another worker's to send."""
+"""Seconds after which another worker may send a probe that its worker has not renewed."""
 MOST_SECONDS = 1.0
-"""A request is not held up for longer by the question whether it may be sent."""
+"""Longest time that a request is held up by asking whether it may be sent, in seconds."""
 
 Word = Literal["closed", "open", "probe"]
 
@@ -28,16 +29,16 @@ class Verdict(NamedTuple):
     """The state of a breaker, as the asking request sees it."""
 
     word: Word
-    """`probe`: it is open, and this request is the one that tries the endpoint."""
+    """`probe`: the breaker is open, and this request is the one that tries the endpoint."""
     failures: int
     """Failed requests in a row."""
     left: float
-    """Seconds until a probe may be sent, of an open one."""
+    """Seconds until a probe may be sent, if the breaker is open."""
 
 
 class Circuit:
-    """Of one endpoint, in one process. Every method raises redis-py's errors, or `TimeoutError`
-    after `MOST_SECONDS`."""
+    """Breaker of one endpoint, in one process. Every method raises redis-py's errors, or
+    `TimeoutError` after `MOST_SECONDS`."""
 
     def __init__(self, bus: Bus, endpoint: str, *, failures: int, seconds: float) -> None:
         """`endpoint` names whatever fails or answers. After this many `failures` in a row nobody
@@ -48,23 +49,24 @@ class Circuit:
         self._open_ms = int(1000 * seconds)
 
     async def ask(self, token: str) -> Verdict:
-        """Whether the request that `token` names may be sent. One that probes is to be renewed, and
-        settled by one of the other methods."""
+        """Whether the request that `token` names may be sent. The caller must renew a probe, and
+        settle it by one of the other methods."""
         return await self._call("ask", token)
 
     async def answered(self, token: str, *, forced: bool) -> Verdict:
-        """The endpoint has answered. `forced`: the request was sent although it was not allowed."""
+        """Note that the endpoint has answered. `forced`: the request was sent although it was not
+        allowed."""
         return await self._call("answered", token, forced=forced)
 
     async def failed(self, token: str) -> Verdict:
         return await self._call("failed", token)
 
     async def renew(self, token: str) -> Verdict:
-        """The probe goes on."""
+        """Note that the probe is still in progress."""
         return await self._call("renew", token)
 
     async def release(self, token: str) -> Verdict:
-        """Nothing came of the probe: another request may be one."""
+        """Note that the probe had no result: another request may probe."""
         return await self._call("release", token)
 
     async def _call(self, what: str, token: str, *, forced: bool = False) -> Verdict:
@@ -86,8 +88,8 @@ def breaker_key(keys: Keys, endpoint: str) -> str:
 
 
 async def open_since_failures(redis: Redis, keys: Keys, endpoint: str) -> int | None:
-    """How many requests in a row have failed where the endpoint's breaker is open; None where it is
-    closed. Raises what Redis raises."""
+    """Number of requests in a row that have failed where the endpoint's breaker is open; None where
+    it is closed. Raises what Redis raises."""
     key = breaker_key(keys, endpoint)
     failures, opens_until = await redis.hmget(key, ["failures", "until"])  # pyright: ignore
     return None if opens_until is None else int(failures or 0)

@@ -1,16 +1,18 @@
-"""The deployment's time: the clock of the Redis server, as every process of it counts.
+"""The deployment's time: the clock of the Redis server, as every process of the deployment counts
+it.
 
 Deadlines, due times, beats and ages are compared between machines whose clocks differ, so none of
 them is ever taken from a machine's own wall clock. A process measures the server's `TIME` when it
 joins and counts on from there by a clock that no `settimeofday` moves; it measures again every
 `LOOK_SECONDS`.
 
-*The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
-agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's
-time runs on and no deadline comes hours early or late. Who is wrong where a process and the server
-disagree? Every process that agrees with the server notes its time (`last`). If that note is recent,
-the server's clock has run evenly, and the disagreeing process is wrong (its machine was suspended);
-else the server has jumped. A server never runs backwards: time before `last` is a jump as well.
+*The server's own clock* may jump, too: a restart on another machine, a late NTP. Then the processes
+agree on a shift, which is stored with the data and added to `TIME` by every script, so that the
+deployment's time runs on and no deadline comes hours early or late. Who is wrong where a process
+and the server disagree? Every process that agrees with the server notes its time (`last`). If that
+note is recent, the server's clock has run evenly, and the disagreeing process is wrong (its machine
+was suspended); else the server has jumped. A server never runs backwards: time before `last` is a
+jump as well.
 
 Scripts that act on time (`sweep`, `end`) also take the caller's count as a witness, and decide
 nothing if the two disagree: so a jump does no harm before it is discovered.
@@ -34,18 +36,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.bus.clock")
 
 LOOK_SECONDS = 2.0
-"""Between two measurements."""
+"""Seconds between two measurements."""
 AGREE_SECONDS = 2.0
 """A process and the server that are no further apart than this, and half a round trip, agree."""
 RECENT_SECONDS = 10.0
-"""A note of the server's time that is not an older says that its clock has run evenly."""
+"""Age in seconds up to which a note of the server's time proves that its clock has run evenly."""
 SKEW_SECONDS = 2.0
-"""A machine whose wall clock is further off gets a warning."""
+"""Largest error of a machine's wall clock without a warning, in seconds."""
 _TRIES = 5
 _GOOD_ROUND_TRIP = 0.25
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the machine sleeps, where the kernel has such a clock."""
+"""Clock that continues while the machine sleeps, where the kernel has one."""
 
 
 def _monotonic_seconds() -> float:
@@ -53,14 +55,15 @@ def _monotonic_seconds() -> float:
 
 
 class Clock:
-    """Of one process. Before it is first measured it has nothing but the machine's wall clock."""
+    """The deployment's time in one process. Until it is first measured it is the machine's wall
+    clock."""
 
     def __init__(self) -> None:
         self.measured = False
         self.uncertainty = 0.0
         """Half a round trip of the measurement that it counts from, in seconds."""
         self.jumps = 0
-        """Changes of the server's clock that were noticed, here or by others."""
+        """Number of jumps of the server's clock that were noticed, here or by others."""
         self._time = 0.0
         self._at = 0.0
         self._shift: int | None = None
@@ -83,15 +86,15 @@ class Clock:
         return time.time() - self.now()
 
     async def measure(self, redis: Redis, keys: Keys) -> None:
-        """Compare with the server, and agree on whose time it is. Raises what Redis raises."""
+        """Compare with the server, and agree on the time. Raises what Redis raises."""
         for _ in range(_TRIES):
             if await self._try_measure(redis, keys):
                 break
         self._log_skew()
 
     async def _try_measure(self, redis: Redis, keys: Keys) -> bool:
-        """False where it must be done again: the answer was slow, or another process was quicker
-        to agree on a shift."""
+        """Measure once; False if that must be repeated: the answer was slow, or another process was
+        quicker to agree on a shift."""
         sent = _monotonic_seconds()
         async with redis.pipeline(transaction=False) as pipe:
             pipe.time()
@@ -118,7 +121,7 @@ class Clock:
                 return False
             await self._publish_shift(redis, keys, wanted)
         except ResponseError as error:
-            # Full, a replica, or no right to write: it can be read all the same.
+            # Full, a replica, or no right to write: it can still be read.
             if not is_outage(error):
                 raise
             if jumped and self.measured:
@@ -150,7 +153,7 @@ class Clock:
             await scripts.call(redis, "shard", [shard.deployment], ["shift", self._shift or 0])
 
     async def keep(self, redis: Redis, keys: Keys) -> None:
-        """Renew what a flush or a restart without data has taken from the shards' scripts."""
+        """Restore what a flush or a restart without data has taken from the shards' scripts."""
         if self._shift:
             await self.tell(redis, keys)
 

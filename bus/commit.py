@@ -32,14 +32,15 @@ from loopline.bus.lease import Lease
 from loopline.bus.settings import BusSettings
 
 MAX_BATCH = 64
-"""Commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""
+"""Most commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""
 
 
 REPLY_WAIT_SECONDS = 0.5
-"""How long a reply waits for the commit of the step that it was handed to in this process."""
+"""Longest time that a reply waits for the commit of the step that it was passed to in this
+process."""
 
 LARGEST = 2**53
-"""Lua's numbers are doubles."""
+"""Largest exact integer: Lua's numbers are doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +62,19 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The run waits: `continuation` is published once, as the signal comes or the time is over."""
+    """Lets the run wait: `continuation` is published once, when the signal comes or the time is
+    over."""
 
     signal: str
     continuation: Outgoing
     fills: str
-    """The field of the continuation's payload that says which of the two it was; `None` there."""
+    """Field of the continuation's payload that says which of the two it was; its value here is
+    `None`."""
     seconds: float
-    """How long at most."""
+    """Longest wait in seconds."""
 
     def envelope_parts(self) -> tuple[bytes, bytes]:
-        """The continuation's envelope as JSON, before and behind that field's value."""
+        """The continuation's envelope as JSON, before and after that field's value."""
         envelope, mark = self.continuation.envelope, secrets.token_hex(16)
         payload = {**envelope.payload, self.fills: mark}
         body = envelope.model_copy(update={"payload": payload}).to_json()
@@ -107,7 +110,7 @@ class StepCommit:
 
 
 def check_signal_name(name: str) -> None:
-    """Raises ValueError."""
+    """Raise ValueError for an invalid name."""
     if not re.fullmatch(SIGNAL_NAME, name):
         raise ValueError(
             f"{name[:80]!r} is not the name of a signal: up to 64 letters, digits and _ . : -"
@@ -115,7 +118,7 @@ def check_signal_name(name: str) -> None:
 
 
 def check_wait_seconds(seconds: float) -> float:
-    """Raises ValueError."""
+    """Check the length of a wait, and return it. Raises ValueError."""
     if not 0 < seconds <= MAX_WAIT_SECONDS:
         raise ValueError(
             f"a run waits for up to {MAX_WAIT_SECONDS:,} s (a year), not {seconds:g} s"
@@ -124,7 +127,7 @@ def check_wait_seconds(seconds: float) -> float:
 
 
 def _check_numbers(commit: StepCommit) -> None:
-    """The script can't take back what it did before it met a bad number, so it must meet none."""
+    """Raise ValueError for a bad number: the script can't undo what it did before it met one."""
     for name, value in (("tokens", commit.tokens), ("micro_dollars", commit.micro_dollars)):
         if type(value) is not int or not 0 <= value < LARGEST:
             raise ValueError(f"{name} must be a whole number from 0 to 2**53, not {value!r}")
@@ -141,7 +144,7 @@ def _check_numbers(commit: StepCommit) -> None:
 
 
 def _check_texts(commit: StepCommit) -> None:
-    """A text that UTF-8 can't hold would fail all that travels in the same batch."""
+    """Raise ValueError for a text that UTF-8 can't hold: it would fail the whole batch."""
     texts = [("arrive", commit.arrive)]
     texts += [("publish.stream", outgoing.stream) for outgoing in commit.publish]
     if commit.join is not None:
@@ -187,7 +190,8 @@ class Committer:
     """Sends the commits of one process and one shard, in batches, over outages."""
 
     def __init__(self, redis: Redis, settings: BusSettings, shard: Shard, inbox: str) -> None:
-        """`inbox`: of this process, which is told here of the runs that end by a commit."""
+        """`inbox`: that of this process, which is notified here of the runs that end by a
+        commit."""
         self._redis = redis
         self._inbox = inbox
         self._settings = settings
@@ -195,11 +199,11 @@ class Committer:
         self._queue: deque[_PendingCommit] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._replies: dict[tuple[str, str], list[_PendingReply]] = {}
-        """By run and guard of the step that has them."""
+        """Pending replies by run and guard of the step that has them."""
         self._replying: set[asyncio.Task[None]] = set()
 
     async def reply(self, keys: list[str], args: list[scripts.Value]) -> str:
-        """What `reply.lua` answers."""
+        """Send one reply; returns what `reply.lua` answers."""
         word: bytes = await retry_during_outage(
             "reply", lambda: scripts.call(self._redis, "reply", keys, args)
         )
@@ -218,8 +222,8 @@ class Committer:
         return reply.done
 
     async def give_replies(self, envelope: Envelope) -> None:
-        """Give what was handed to a step, before it asks for more on the strength of it. Raises
-        `Retry` where an answer does not count."""
+        """Send the replies that a step was passed, before it asks for more because of them. Raises
+        `Retry` where a reply does not count."""
         step = (envelope.run_id, envelope.guard)
         while replies := self._replies.get(step):
             reply = replies[0]
@@ -255,9 +259,9 @@ class Committer:
         """Apply a commit; True if it went through but used up the run's budget. `on_word` is called
         with what `commit.lua` answers, before anybody else hears of it.
 
-        Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed but, in the
-        second case, the settled message. Raises `MessageTooLarge` or ValueError before anything is
-        sent.
+        Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed, except
+        that in the second case the message is settled. Raises `MessageTooLarge` or ValueError
+        before anything is sent.
         """
         waiting = self._flatten(lease, envelope, commit)
         waiting.on_word = on_word
@@ -334,7 +338,7 @@ class Committer:
             args.append("")
         else:
             answer = self._check_size("answer", commit.finish.answer.encode())
-            # It may quote what nobody has checked: a program's output, an exception's message.
+            # It may quote text that nobody has checked: a program's output, an exception's message.
             reason = commit.finish.reason.encode(errors="replace")
             args += [commit.finish.outcome, answer, reason]
         return _PendingCommit(keys, args, asyncio.get_running_loop().create_future())
@@ -399,8 +403,8 @@ class Committer:
         )
 
     def _commit_without(self, batch: list[_PendingCommit], words: dict[int, str]) -> None:
-        """Nothing of the batch was committed: steps with an answer that does not count are taken
-        again, the others go on alone."""
+        """Handle a batch of which nothing was committed: steps with a reply that does not count are
+        tried again, the others are committed without them."""
         for waiting in reversed(batch):
             counted = all(words[id(reply)] in ("ok", "already") for reply in waiting.replies)
             waiting.replies = []

@@ -53,7 +53,7 @@ access list has lost, which can be given back, has neither on Redis 7.0."""
 
 def is_outage(error: BaseException) -> bool:
     """Whether waiting can help. A value that redis-py can't encode, or a script that fails on its
-    arguments, fails at every repetition: repeated, it would hold up everything behind it."""
+    arguments, fails at every repetition: repeated, it would hold up everything after it."""
     if isinstance(error, DataError):
         return False
     if type(error) is ResponseError:
@@ -143,7 +143,7 @@ class Connections:
 
 
 def renewal_client(settings: BusSettings) -> redis.Redis:
-    """A synchronous client with a connection of its own, for the lease keeper's thread."""
+    """A synchronous client with its own connection, for the lease keeper's thread."""
     return redis.Redis.from_url(
         settings.redis_url,
         socket_timeout=max(1.0, settings.lease_seconds / 3),

@@ -1,19 +1,19 @@
-"""Connections and their pool, where those of redis-py's asyncio client fall short.
+"""Connections and their pool, where those of redis-py's asyncio client are insufficient.
 
 - It packs commands argument by argument in Python. A batch of step commits has over a thousand
-  arguments: that was a third of a busy worker's processor time. Here hiredis packs, in C.
+  arguments: that took a third of a busy worker's processor time. Here hiredis packs, in C.
 - With a socket time-out it sends under `asyncio.wait_for`, which on Python 3.11 loses a
   cancellation that arrives while the sending ends: every tenth one in a loop of commands. A lost
   one is a worker that never stops, or a handler that works on without its lease.
 - Before each command its pool reads from the socket with a time-out of zero, which raises and
-  catches a cancellation each time. Here the buffers are asked.
-- Its blocking pool lets anyone who has just given a connection back take it again before those who
-  wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they stand in line.
-- What a broken transport raises (uvloop's RuntimeError "the handler is closed" after a reset, an
-  assertion, an error of TLS) it passes on as it is. Here a connection raises errors of redis-py and
-  nothing else, so that "Redis is away" is one question everywhere: is it a `RedisError`?
-- A connection to a server that is no longer the primary stays. Here it is given up, and so are all
-  that were opened before, because the address may lead to another server by now.
+  catches a cancellation each time. Here the buffers are checked.
+- Its blocking pool lets a caller that has just returned a connection take it again before those
+  that wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they queue.
+- It passes on what a broken transport raises as it is (uvloop's RuntimeError "the handler is
+  closed" after a reset, an assertion, an error of TLS). Here a connection raises only errors of
+  redis-py, so that "Redis is away" is one question everywhere: is it a `RedisError`?
+- It keeps a connection to a server that is no longer the primary. Here it is given up, and so are
+  all that were opened before, because the address may lead to another server by now.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLU
 
 
 def is_not_primary(error: BaseException) -> bool:
-    """Whether an answer is that of a server which is not, or is no longer, the primary with its
+    """Whether an answer comes from a server that is not, or is no longer, the primary with its
     data: a replica, one that was demoted while we waited, one that loads or has lost its peers."""
     kinds = (ReadOnlyError, ClusterDownError, BusyLoadingError)  # MasterDownError among them
     return isinstance(error, kinds) or _ELSEWHERE.match(str(error)) is not None
@@ -58,14 +58,14 @@ def is_not_primary(error: BaseException) -> bool:
 
 class Node:
     """The server that an address leads to now. The pools of one process share it: what a command
-    learns holds for blocking reads, too, which a demoted server would let wait for ever."""
+    learns holds for blocking reads, too, which would wait for ever on a demoted server."""
 
     def __init__(self) -> None:
         self.generation = 0
-        """Connections of an older one are not used again."""
+        """Connections of an older generation are not used again."""
 
     def left(self, generation: int) -> None:
-        """A connection of this generation was told to go elsewhere."""
+        """Note that a connection of this generation was told to go elsewhere."""
         if generation == self.generation:
             self.generation += 1
 
@@ -89,12 +89,13 @@ class OwnConnection(AbstractConnection):
             await self.disconnect(nowait=True)
             raise RedisConnectionError(f"while connecting: {_error_text(error)}") from error
         except BaseException:
-            # It may be connected and not yet be logged in, or be on another database.
+            # It may be connected but not logged in yet, or be on another database.
             await self.disconnect(nowait=True)
             raise
 
     async def disconnect(self, nowait: bool = False) -> None:
-        """Raises nothing but a cancellation: a broken transport is closed, whatever it says."""
+        """Close the connection. Raises nothing but a cancellation: a broken transport is closed,
+        whatever it raises."""
         writer = self._writer
         try:
             await super().disconnect(nowait=nowait)
@@ -171,8 +172,8 @@ class OwnConnection(AbstractConnection):
 
     @property
     def clean(self) -> bool:
-        """Open, to the server that the address leads to, and with no byte that nobody has asked
-        for."""
+        """Whether the connection is open, leads to the server that the address leads to, and holds
+        no byte that nobody has asked for."""
         reader, writer, parser = self._reader, self._writer, self._parser
         if reader is None or writer is None or self.generation != self.node.generation:
             return False
@@ -207,7 +208,7 @@ _PACKING: dict[type[AbstractConnection], type[AbstractConnection]] = {
 
 
 class FairPool(ConnectionPool):
-    """At most `max_connections`; anyone who finds them all in use waits in line."""
+    """Pool of at most `max_connections`; callers that find them all in use queue."""
 
     def __init__(
         self, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
@@ -220,7 +221,7 @@ class FairPool(ConnectionPool):
     async def get_connection(
         self, command_name: object = None, *keys: object, **options: object
     ) -> AbstractConnection:
-        """Raises redis-py's ConnectionError if none comes free in time."""
+        """Take a connection. Raises redis-py's ConnectionError if none becomes free in time."""
         await self._take_place()
         try:
             connection = self.get_available_connection()
@@ -235,8 +236,8 @@ class FairPool(ConnectionPool):
         return connection
 
     async def ensure_connection(self, connection: AbstractConnection) -> None:
-        """A connection that was closed or reset, that holds left-over bytes, or that was opened
-        before the address was found to lead elsewhere, is opened again.
+        """Reopen a connection that was closed or reset, that holds left-over bytes, or that was
+        opened before the address was found to lead elsewhere.
 
         Race left open: it is closed a moment later. Then the command fails and is repeated.
         """
@@ -272,7 +273,7 @@ class FairPool(ConnectionPool):
 def pool(
     url: str, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
 ) -> FairPool:
-    """From a URL; what it says goes before the options."""
+    """Make a pool from a URL, whose options override the others."""
     options |= {**tls_options(url), **parse_url(url)}
     plain = options.pop("connection_class", Connection)
     return FairPool(

@@ -1,8 +1,8 @@
 """A worker's loop over its work streams: read, lease, handle, settle, outlast outages.
 
-What it promises its handler: each delivery is leased and renewed while the handler runs, the
-handler is cancelled when the lease is lost or the run is over, and whatever the handler raises
-ends in a retry or in the dead letters, never in silence.
+It guarantees its handler: each delivery is leased and renewed while the handler runs, the handler
+is cancelled when the lease is lost or the run is over, and whatever the handler raises ends in a
+retry or in the dead letters, never in silence.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ from loopline.bus.unfinished import give_back, hand_back, schedule_retry, wait_f
 log = structlog.get_logger("loopline.bus.consumer")
 
 SIZE_SLACK = 1024
-"""A retry rewrites the envelope: its attempt may take more digits than its sender's check saw."""
+"""Spare bytes for a retry, which rewrites the envelope: its attempt may take more digits than when
+its sender checked the size."""
 
 LEAST_BLOCK_SECONDS = 0.05
-"""Of one blocking read, however many shards take turns: Redis takes 0 for no end."""
+"""Shortest blocking read, however many shards take turns: Redis takes 0 for no end."""
 
 LET_GO_SECONDS = 2.0
-"""For telling Redis of work that is abandoned. Anyone who abandons it does not wait for long."""
+"""Longest time for releasing abandoned work in Redis. The process that abandons it does not
+wait for long."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 
@@ -95,7 +97,7 @@ class Consumer:
         self._known_work = 0
         """Readers in line for a place whose shard had work when they last looked."""
         self._turn = asyncio.Lock()
-        """Of the readers, in the order in which they came: no shard is passed over."""
+        """Lock that readers take in the order in which they came: no shard is skipped."""
         self._room = asyncio.Event()
         self._room.set()
         self._draining = asyncio.Event()
@@ -103,7 +105,7 @@ class Consumer:
 
     @property
     def busy(self) -> int:
-        """Deliveries in hand."""
+        """Number of deliveries in hand."""
         return len(self._running)
 
     @property
@@ -116,7 +118,7 @@ class Consumer:
         return self.free - self._asked - self._kept
 
     def holding(self, key: str) -> list[tuple[str, int]]:
-        """Entry and delivery count of what is in hand of a work stream."""
+        """Entry and delivery count of each delivery in hand from a work stream."""
         leases = [lease for _, _, lease in self._running.values()]
         return [(lease.entry, lease.count) for lease in leases if lease.stream == key]
 
@@ -127,8 +129,8 @@ class Consumer:
             self._room.set()
 
     async def run(self) -> None:
-        """Serve until `drain` is called; then finish what is in hand and return. Raises what ends
-        a reader or the sweeper, which nothing of Redis' doing does."""
+        """Serve until `drain` is called; then finish what is in hand and return. Raises what ends a
+        reader or the sweeper; an outage of Redis never does."""
         if self._local:
             self.bus.local.serve(self.streams, self)
         background = tasks.Background()
@@ -156,8 +158,8 @@ class Consumer:
         finally:
             await tasks.end(readers)
         if self._running:
-            # Anyone who stops a worker may lose patience with it, and SIGKILL leaves no time to say
-            # so: a death from here on is not put down to what is in hand.
+            # The supervisor that stops a worker may lose patience, and SIGKILL leaves no time to
+            # report: a death from here on is not blamed on the deliveries in hand.
             excuse = retry_during_outage(
                 "excuse",
                 lambda: give_back(self.bus, self.name, self._running.values(), let_go=False),
@@ -167,15 +169,15 @@ class Consumer:
             await asyncio.wait(set(self._running))
 
     async def _release_abandoned(self, leases: Sequence[tuple[Shard, str, Lease]]) -> None:
-        """Work that was abandoned goes to another worker at once, if Redis hears of it; else when
-        its lease has run out."""
+        """Release abandoned work, which then goes to another worker at once; if Redis is away, it
+        goes there when its lease has run out."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
             async with asyncio.timeout(LET_GO_SECONDS):
                 await give_back(self.bus, self.name, leases, let_go=True)
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
-        """Another worker took it over, though this one lives: it was frozen or cut off, and that is
-        not a failure of the message."""
+        """Undo the count of a delivery that another worker took over though this one lives: it was
+        frozen or cut off, and that is not a failure of the message."""
         leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(
@@ -185,7 +187,7 @@ class Consumer:
             )
 
     def drain(self) -> None:
-        """Take nothing new. Leases of what is in hand stay renewed until it is done."""
+        """Take nothing new. Leases of deliveries in hand stay renewed until they are done."""
         self._draining.set()
         self._room.set()
 
@@ -194,7 +196,7 @@ class Consumer:
         return self._draining.is_set()
 
     async def ensure_groups(self, shard: Shard) -> None:
-        """Create streams and groups; from 0, so that what came before the first worker counts."""
+        """Create streams and groups; from 0, so that entries from before the first worker count."""
         for name in self.streams:
             await retry_during_outage(
                 "group create", lambda n=name: self._create_group(shard.work(n))
@@ -261,8 +263,8 @@ class Consumer:
             self._known_work -= more
 
     async def _fetch(self, wanted: dict[Any, Any], count: int, block: int | None) -> list[Any]:
-        """Entries by stream; after it they are in hand, or what was asked for them is free again:
-        nothing may be awaited in between."""
+        """Read entries by stream. Afterwards they are in hand, and places asked for without result
+        are free again: nothing may be awaited in between."""
         try:
             streams = await self.bus.blocking.xreadgroup(
                 GROUP, self.name, wanted, count=count, block=block
@@ -274,9 +276,9 @@ class Consumer:
                 self._room.set()
 
     def _block_ms(self, more: bool) -> int | None:
-        """How long the next read waits, in ms; None is not at all. Where there are not places for
-        all shards at once, they take turns within `block_seconds`, and none keeps a place waiting
-        that another has work for."""
+        """Duration of the next blocking read, in ms; None means no blocking. Where there are not
+        places for all shards at once, they take turns within `block_seconds`, and no shard keeps a
+        place waiting that another has work for."""
         shards = self.bus.keys.shards
         if shards > 1 and (more or self._known_work):
             return None
@@ -293,7 +295,7 @@ class Consumer:
         return True
 
     def release(self) -> None:
-        """See `reserve`."""
+        """Free a place that `reserve` kept."""
         self._asked -= 1
         if self._spare_places > 0:
             self._room.set()
@@ -375,7 +377,7 @@ class Consumer:
             return
         if envelope.run_id and self.bus.keys.shard_of(envelope.run_id) != shard:
             # The number of shards was changed since this process joined, which it will learn in a
-            # moment; one that knows takes it once this lease has run out.
+            # moment; a process that knows takes it once this lease has run out.
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
@@ -404,7 +406,7 @@ class Consumer:
             delivery.eager.on_held.append(hold)
         try:
             async with self._places:
-                # Never unbound: the context is this task's own and ends with it.
+                # Never unbound: the context belongs to this task and ends with it.
                 structlog.contextvars.bind_contextvars(
                     run_id=envelope.run_id,
                     trace_id=trace_id_of(envelope.run_id, envelope.traceparent),
@@ -437,7 +439,7 @@ class Consumer:
             self.bus.keeper.release(delivery.lease)
 
     async def _begin(self, delivery: Delivery) -> int | None:
-        """Failures of this message before, in retries and in handlings that never ended; None if
+        """Earlier failures of this message, in retries and in handlings that never ended; None if
         another worker has it."""
         lease, before = delivery.lease, 0
         if lease.count > 1:
@@ -458,7 +460,8 @@ class Consumer:
             log.warning("lease lost", error=str(error))
             await self._return_uncounted(delivery)
         except RunEnded:
-            # A passed deadline ends the run through the sweeper; this message has no more to do.
+            # A passed deadline ends the run through the sweeper; there is nothing left to do for
+            # this message.
             await delivery.drop()
         except OtherVersion as error:
             again = delivery.envelope.model_copy(update={"attempt": failures})
@@ -477,8 +480,8 @@ class Consumer:
             await schedule_retry(delivery, body, str(error), "", error.delay, count)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
-                # Not the message's fault: the attempt does not count. A handler's own OSError
-                # does, or a missing file would be looked for until the run's deadline.
+                # Not the message's fault: the attempt does not count. A handler's own OSError does,
+                # or a missing file would be tried until the run's deadline.
                 await schedule_retry(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)

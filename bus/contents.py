@@ -16,29 +16,31 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import CONTENT_LIFE_MS
 
 RENEW_SECONDS = 600.0
-"""How often a process writes a text again, for a server that lost its data."""
+"""Seconds after which a process writes a text again, for a server that lost its data."""
 MAX_CONTENT_BYTES = 262_144
 MAX_REMEMBERED = 4_096
 """Texts that a process knows to lie on the bus. One that it forgets it writes again."""
 GIVE_UP_SECONDS = 30.0
-"""As for an admission."""
+"""Seconds that a write waits for a server that is away, as an admission does."""
 
 
 class ContentWriter:
-    """The texts that this process has written, so that it rarely writes them again."""
+    """Texts that this process has written, so that it rarely writes them again."""
 
     def __init__(self) -> None:
         self._written: Remembered[str, float] = Remembered(MAX_REMEMBERED)
         """By digest, when (monotonic seconds)."""
 
     def missing(self, digests: Mapping[str, str]) -> bool:
-        """Whether one of these (name → digest) is not known to lie on the bus."""
+        """Whether one of these (name → digest) may be missing on the bus, as far as this process
+        knows."""
         oldest = time.monotonic() - RENEW_SECONDS
         times = (self._written.get(digest) for digest in digests.values())
         return any(written is None or written <= oldest for written in times)
 
     async def write(self, bus: Bus, contents: Mapping[str, str]) -> None:
-        """Digest → text. Raises ValueError for a text that is too long, and `BusUnavailable`."""
+        """Write texts by digest. Raises ValueError for a text that is too long, and
+        `BusUnavailable`."""
         for digest, text in contents.items():
             body = text.encode()
             if len(body) > MAX_CONTENT_BYTES:
@@ -55,8 +57,8 @@ class ContentWriter:
 
 
 async def read_content(bus: Bus, digest: str) -> str | None:
-    """The text with this SHA-256 (hexadecimal); None where the bus has none, or another under its
-    name."""
+    """The text with this SHA-256 (hexadecimal); None where the bus has none, or a different one
+    under its name."""
     body = await retry_during_outage("content", lambda: bus.redis.get(bus.keys.content(digest)))
     if body is None or hashlib.sha256(body).hexdigest() != digest:
         return None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.bus.dead_letters")
 
 REPLAY_SECONDS = 600.0
-"""A replayed run gets at least this much time."""
+"""Least time that a replayed run gets, in seconds."""
 
 _ID = re.compile(r"([0-9]{1,3})/([0-9]{1,19}-[0-9]{1,19})")
-"""Shard and entry. None for what Redis would not accept as an entry's id."""
+"""Shard and entry of an id. It matches nothing that Redis would refuse as an entry's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class DeadLetter:
     deliveries: int
     consumer: str
     envelope: bytes
-    """As it was on the wire, which may not be an envelope at all."""
+    """The message as it was on the wire, which may not be an envelope at all."""
     at: float
-    """Unix seconds."""
+    """Time when it was given up, in Unix seconds."""
 
 
 async def add_dead_letter(
@@ -58,8 +58,8 @@ async def add_dead_letter(
     trace: str = "",
     envelope: Envelope | None = None,
 ) -> None:
-    """Move a held delivery to the dead letters. Its run ends with `error`; if it is a request,
-    its waiters get an error reply instead and decide themselves."""
+    """Move a held delivery to the dead letters. Its run ends with `error`; if it is a request, its
+    waiters get an error reply instead and decide themselves."""
     if envelope is None:
         try:
             envelope = Envelope.from_json(body)
@@ -69,7 +69,7 @@ async def add_dead_letter(
     is_request = bool(envelope and envelope.reply_key)
     reply = error_reply("dead_letter", reason, retryable=False) if is_request else b""
     request = shard.request(envelope.reply_key if envelope else "")
-    # What answers requests may not read runs, and ends none: those keys would be asked for.
+    # Workers that answer requests may not read runs, and end none: those keys would be needed.
     ends_run = bool(run_id) and not is_request
     keys = [
         lease.stream,
@@ -109,7 +109,7 @@ async def add_dead_letter(
 
 
 async def ls(bus: Bus) -> AsyncIterator[DeadLetter]:
-    """Newest first within a shard."""
+    """All dead letters, newest first within a shard."""
     for shard in bus.keys.all_shards():
         last = "+"
         while True:
@@ -122,7 +122,7 @@ async def ls(bus: Bus) -> AsyncIterator[DeadLetter]:
 
 
 async def show(bus: Bus, letter_id: str) -> DeadLetter:
-    """Raises `BusError` if there is no such letter."""
+    """One dead letter. Raises `BusError` if it does not exist."""
     shard, entry = _parse(bus, letter_id)
     entries = await bus.redis.xrange(shard.dead, entry, entry)
     if not entries:

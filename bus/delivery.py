@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from loopline.bus.bus import Bus
 
 REQUEST_LIFE_MS = 86_400_000
-"""A stored result outlives the longest step that may ask for it again. It goes a minute after its
-step is committed or its run has ended; with the journal, if a replay may wake that run."""
+"""Life of a stored result in ms: longer than the longest step that may ask for it again. It goes a
+minute after its step is committed or its run has ended; with the journal, if a replay may wake that
+run."""
 
 
 @dataclass(slots=True)
@@ -41,9 +42,10 @@ class Delivery:
     envelope: Envelope
     payload: BaseModel
     state: RunState | None = None
-    """The run as it was when this process published the message, a moment ago."""
+    """The run at the time when this process published the message, a moment ago."""
     eager: EagerDelivery | None = None
-    """Of a message that is handled before it is published. Until then the lease has no entry."""
+    """Early start of a message that is handled before it is published. Until it is, the lease has
+    no entry."""
     limited: bool = True
     """False where `deadline` has seen that no budget limits the run's calls."""
     settling: bool = False
@@ -60,13 +62,13 @@ class Delivery:
             raise
 
     async def held(self) -> None:
-        """Until this process has the lease. Raises `NotDelivered`."""
+        """Wait until this process has the lease. Raises `NotDelivered`."""
         if self.eager is not None:
             await self.eager.held()
 
     @property
     def published(self) -> float:
-        """When the message was put on its stream, in Unix seconds of the server's clock."""
+        """Time when the message was put on its stream, in Unix seconds of the server's clock."""
         if self.lease.entry == UNKNOWN_ENTRY:
             return self.bus.clock.now()
         return int(self.lease.entry.partition("-")[0]) / 1000
@@ -77,14 +79,14 @@ class Delivery:
         return self.state or await self.bus.run_state(self.envelope.run_id)
 
     async def deadline(self) -> float | None:
-        """See `Bus.deadline_of`."""
+        """Deadline of the run, as `Bus.deadline_of` gives it."""
         if self.state is not None:
             return self.state.deadline
         deadline, self.limited = await self.bus.deadline_and_limited(self.envelope.run_id)
         return deadline
 
     async def commit(self, commit: StepCommit) -> bool:
-        """See `Committer.commit`."""
+        """Commit the step: see `Committer.commit`."""
         await self.held()
         committer, local = self.bus.committer(self.shard), self.bus.local
         ended = self._ended_state(commit)
@@ -120,7 +122,7 @@ class Delivery:
         )
 
     def call_name(self, number: int) -> str:
-        """What the ledger calls the `number`-th paid call of this delivery; never used again."""
+        """Name of the `number`-th paid call of this delivery in the ledger; never used again."""
         lease = self.lease
         return f"{lease.consumer}/{lease.count}/{lease.entry}/{number}"
 
@@ -236,7 +238,8 @@ class Delivery:
         committer = self.bus.committer(self.shard)
         handed_over = Reply(cast("bytes", args[4]), record if args[4] is reply else None)
         if store and self.bus.local.waits_for(key):
-            # The step of this process that asked may go on: its commit is not applied without this.
+            # The step of this process that asked may continue: its commit is not applied without
+            # this.
             pending = committer.reply_later(self.envelope, keys, args)
             self.bus.local.tell_reply(key, handed_over)
             with self._settle():
@@ -249,7 +252,8 @@ class Delivery:
         self.bus.local.tell_reply(key, handed_over)  # also who has asked again meanwhile
 
     async def drop(self) -> None:
-        """Settle without effect: the run is over. A run that a replay may wake keeps it."""
+        """Settle without effect: the run is over. A run that a replay may wake keeps the
+        message."""
         await self.held()
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]

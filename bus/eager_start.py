@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from loopline.bus.local_delivery import LocalDelivery
 
 LONGEST_WAIT = 1.0
-"""Seconds that an admission waits for its first step: long enough for a step that waits for its
-turn on an overloaded machine."""
+"""Most seconds that an admission waits for its first step: long enough for a step that waits for
+its turn on an overloaded machine."""
 
 UNKNOWN_ENTRY = "@entry"
-"""In the place of a stream entry's id, before there is one."""
+"""Placeholder of a stream entry's id, before there is one."""
 
 
 class EagerDelivery:
-    """A message in a handler's hands before it is published."""
+    """A message that is handled before it is published."""
 
     def __init__(self, start: EagerStart, reader: Consumer, stream: str, body: bytes) -> None:
         self.start = start
@@ -44,30 +44,31 @@ class EagerDelivery:
         self.stream = stream
         self.body = body
         self.entry: str | None = None
-        """Of the stream, once this process holds it."""
+        """Id of its stream entry, once this process holds it."""
         self.on_held: list[Callable[[str], None]] = []
-        """Called with the entry's id, in the step in which it is known."""
+        """Callbacks that get the entry's id, in the step in which it is known."""
         self.task: asyncio.Task[None] | None = None
         self.ended = False
 
     def end(self) -> None:
-        """Its handler has ended, perhaps before the message was published."""
+        """Note that its handler has ended, perhaps before the message was published."""
         self.ended = True
         self.start.ready.set()
 
     async def held(self) -> None:
-        """Until this process holds the message. Raises `NotDelivered` where it never will."""
+        """Wait until this process holds the message. Raises `NotDelivered` where it never will."""
         await self.start.send()
         if self.entry is None:
             raise NotDelivered(f"a message of run {self.start.run_id} went elsewhere")
 
     def give_up(self) -> None:
-        """The message belongs to another reader, or was never published: the step must stop."""
+        """Stop the step: the message belongs to another reader, or was never published."""
         if self.entry is None and self.task is not None:
             self.task.cancel()
 
     def settle(self, shard: Shard, read: Any) -> None:
-        """Note what the script has read for its reader, and start on it if it is another's."""
+        """Note what the script has read for its reader, and start on it if it belongs to another
+        message."""
         entries: list[tuple[bytes, list[bytes]]] = read[1] if read else []
         for entry, fields in entries:
             body = dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD.encode(), b"")
@@ -97,16 +98,16 @@ class _Request:
 
 @dataclass
 class EagerStart:
-    """One run on its way in."""
+    """The start of one run that is being admitted."""
 
     run_id: str
     shard: Shard
     state: RunState
     local: LocalDelivery
     ready: asyncio.Event = field(default_factory=asyncio.Event)
-    """Nothing more goes with the admission."""
+    """Set when nothing more goes with the admission."""
     sent: asyncio.Event = field(default_factory=asyncio.Event)
-    """The script was called, or the run is given up."""
+    """Set when the script was called, or the run is given up."""
     first: EagerDelivery | None = None
     request: _Request | None = None
     mark: _Mark | None = None
@@ -120,7 +121,8 @@ class EagerStart:
             timer.cancel()
 
     def end(self) -> None:
-        """Tell waiters that nothing more comes, and stop the work that was started for nothing."""
+        """Notify waiters that nothing more comes, and stop the work that was started for
+        nothing."""
         self.ready.set()
         self.sent.set()
         for delivery in (self.first, self.request and self.request.delivery):
@@ -140,8 +142,8 @@ class EagerStart:
         args: Sequence[Value],
         record: BaseModel | None = None,
     ) -> list[Any] | None:
-        """Request with the admission: what `request.lua` answers. None: ask as usual, the run is
-        admitted. Raises `NotDelivered`."""
+        """Send a request with the admission; returns what `request.lua` answers. None: ask as
+        usual, the run is admitted. Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
             assert isinstance(body, bytes)
@@ -160,8 +162,8 @@ class EagerStart:
     async def mark_call(
         self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
     ) -> bytes | list[bytes] | None:
-        """Mark with the admission: what `mark.lua` answers. None: mark as usual. Raises
-        `NotDelivered`."""
+        """Mark a call with the admission; returns what `mark.lua` answers. None: mark as usual.
+        Raises `NotDelivered`."""
         request = self.request
         if not self.ready.is_set() and request is not None and request.delivery is delivery:
             self.mark = _Mark(number, unknown, most)

@@ -33,7 +33,7 @@ class Start(Enum):
 
 
 class Resolution(Enum):
-    """What `resolve` did."""
+    """Result of `resolve`."""
 
     WAITING = "waiting"
     """The run waited for it, and continues."""
@@ -54,7 +54,7 @@ class UnfinishedCall:
     in_hand: bool
     """A worker is at it."""
     note: bytes
-    """What `begin` or `finish` wrote down."""
+    """Note that `begin` or `finish` wrote down."""
 
 
 async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Start | bytes:

@@ -30,7 +30,7 @@ class Envelope(BaseModel):
     turn: int = Field(default=0, ge=0)
     branch: int = Field(default=0, ge=0)
     attempt: int = Field(default=0, ge=0)
-    """Explicit retries so far; Redis counts the deliveries alongside it."""
+    """Number of explicit retries so far; Redis counts the deliveries separately."""
     deadline: float
     """Unix seconds."""
     traceparent: str = ""
@@ -49,7 +49,7 @@ class Envelope(BaseModel):
 
     @classmethod
     def from_json(cls, data: bytes) -> Envelope:
-        """Raises `MalformedEnvelope` naming the first thing that is wrong."""
+        """Parse an envelope. Raises `MalformedEnvelope` naming the first thing that is wrong."""
         try:
             return cls.model_validate_json(data)
         except pydantic.ValidationError as error:

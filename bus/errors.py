@@ -17,7 +17,7 @@ class DeploymentMismatch(BusError):
 
 
 class DeploymentChanged(BusError):
-    """What the deployment has agreed on was changed since this process joined: join again."""
+    """The agreed settings of the deployment were changed since this process joined: join again."""
 
 
 class LeaseLost(BusError):
@@ -43,8 +43,8 @@ class DeadlineExceeded(RunEnded):
 
 
 class BudgetExceeded(RunEnded):
-    """A budget does not allow what was asked for: nothing was paid. Or the run has used up its
-    tokens or its money."""
+    """A budget does not allow the request: nothing was paid. Or the run has used up its tokens or
+    its money."""
 
     by_day = False
     """Whether the budget is another day's again after midnight (UTC)."""

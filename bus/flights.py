@@ -1,7 +1,7 @@
 """Equal requests in flight, over all workers: one of them is made, the others wait for its answer
 (`flight.lua`).
 
-Who asks first leads, for as long as it says that it is at it. What it lands is read by those that
+The first caller leads, for as long as it renews its claim. What it lands is read by those that
 waited meanwhile, and by nobody later: this is not a cache.
 """
 
@@ -25,15 +25,15 @@ from loopline.bus.tasks import end
 log = structlog.get_logger("loopline.bus.flights")
 
 LANDING_LIFE_MS = 60_000
-"""Longer than any process that waits takes to read it."""
+"""Life of a landing in ms: longer than any waiting process takes to read it."""
 
 
 class Landed(Enum):
-    """What came of a flight."""
+    """Result of a flight."""
 
     ANSWERED = "answered"
     FAILED = "failed"
-    """What the leader asked failed: each asks for itself."""
+    """The leader's request failed: each caller asks for itself."""
     GONE = "gone"
     """The leader had to leave it, or died: somebody else leads."""
 
@@ -49,7 +49,7 @@ GONE = Landing(Landed.GONE)
 
 @dataclass(slots=True)
 class Lead:
-    """Of the caller that makes the request."""
+    """Claim of the caller that makes the request."""
 
     landing: Landing = GONE
 
@@ -59,39 +59,40 @@ class Seat:
     """A caller's part in a flight."""
 
     flight: str
-    """Names what is asked."""
+    """Name of what is asked."""
     leader: str
     leads: bool
-    """This caller makes the request."""
+    """Whether this caller makes the request."""
 
 
 @dataclass(slots=True)
 class _Watch:
-    """One connection waits for all that wait here."""
+    """One connection that waits for all waiters of this process."""
 
     task: asyncio.Task[Landing]
     waiters: int = 0
 
 
 class Flights:
-    """Of one process."""
+    """Flights of one process."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._watches: dict[str, _Watch] = {}
-        """By leader."""
+        """Watches by leader."""
 
     async def board(self, flight: str) -> Seat:
-        """Lead the flight, or join the one that is under way. Who leads uses `leading`."""
+        """Lead the flight, or join the one that is under way. A caller that leads uses
+        `leading`."""
         token = uuid.uuid4().hex
         leader = await retry_during_outage("flight", lambda: self._call("board", flight, token))
         return Seat(flight, leader, leader == token)
 
     @asynccontextmanager
     async def leading(self, seat: Seat) -> AsyncGenerator[Lead]:
-        """Make the request within the block, and set its `landing`. What is not set when the block
-        ends leaves the flight to those that wait. While Redis is away they wait for a lease's time
-        more."""
+        """Make the request within the block, and set its `landing`. If it is not set when the block
+        ends, the flight is left to those that wait. While Redis is away they wait for a lease's
+        time more."""
         lead = Lead()
         renewing = asyncio.create_task(self._renew(seat))
         try:
@@ -111,7 +112,7 @@ class Flights:
                 await self._call("renew", seat.flight, seat.leader)
 
     async def landing(self, seat: Seat) -> Landing:
-        """What comes of a flight that another leads. It may be cancelled: others wait on."""
+        """Result of a flight that another caller leads. It may be cancelled: others wait on."""
         watch = self._watches.get(seat.leader)
         if watch is None:
             watch = _Watch(asyncio.create_task(self._watch(seat.flight, seat.leader)))
@@ -153,7 +154,7 @@ class Flights:
 
 
 def flight_name(*parts: bytes) -> str:
-    """Of what is asked, and of whom."""
+    """Name of a flight: a digest of what is asked, and of whom."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)

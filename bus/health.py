@@ -1,6 +1,6 @@
 """Checks whether a server that answers lets this user do what the bus does.
 
-A PING says nothing of that: a managed server may forbid scripts, an administrator may have renamed
+A PING does not tell: a managed server may forbid scripts, an administrator may have renamed
 commands, a user of an access list may lack a command or the keys. Each would look like an endless
 outage. So every command runs once at the join, on an unused key.
 """
@@ -25,7 +25,7 @@ from loopline.bus.settings import BusSettings
 log = structlog.get_logger("loopline.bus.health")
 
 GREETING_SECONDS = 0.5
-"""Time for a server that refuses a connection to say why, before we ask anything."""
+"""Seconds for a server that refuses a connection to say why, before we ask anything."""
 
 _FORBIDDEN_COMMAND = re.compile(r"permissions? to run|can't run this command")
 _FORBIDDEN_KEY = re.compile(
@@ -36,8 +36,8 @@ _IN_CLUSTER = re.compile(r"^(?:CROSSSLOT|CLUSTERDOWN|MOVED)\b")
 
 
 def commands(key: str) -> list[tuple[str | int, ...]]:
-    """Every command that is sent, or run by a script. The key holds a text then, so that those for
-    other kinds of value change nothing: whether they are allowed is asked before that is seen."""
+    """Every command that the bus sends, or that a script runs. The key holds a text then, so that
+    those for other kinds of value change nothing: permissions are checked before the type."""
     return [
         ("SET", key, "", "PX", 1000),
         ("EVAL", "return 1", 0),
@@ -94,8 +94,8 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
 
 
 async def require_usable(redis: Redis, settings: BusSettings) -> None:
-    """Raises `BusUnavailable` for a node of a cluster, and naming the commands or keys that this
-    user may not use, with the line that grants them; redis-py's errors for an outage."""
+    """Raise `BusUnavailable` for a node of a cluster, and for commands or keys that this user may
+    not use, with the line that grants them; redis-py's errors for an outage."""
     await _refuse_cluster(redis, settings)
     bus_keys = Keys(settings.prefix, settings.shards)
     probe_commands = commands(bus_keys.probe)
@@ -156,7 +156,8 @@ async def _refuse_cluster(redis: Redis, settings: BusSettings) -> None:
 
 
 async def _spreads_slots(redis: Redis, settings: BusSettings) -> bool:
-    """Without INFO: whether two keys of different hash tags are refused in one command."""
+    """Whether the server refuses two keys of different hash tags in one command, as a node of a
+    cluster does; found out without INFO."""
     probe_keys = Keys(settings.prefix, 1)
     try:
         await redis.exists(probe_keys.probe, probe_keys.shard(0).active)

@@ -82,21 +82,25 @@ from typing import Literal
 
 DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
-"""A run lasts one day at most; a stream that nobody has touched for seven is garbage."""
+"""Life of a stream in ms. A run lasts one day at most; a stream that nobody has touched for seven
+is garbage."""
 DEAD_LIFE_MS = 30 * DAY_MS
 CONTENT_LIFE_MS = 30 * DAY_MS
-"""Renewed while runs are admitted with it, and longer than any of them is on the bus."""
+"""Life of a content in ms; renewed while runs are admitted with it, and longer than any of them is
+on the bus."""
 REWARD_IDS_LIFE_MS = 7 * DAY_MS
-"""A reward that is sent again later than this is told from a new one when the store is read."""
+"""Life of reward ids in ms. A reward that is sent again later than this is recognized when the
+store is read."""
 POLICY_LIFE_MS = 90 * DAY_MS
-"""Renewed by every worker that serves a model."""
+"""Life of policies in ms; renewed by every worker that serves a model."""
 INBOX_LIFE_MS = 600_000
-"""Renewed by every write and by its reader; a dead process's inbox goes after ten minutes."""
+"""Life of an inbox in ms; renewed by every write and by its reader, so a dead process's inbox goes
+after ten minutes."""
 GROUP = "workers"
 MAX_RUN_SECONDS = 86_400
-"""Of a run's time, which stands still while it waits."""
+"""Most seconds of a run's time, which stands still while it waits."""
 MAX_WAIT_SECONDS = 366 * 86_400
-"""Of one wait."""
+"""Most seconds of one wait."""
 SIGNAL_NAME = r"[A-Za-z0-9_.:-]{1,64}"
 
 
@@ -118,7 +122,7 @@ class Shard:
         return self._key("work", name)
 
     def begun(self, name: str) -> str:
-        """Also built by `begun_of` in parts/entries.lua."""
+        """Attempts that began, by entry. Also built by `begun_of` in parts/entries.lua."""
         return self._key("begun", name)
 
     def delayed(self, name: str) -> str:
@@ -169,16 +173,16 @@ class Shard:
 
     @property
     def waits(self) -> str:
-        """Also built in parts/waits.lua."""
+        """Waits of runs, by expiry. Also built in parts/waits.lua."""
         return self._key("waits")
 
     @property
     def turn_waits(self) -> str:
-        """end_run.lua writes it."""
+        """Runs that wait for their turn. Written by end_run.lua."""
         return self._key("turn-waits")
 
     def signals(self, run_id: str) -> str:
-        """Also built in parts/waits.lua."""
+        """Signals that a run has not waited for yet. Also built in parts/waits.lua."""
         return self._key("signals", run_id)
 
     @property
@@ -215,17 +219,17 @@ class Shard:
 
     @property
     def ends(self) -> str:
-        """Also written by `end_run` in parts/end_run.lua."""
+        """Ended runs to announce. Also written by `end_run` in parts/end_run.lua."""
         return self._key("ends")
 
     def spent(self, scope: str, day: int | Literal["all"]) -> str:
-        """What an account, or another scope, has spent; also built by `spent_key` in
+        """What an account, or another scope, has spent. Also built by `spent_key` in
         parts/budgets.lua. `day`: days since 1970 by the bus's clock."""
         return self._key("spent", f"{scope}:{day}")
 
     @property
     def budgets(self) -> str:
-        """Read by `budgets_of` in parts/budgets.lua."""
+        """Limits of scopes. Read by `budgets_of` in parts/budgets.lua."""
         return self._key("budgets")
 
     @property
@@ -255,7 +259,7 @@ class Keys:
 
     @property
     def probe(self) -> str:
-        """Written to find out whether the server takes writes; nobody reads it."""
+        """Key that is written to find out whether the server takes writes; nobody reads it."""
         return f"{{{self.prefix}}}:probe"
 
     @property
@@ -271,19 +275,19 @@ class Keys:
         return f"{{{self.prefix}}}:workers"
 
     def rate(self, digest: str) -> str:
-        """Of an endpoint."""
+        """Rate limits of an endpoint."""
         return f"{{{self.prefix}}}:rate:{digest}"
 
     def breaker(self, digest: str) -> str:
-        """Of an endpoint."""
+        """Circuit breaker of an endpoint."""
         return f"{{{self.prefix}}}:breaker:{digest}"
 
     def flight(self, digest: str) -> str:
-        """Of an endpoint's request."""
+        """Claim of the caller that makes an endpoint's request."""
         return f"{{{self.prefix}}}:flight:{digest}"
 
     def landing(self, token: str) -> str:
-        """Of a flight's leader."""
+        """Answer of the flight that this leader's token names."""
         return f"{{{self.prefix}}}:landing:{token}"
 
     def idempotency(self, digest: str) -> str:
@@ -299,7 +303,7 @@ class Keys:
         return f"{{{self.prefix}}}:session:{digest}"
 
     def dashboard(self, kind: str, digest: str) -> str:
-        """`kind` is `session` or `ticket`."""
+        """Session or sign-in ticket of the dashboard. `kind` is `session` or `ticket`."""
         return f"{{{self.prefix}}}:dashboard-{kind}:{digest}"
 
     @property

@@ -41,7 +41,7 @@ class Lease:
 
 
 class Verdict(IntEnum):
-    """What a renewal found; the numbers are those of renew.lua."""
+    """Result of a renewal; the numbers are those of renew.lua."""
 
     LOST = 0
     RENEWED = 1

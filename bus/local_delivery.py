@@ -48,7 +48,7 @@ class LocalDelivery:
         """Starts of runs that are being admitted, by run."""
 
     def serve(self, streams: Sequence[str], reader: Consumer) -> None:
-        """From now on `reader` takes what is published here to these streams."""
+        """Let `reader` take what is published here to these streams from now on."""
         self._readers |= dict.fromkeys(streams, reader)
 
     def stop_serving(self, reader: Consumer) -> None:
@@ -86,8 +86,8 @@ class LocalDelivery:
     def starting_run(
         self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
     ) -> Generator[EagerStart | None]:
-        """The start of a run whose first step begins here, until it is admitted; None where it is
-        begun elsewhere. Who leaves the block before `settle` has given it up."""
+        """The start of a run whose first step begins here, until it is admitted; None where it
+        begins elsewhere. A caller that leaves the block before `settle` has given it up."""
         start = EagerStart(state.run_id, shard, state, self)
         if state.run_id not in self.starting:
             start.first = self.begin(start, stream, envelope, body)
@@ -116,14 +116,15 @@ class LocalDelivery:
             mailbox.told_coming(state)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
-        """A run has ended, and everybody but this process was notified; `state` if it is known."""
+        """Notify this process that a run has ended, of which all others were notified; `state` if
+        it is known."""
         for mailbox in self._mailboxes:
             mailbox.told_end(run_id, state)
 
     @contextmanager
     def reading(self, shard: Shard, streams: Sequence[str]) -> Generator[LocalReads]:
-        """Places for one delivery of each of these streams that is served here, until the end of
-        the block."""
+        """Reserve places for one delivery of each of these streams that is served here, until the
+        end of the block."""
         with ExitStack() as stack:
             readers: list[Consumer | None] = []
             for stream in streams:
@@ -137,7 +138,7 @@ class LocalDelivery:
 
 
 class LocalReads:
-    """What one script may read."""
+    """Deliveries that one script may read."""
 
     def __init__(
         self, shard: Shard, streams: Sequence[str], readers: Sequence[Consumer | None]
@@ -148,12 +149,13 @@ class LocalReads:
 
     @property
     def names(self) -> list[str]:
-        """Of the consumers, one for each stream; empty where the stream is not served here."""
+        """Names of the consumers, one for each stream; empty where the stream is not served
+        here."""
         return [reader.name if reader else "" for reader in self._readers]
 
     def take(self, replies: Sequence[Any], bodies: Sequence[bytes], state: RunState) -> None:
-        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the
-        run whose messages `bodies` are."""
+        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the run
+        whose messages `bodies` are."""
         for stream, reader, reply, body in zip(
             self._streams, self._readers, replies, bodies, strict=True
         ):

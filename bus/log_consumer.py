@@ -45,7 +45,7 @@ class LogConsumer:
         linger: float = 0.0,
         logs_itself: tuple[type[Exception], ...] = (),
     ) -> None:
-        """`logs_itself`: errors of the handler that it has logged when it raises them."""
+        """`logs_itself`: errors that the handler has logged when it raises them."""
         self.bus = bus
         self.key = key
         self.group = group
@@ -53,17 +53,17 @@ class LogConsumer:
         self._handler = handler
         self._batch = batch
         self._count = batch
-        """Entries of the next read. Where that many don't arrive within the time-out of a
+        """Entries of the next read. Where this many don't arrive within the time-out of a
         connection, they never will: fewer are asked for, then slowly more again."""
         self._linger = linger
         self._logs_itself = logs_itself
         self._draining = asyncio.Event()
         settings = bus.settings
         self._silent = max(4 * settings.lease_seconds, 5 * settings.block_seconds)
-        """Seconds after which a reader of the group that holds nothing is gone."""
+        """Seconds after which a reader of the group that holds nothing counts as gone."""
         self._next_reap = time.monotonic() + self._silent
         self._jumps = -1
-        """Of the server's clock, when the group's leases were last begun again."""
+        """Number of the server clock's jumps when the group's leases were last begun again."""
 
     def drain(self) -> None:
         self._draining.set()
@@ -108,7 +108,7 @@ class LogConsumer:
         await scripts.call(self.bus.redis, "group", [self.key], [self.group])
 
     async def _next_batch(self) -> list[Entry]:
-        # Also of a stream that nothing is written to while its batches can't be made durable.
+        # Also for a stream that nothing is written to while its batches can't be made durable.
         await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
         # Own unacknowledged entries first (a batch that failed), then those of dead readers.
         reply = await self.bus.redis.xreadgroup(
@@ -139,7 +139,8 @@ class LogConsumer:
                 entries += more[0][1] if more else []
         gone = [entry for entry, fields in entries if not fields]
         if gone:
-            # Deleted by somebody else while pending: offered for ever, and new entries never.
+            # Deleted by another client while pending: it would be offered for ever, and new entries
+            # never.
             log.error(
                 "entries were deleted before they were read", stream=self.key, count=len(gone)
             )

@@ -74,7 +74,7 @@ class _ShardReader:
         self._added.set()
         if self._blocked:
             # Without it the follower waits for the end of the read: at most `block_seconds`.
-            # Who is killed in between would leave a key without an expiry.
+            # A process that is killed in between would leave a key without an expiry.
             with contextlib.suppress(*OUTAGE):
                 async with self._bus.redis.pipeline(transaction=True) as pipe:
                     pipe.xadd(self._wake, {"type": "wake"}, maxlen=1)
@@ -169,7 +169,7 @@ class LogFollower:
                 reader.remove(subscription)
 
     async def _page(self, key: str, after: str) -> AsyncGenerator[Event]:
-        """What the log has behind `after` already."""
+        """Entries that the log already has after `after`."""
         while True:
             entries = await retry_during_outage(
                 "follow",

@@ -1,4 +1,4 @@
-"""Which weights serve each policy: its published versions, and the one in use.
+"""The weights that serve each policy: its published versions, and the one in use.
 
 A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
 0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
@@ -26,13 +26,15 @@ from loopline.bus.keys import POLICY_LIFE_MS
 from loopline.bus.policy_log import MAX_ENTRIES, LogEntry, PolicyAction, this_process
 
 MAX_VERSIONS = 200
-"""Kept for each policy; the oldest go first."""
+"""Most versions kept of each policy; the oldest go first."""
 REFRESH_SECONDS = 30.0
-"""How often all policies are read, notified or not: a restarted server may have lost a notice."""
+"""Seconds between two reads of all policies, notified or not: a restarted server may have lost a
+notice."""
 MAX_SHOWN = 200
-"""Characters of a name that is none, in what is said of it."""
+"""Most characters of an invalid name that a message shows."""
 MAX_BYTES = 2 * 1024 * 1024
-"""Of one policy as it is stored: twice what the most versions with the longest paths take."""
+"""Most bytes of one policy as it is stored: twice what the most versions with the longest paths
+take."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
 _PIN = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,16})", re.DOTALL)
 _Version = Annotated[int, Field(ge=0, le=2**53)]
@@ -51,9 +53,9 @@ class PolicyVersion(BaseModel):
 
     version: _Version
     path: str = Field(max_length=4096)
-    """Of the adapter, as every worker that serves the policy sees it."""
+    """Path of the adapter, as every worker that serves the policy sees it."""
     published: float
-    """Unix seconds by the bus's clock."""
+    """Time of publication, in Unix seconds by the bus's clock."""
 
 
 class Policy(BaseModel):
@@ -65,7 +67,7 @@ class Policy(BaseModel):
     versions: tuple[PolicyVersion, ...] = Field(default=(), max_length=MAX_VERSIONS)
     current: _Version = 0
     earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
-    """Versions that were in use before, the last one last: what a rollback goes back to."""
+    """Versions that were in use before, the last one last: a rollback returns to it."""
     canary: Canary | None = None
     """A version on trial next to the one in use."""
 
@@ -74,36 +76,37 @@ class Policy(BaseModel):
         return pool_of(self.name)
 
     def path_of(self, version: int) -> str | None:
-        """Where the adapter of a version is; None for version 0, or one that is not kept."""
+        """Path of a version's adapter; None for version 0, or one that is not kept."""
         return next((entry.path for entry in self.versions if entry.version == version), None)
 
     def published_at(self, version: int) -> float | None:
-        """When a version was published, in Unix seconds; None as for `path_of`. With its number it
-        tells versions apart: after a loss of all data they are counted from 1 again."""
+        """Time when a version was published, in Unix seconds; None as for `path_of`. Together with
+        its number it identifies a version: after a loss of all data they are counted from 1
+        again."""
         return next((entry.published for entry in self.versions if entry.version == version), None)
 
     @property
     def newest(self) -> int:
-        """The greatest number of a version; 0 where none was ever published."""
+        """Greatest number of a version; 0 where none was ever published."""
         return max((entry.version for entry in self.versions), default=0)
 
     def published(self, path: str, now: float) -> Policy:
-        """With a new version, in use."""
+        """The policy with a new version, in use."""
         return self.added(path, now)._with_current(self.newest + 1)
 
     def added(self, path: str, now: float) -> Policy:
-        """With a new version that nobody is served with yet."""
+        """The policy with a new version that does not serve yet."""
         new = PolicyVersion(version=self.newest + 1, path=path, published=now)
         return self.model_copy(update={"versions": (*self.versions, new)[-MAX_VERSIONS:]})
 
     def with_version_in_use(self, version: int) -> Policy:
-        """With this version in use. Raises PolicyError."""
+        """The policy with this version in use. Raises PolicyError."""
         self._require(version)
         return self._with_current(version)
 
     def with_canary(self, canary: Canary) -> Policy:
-        """With this version on trial. Raises PolicyError for a version that does not exist or
-        serves already, and if there is a canary already."""
+        """The policy with this version on trial. Raises PolicyError for a version that does not
+        exist or serves already, and if there is a canary already."""
         self._require(canary.version)
         if self.canary is not None:
             raise PolicyError(
@@ -125,13 +128,13 @@ class Policy(BaseModel):
         return self.model_copy(update={"canary": new})
 
     def promoted(self, canary: Canary) -> Policy:
-        """With that canary in use. Raises PolicyError if it has ended meanwhile."""
+        """The policy with that canary in use. Raises PolicyError if it has ended meanwhile."""
         self._require_live(canary)
         return self._with_current(canary.version)
 
     def without_canary(self, canary: Canary | None = None) -> Policy:
-        """Without the version on trial, or without this canary. Raises PolicyError if there is
-        none, or if this canary has ended meanwhile."""
+        """The policy without the version on trial, or without this canary. Raises PolicyError if
+        there is none, or if this canary has ended meanwhile."""
         if self.canary is None or canary is not None:
             self._require_live(canary)
         return self.model_copy(update={"canary": None})
@@ -151,7 +154,7 @@ class Policy(BaseModel):
             )
 
     def rolled_back(self) -> Policy:
-        """With the version in use that was in use before. Raises PolicyError."""
+        """The policy with the version in use that was in use before. Raises PolicyError."""
         if not self.earlier:
             raise PolicyError(f"policy {self.name!r} had no other version in use before")
         *earlier, before = self.earlier
@@ -159,14 +162,14 @@ class Policy(BaseModel):
         return self.model_copy(update=update)
 
     def without_versions(self, versions: Collection[int]) -> Policy:
-        """Without these versions, which nobody can choose any more. These stay: the version in use,
-        the one that a rollback would choose, one on trial, and the newest, whose number is never
-        used again."""
+        """The policy without these versions, which nobody can choose any more. These stay: the
+        version in use, the one that a rollback would choose, one on trial, and the newest, whose
+        number is never used again."""
         trial = () if self.canary is None else (self.canary.version,)
         gone = {*versions} - {0, self.newest, self.current, *self.earlier[-1:], *trial}
         earlier = self.earlier
         if (*earlier, self.current)[:2] == (0, 1) and 1 in gone:
-            # Nobody chose the plain model before the first version: it is not to look so now.
+            # Nobody chose the plain model before the first version, and it must not look so now.
             earlier = earlier[1:]
         return self.model_copy(
             update={
@@ -176,7 +179,7 @@ class Policy(BaseModel):
         )
 
     def _with_current(self, version: int) -> Policy:
-        """A choice ends what was compared with the version before."""
+        """Put a version in use; this ends a comparison with the version before."""
         earlier = (*self.earlier, self.current)[-MAX_VERSIONS:]
         return self.model_copy(update={"current": version, "earlier": earlier, "canary": None})
 
@@ -187,7 +190,7 @@ def pool_of(policy: str) -> str:
 
 
 def split_pin(policy: str) -> tuple[str, int | None]:
-    """A policy's name, and the one version that may answer for it where a run says which:
+    """A policy's name, and the only version that may answer for it where a run names one:
     `slm/caller@3`."""
     pin = _PIN.fullmatch(policy)
     return (policy, None) if pin is None else (pin["name"], int(pin["version"]))
@@ -195,16 +198,16 @@ def split_pin(policy: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True)
 class PolicySnapshot:
-    """All that the bus has of policies."""
+    """All policies on the bus."""
 
     policies: tuple[Policy, ...]
-    """By name."""
+    """Readable policies, by name."""
     unreadable: Mapping[str, str]
-    """Name → why it can't be read: another program wrote it, or a newer one."""
+    """Reason why a policy can't be read, by name: another program wrote it, or a newer one."""
 
 
 async def load_policies(bus: Bus) -> PolicySnapshot:
-    """All that were ever published. One that can't be read hides no other."""
+    """All policies that were ever published. One that can't be read hides no other."""
     bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
     readable: list[Policy] = []
     unreadable: dict[str, str] = {}
@@ -218,14 +221,13 @@ async def load_policies(bus: Bus) -> PolicySnapshot:
 
 
 async def load_policy(bus: Bus, name: str) -> Policy | None:
-    """One of them; None if it was never published. Raises PolicyError for one that can't be
-    read."""
+    """One policy; None if it was never published. Raises PolicyError if it can't be read."""
     body: bytes | None = await bus.redis.hget(bus.keys.policies, name)  # pyright: ignore
     return None if body is None else _read(name, body)
 
 
 async def policies(bus: Bus) -> list[Policy]:
-    """All that were ever published and can be read, by name."""
+    """All policies that were ever published and can be read, by name."""
     return [*(await load_policies(bus)).policies]
 
 
@@ -237,11 +239,10 @@ async def change(
     by: str = "",
     evidence: Mapping[str, JsonValue] | None = None,
 ) -> Policy:
-    """Replace a policy's state by what `to` makes of it; returns the new state. The log has who did
-    it (`by`: this process where nothing is given) and on which evidence.
+    """Replace a policy's state by what `to` makes of it; returns the new state. The log records who
+    did it (`by`; by default this process) and on which evidence.
 
-    Raises PolicyError for a name that cannot be one, a policy that can't be read, and what `to`
-    raises.
+    Raises PolicyError for an invalid name, for a policy that can't be read, and what `to` raises.
     """
     if not _NAME.fullmatch(name):
         raise PolicyError(
@@ -287,7 +288,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
     last_errors: Mapping[str, str] = {}
     while True:
         try:
-            # Before the state is read: a change in between is told once more, and not missed.
+            # Before the state is read: a change in between is reported once more, and not missed.
             newest = await bus.redis.xrevrange(bus.keys.policy_changes, count=1)
             last = newest[0][0] if newest else b"0-0"
             if await bus.redis.pexpire(bus.keys.policies, POLICY_LIFE_MS):
@@ -319,7 +320,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
 def _log_entry(
     before: Policy, after: Policy, now: float, by: str, evidence: Mapping[str, JsonValue]
 ) -> LogEntry | None:
-    """None where nothing changed."""
+    """The log's entry for a change; None where nothing changed."""
     action: PolicyAction
     version = after.current
     if after.canary is not None and before.canary is None:
@@ -354,8 +355,8 @@ def _log_entry(
 
 
 def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
-    """With its new versions published, and a new canary begun, now: by the bus's clock, whatever
-    machine made them."""
+    """The policy with its new versions published, and a new canary begun, now: by the bus's clock,
+    whatever machine made them."""
     previous_versions = {entry.version for entry in before.versions}
     versions = tuple(
         entry if entry.version in previous_versions else entry.model_copy(update={"published": now})
@@ -368,7 +369,7 @@ def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
 
 
 def _read(name: str, body: bytes) -> Policy:
-    """Raises PolicyError."""
+    """Parse a stored policy. Raises PolicyError."""
     if not _NAME.fullmatch(name):
         raise PolicyError(f"{name[:MAX_SHOWN]!r} is not a policy's name")
     if len(body) > MAX_BYTES:

@@ -1,5 +1,5 @@
-"""What was changed of policies, when, by whom and on which evidence: a log on the bus, written in
-the step that changes the policy."""
+"""Changes of policies: what, when, by whom and on which evidence. A log on the bus, written in the
+step that changes the policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from loopline.bus.bus import Bus
 
 MAX_ENTRIES = 10_000
-"""Kept, about; the oldest go first."""
+"""Approximate number of entries that are kept; the oldest go first."""
 
 PolicyAction = Literal[
     "publish", "pin", "rollback", "forget", "add",
@@ -28,22 +28,22 @@ class LogEntry(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     at: float
-    """Unix seconds by the bus's clock."""
+    """Time of the change, in Unix seconds by the bus's clock."""
     policy: str = Field(max_length=200)
     action: PolicyAction
     version: int
-    """In use afterwards; of a new canary or a version that was only added, that one."""
+    """Version in use afterwards; for a new canary or a version that was only added, that one."""
     before: int
-    """In use before."""
+    """Version in use before."""
     by: str = Field(default="", max_length=200)
-    """Who changed it: user and machine, an API key's name, or a worker."""
+    """Author of the change: user and machine, an API key's name, or a worker."""
     evidence: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """What the change rests on; empty where somebody just chose so."""
+    """What the change is based on; empty where somebody just chose so."""
 
 
 async def read_log(bus: Bus, policy: str | None = None, count: int = 100) -> list[LogEntry]:
-    """The latest changes, of one policy or of all, the newest first. What another program wrote
-    there is left out."""
+    """The latest changes, of one policy or of all, the newest first. Entries that another program
+    wrote are left out."""
     entries: list[LogEntry] = []
     last = "+"
     while len(entries) < count:
@@ -62,7 +62,7 @@ async def read_log(bus: Bus, policy: str | None = None, count: int = 100) -> lis
 
 
 def this_process() -> str:
-    """Who changes something from here: user, machine and process."""
+    """Name of this process as an author of changes: user, machine and process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,5 +1,5 @@
-"""Who is there: each worker says so every two seconds and when it has news, and its word fades
-after three beats."""
+"""Presence of workers: each announces itself every two seconds and when it has news, and its
+announcement expires after three beats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.bus.keys import STREAM_LIFE_MS
 log = structlog.get_logger("loopline.bus.presence")
 
 MAX_SHOWN = 300
-"""Characters of what is wrong with a word that can't be read."""
+"""Most characters of what is wrong with an unreadable announcement."""
 BEAT = 2.0
 """Seconds between two beats."""
 
@@ -38,16 +38,17 @@ class WorkerPresence(BaseModel):
     build: str = ""
     """The version, and the commit that its program was made from."""
     started: float = 0.0
-    """Unix seconds by the bus's clock; when it was first announced, if not given."""
+    """Time of its start, in Unix seconds by the bus's clock; that of its first announcement, if not
+    given."""
     state: str = "starting"
     """`starting`, `ready` or `draining`."""
     busy: int = 0
     concurrency: int = 0
     streams: list[str] = Field(default_factory=list)
     details: dict[str, Any] = Field(default_factory=dict)
-    """What this kind of worker has to tell (models, engine totals, rows written)."""
+    """Details of this kind of worker (models, engine totals, rows written)."""
     beat: float = 0.0
-    """When it last said so, in Unix seconds by the bus's clock."""
+    """Time of the last announcement, in Unix seconds by the bus's clock."""
     skew: float = 0.0
     """Seconds that the wall clock of its machine is ahead of the bus's."""
 
@@ -55,8 +56,8 @@ class WorkerPresence(BaseModel):
 async def announce(
     bus: Bus, describe: Callable[[], WorkerPresence], news: asyncio.Event | None = None
 ) -> None:
-    """Beat until cancelled; then withdraw the word. The beat after `news` was set is at once:
-    others may wait to be told."""
+    """Beat until cancelled; then withdraw the announcement. When `news` is set, beat at once:
+    others may be waiting for it."""
     news = news or asyncio.Event()
     failing = False
     name, started = describe().name, bus.clock.now()
@@ -84,7 +85,7 @@ async def announce(
 
 
 async def beat(bus: Bus, presence: WorkerPresence) -> None:
-    """Say once that this worker is there."""
+    """Announce once that this worker is there."""
     now = bus.clock.now()
     update = {"beat": now, "skew": round(bus.clock.skew, 3)}
     body = presence.model_copy(update=update).model_dump_json()
@@ -97,7 +98,8 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
 
 
 async def live_workers(bus: Bus) -> list[WorkerPresence]:
-    """The workers that are there now, by kind and name. What is not a worker's word is skipped."""
+    """The workers that are present now, by kind and name. Entries that are not announcements are
+    skipped."""
     names = [
         name.decode("utf-8", "backslashreplace")
         for name in await bus.redis.zrange(bus.keys.workers, 0, -1)
@@ -106,7 +108,7 @@ async def live_workers(bus: Bus) -> list[WorkerPresence]:
         return []
     bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
     workers = [worker for body in bodies if body and (worker := _read(body))]
-    # The server's clock may have gone back, and the time to live of its word grown with it.
+    # The server's clock may have gone back, and prolonged the life of the announcement.
     now = bus.clock.now()
     workers = [worker for worker in workers if abs(now - worker.beat) <= 3 * BEAT + 1]
     return sorted(workers, key=lambda worker: (worker.kind, worker.name))

@@ -1,7 +1,7 @@
 """Rate limits of an endpoint, shared by all workers: one bucket on the bus (`rate.lua`).
 
-A call takes its turn and sleeps until it comes: nobody polls, and who asks first is first. Where an
-endpoint has no limit that anybody knows of, nothing is asked.
+A call takes its turn and sleeps until it comes: nobody polls, and callers are served in the order
+in which they ask. Where an endpoint has no limit that anybody knows of, nothing is asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.errors import BusError
 
 LONGEST_WAIT = 86_400.0
-"""Seconds; a run lasts no longer."""
+"""Longest wait in seconds; a run lasts no longer."""
 
 
 class NoTurn(BusError):
@@ -27,7 +27,7 @@ class NoTurn(BusError):
 
 
 class RateBucket:
-    """Of one endpoint, in one process."""
+    """Bucket of one endpoint, in one process."""
 
     def __init__(
         self, bus: Bus, endpoint: str, *, requests: int | None, tokens: int | None
@@ -41,11 +41,11 @@ class RateBucket:
         self._tokens = tokens or 0
         self._learnt = (0, 0)
         self._heard = False
-        """The endpoint has refused a call, or told a limit."""
+        """Whether the endpoint has refused a call, or stated a limit."""
 
     @property
     def limited(self) -> bool:
-        """There is a limit that this process knows of."""
+        """Whether there is a limit that this process knows of."""
         return self._heard or self._requests > 0 or self._tokens > 0
 
     @property
@@ -53,7 +53,7 @@ class RateBucket:
         return self._tokens > 0 or self._learnt[1] > 0
 
     async def wait(self, tokens: int, longest: float | None) -> None:
-        """Return when it is the call's turn, for at most this many tokens. Raises `NoTurn` where
+        """Return when it is the turn of a call for at most this many tokens. Raises `NoTurn` where
         that is not within `longest` seconds."""
         left = LONGEST_WAIT if longest is None else longest
         loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class RateBucket:
 
     async def learn(self, requests: int | None, tokens: int | None, pause: float | None) -> None:
         """Note what the endpoint says: its limits per minute, and that it wants no call for this
-        many seconds. Nothing is sent to the bus that this process has told it before."""
+        many seconds. Nothing is sent to the bus that this process has sent before."""
         limits = (requests or self._learnt[0], tokens or self._learnt[1])
         if limits == self._learnt and not pause:
             return
@@ -93,7 +93,8 @@ class RateBucket:
         await self._note(pause or 0.0, *limits, unused=0)
 
     async def settle(self, reserved: int, used: int) -> None:
-        """A call took its turn for `reserved` tokens and came to `used`."""
+        """Correct the bucket after a call that took its turn for `reserved` tokens and used
+        `used`."""
         if self.counts_tokens and reserved != used:
             await self._note(0.0, 0, 0, unused=reserved - used)
 

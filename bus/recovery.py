@@ -23,7 +23,7 @@ from loopline.bus.keys import GROUP, Shard
 log = structlog.get_logger("loopline.bus.recovery")
 
 CONSUMER_LEASES = 4
-"""A consumer that holds nothing and was silent for this many leases is gone."""
+"""Leases after which a consumer counts as gone that holds nothing and was silent."""
 SCAN_MOST, SCAN_LEAST = 5000, 1000
 """Pending entries looked at in one sweep: about 3 µs of the server's time each. A list of usual
 length is seen whole at every sweep; on a very long one without an expired entry each sweep looks at
@@ -31,7 +31,7 @@ half as many as the last, so that a million idle entries don't keep the server b
 
 
 class ConsumerState(Protocol):
-    """Of a consumer, what sweeping needs."""
+    """State of a consumer that sweeping needs."""
 
     @property
     def bus(self) -> Bus: ...
@@ -47,14 +47,14 @@ class ConsumerState(Protocol):
 
     @property
     def free(self) -> int:
-        """Deliveries that it can take now."""
+        """Number of deliveries that it can take now."""
         ...
 
     @property
     def draining(self) -> bool: ...
 
     def holding(self, key: str) -> list[tuple[str, int]]:
-        """Entry and delivery count of what it has in hand of a work stream."""
+        """Entry and delivery count of each delivery in hand from a work stream."""
         ...
 
     def keep(self, places: int) -> None:
@@ -67,7 +67,7 @@ class ConsumerState(Protocol):
 
 
 class Sweeper:
-    """The sweeping of one consumer's streams."""
+    """Sweeps the streams of one consumer."""
 
     def __init__(self, consumer: ConsumerState) -> None:
         self._consumer = consumer
@@ -103,7 +103,7 @@ class Sweeper:
                     log.warning("sweep failed", error=str(error), tries=failures)
 
     async def _sweep(self, shard: Shard, stream: str) -> int:
-        """How many expired leases were left where they are for want of a place."""
+        """Sweep one stream; returns how many expired leases had to be left for want of a place."""
         if self._consumer.draining:
             return 0
         settings = self._bus.settings
@@ -121,7 +121,7 @@ class Sweeper:
         if not reply:
             return 0
         if len(reply) == 1:
-            # Nobody's lease or deadline ends by a time in doubt.
+            # No lease or deadline ends by a time in doubt.
             await self._bus.clock.measure(self._bus.redis, self._bus.keys)
             return 0
         cursor, promoted, deliveries, overdue, late = reply

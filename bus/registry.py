@@ -55,7 +55,7 @@ class Registry:
                     f"payload {envelope.type!r} has version {at}, this process knows {version}: "
                     "upgrade this worker"
                 )
-            # Anyone who writes it down says so, too.
+            # A process that writes it down says so, too.
             versions = {"type_version": at, "readable_from": envelope.readable_from}
             payload = {**payload, **versions}
         for below in range(at, version):

@@ -94,8 +94,8 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def remedy(error: BaseException) -> str:
-    """What an operator can do about an outage. What is nearest to the error decides: a client
-    library wraps what a server said in errors of its own."""
+    """What an operator can do about an outage. The innermost error decides: a client library wraps
+    what a server said in its own errors."""
     for text in _cause_messages(error):
         for pattern, words in _REMEDIES:
             if pattern.search(text):

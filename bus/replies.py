@@ -23,8 +23,8 @@ class Reply(NamedTuple):
 
 
 def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
-    """The reply that says that a request failed; anyone who asked gets it as `RequestError`. What
-    of the message no UTF-8 can hold becomes a question mark: it goes on into records."""
+    """The reply that says that a request failed; the caller gets it as `RequestError`. Characters
+    of the message that UTF-8 can't hold become question marks, since it goes into records."""
     safe_message = message.encode(errors="replace").decode()
     error = {"kind": kind, "message": safe_message, "retryable": retryable}
     return _MARK + json.dumps(error).encode()

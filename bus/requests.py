@@ -28,7 +28,7 @@ from loopline.bus.run_state import RunState
 log = structlog.get_logger("loopline.bus.requests")
 
 LOOK_AGAIN = 5.0
-"""Seconds after which a waiter looks for itself: a notice can be lost with its inbox, in a flush
+"""Seconds after which a waiter checks for itself: a notice can be lost with its inbox, in a flush
 or after ten minutes of silence."""
 
 DELETED_AT_ONCE = 32
@@ -68,7 +68,7 @@ class Inbox:
         self.bus = bus
         self._replies: dict[str, set[asyncio.Future[Reply]]] = {}
         self._steps: dict[str, int] = {}
-        """By key, how many of those that wait are steps that commit what they are answered."""
+        """Number of waiters by key that are steps, which commit what they are answered."""
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._readers: list[asyncio.Task[None]] = []
 
@@ -108,7 +108,7 @@ class Inbox:
         """Ask a pool. `record`: the payload that the envelope's was written from, for a pool of
         this process, which need not read it again.
 
-        `committed_with`: nothing comes of the answer but requests and the commit of the step that
+        `committed_with`: the answer leads to nothing but requests and the commit of the step that
         asks. Then an answer of this process is there before the bus has it, and the commit stores
         it first: see `Committer.reply_later`.
 
@@ -189,7 +189,7 @@ class Inbox:
         return answer
 
     def expect_end(self, run_id: str) -> RunEnd:
-        """Set once the run is over, for as long as its caller holds it."""
+        """An event that is set once the run is over, for as long as its caller holds it."""
         end = self._ends.get(run_id)
         if end is None:
             end = self._ends[run_id] = RunEnd()
@@ -220,7 +220,7 @@ class Inbox:
         self.bus.background.check()
 
     def _fail(self, error: BackgroundEnded) -> None:
-        """Anyone who waits is told at once."""
+        """Notify all waiters at once."""
         for waiting in self._replies.values():
             for future in waiting:
                 if not future.done():
@@ -250,7 +250,7 @@ class Inbox:
                         try:
                             self._deliver(fields)
                         except (KeyError, UnicodeDecodeError) as error:
-                            # Not of our making: the mail behind it must come.
+                            # Not ours: the mail that follows it must still come.
                             log.warning("unreadable mail", entry=entry, error=repr(error))
                 # Callers that wait for a reply would wait for this, too: so it is done seldom.
                 if read and (

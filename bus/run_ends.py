@@ -20,9 +20,9 @@ class RunEnd:
 
     shard: Shard
     member: str
-    """The run's id; of a wait, behind it a slash and the guard of its step."""
+    """The run's id; for a wait, followed by a slash and the guard of its step."""
     due: float
-    """Unix seconds by the bus's clock: when the claim runs out."""
+    """Expiry of the claim, in Unix seconds by the bus's clock."""
 
     @property
     def run_id(self) -> str:
@@ -30,7 +30,7 @@ class RunEnd:
 
     @property
     def guard(self) -> str:
-        """Of the step that waits for approval; empty for an end."""
+        """Guard of the step that waits for approval; empty for an end."""
         return self.member.partition("/")[2]
 
 
@@ -46,11 +46,11 @@ async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
 
 
 async def settle(bus: Bus, end: RunEnd) -> None:
-    """It was announced, or never will be."""
+    """Remove an end that was announced, or never will be."""
     await bus.redis.zrem(end.shard.ends, end.member)
 
 
 async def postpone(bus: Bus, end: RunEnd, seconds: float) -> None:
-    """Let it be due again after a while; one that was settled meanwhile stays so."""
+    """Let an end be due again after a while; one that was settled meanwhile stays so."""
     due = bus.clock.now_ms() + int(seconds * 1000)
     await bus.redis.zadd(end.shard.ends, {end.member: due}, xx=True)

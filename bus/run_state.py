@@ -11,13 +11,13 @@ class OpenWait:
     """What a run waits for."""
 
     guard: str
-    """Of the step that is taken afterwards ("turn.branch")."""
+    """Guard of the step that is taken afterwards ("turn.branch")."""
     kind: str
     """`signal`, `approval`, `effect`: what became of a call, or `timer`: it begins later."""
     name: str
     """The signal's; of an approval the key of the request; of an effect `effects.wait_name`."""
     expires: float
-    """Unix seconds by the bus's clock, as `since`."""
+    """Expiry in Unix seconds by the bus's clock, as `since`."""
     since: float
     note: bytes
     """A note for readers, JSON."""
@@ -42,11 +42,11 @@ class RunState:
     tokens: int = 0
     micro_dollars: int = 0
     deadline: float = 0.0
-    """Unix seconds."""
+    """Deadline in Unix seconds."""
     admitted: float = 0.0
     ended: float = 0.0
     waits: tuple[OpenWait, ...] = ()
-    """Of an active run, the first to begin before the others."""
+    """Waits of an active run, in the order in which they began."""
     decisions: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Decisions by the key of their request, JSON (`loopline.bus.waits.decide`)."""
     run_record: object = field(default=None, compare=False, repr=False)
@@ -61,7 +61,7 @@ class RunState:
 
 
 def open_wait_of(guard: str, line: bytes) -> OpenWait:
-    """From a field of the run's hash, as `open_wait` in parts/waits.lua writes it."""
+    """Parse a field of the run's hash, as `open_wait` in parts/waits.lua writes it."""
     kind, name, expires, since, _, note, _ = line.split(b"\n", 6)
     return OpenWait(
         guard, kind.decode(), name.decode(), int(expires) / 1000, int(since) / 1000, note
@@ -69,7 +69,7 @@ def open_wait_of(guard: str, line: bytes) -> OpenWait:
 
 
 def run_state_of(run_id: str, fields: dict[bytes, bytes], steps: list[bytes]) -> RunState:
-    """From HGETALL and LRANGE."""
+    """Parse the results of HGETALL and LRANGE."""
 
     def text(name: bytes) -> str:
         return fields.get(name, b"").decode()

@@ -17,7 +17,7 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import SIGNAL_NAME, Shard
 
 MAX_SCHEDULES = 1_000
-"""Of a deployment."""
+"""Most schedules of a deployment."""
 AT_ONCE = 100
 
 
@@ -27,12 +27,12 @@ class StoredSchedule:
 
     name: str
     tick: float
-    """When it is due, in Unix seconds by the bus's clock."""
+    """Time when it is due, in Unix seconds by the bus's clock."""
     body: bytes
 
 
 def home(bus: Bus) -> Shard:
-    """Where schedules lie."""
+    """Shard that holds all schedules."""
     return bus.keys.shard(0)
 
 
@@ -53,12 +53,12 @@ async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = 
 
 
 async def remove(bus: Bus, name: str) -> bool:
-    """False if there is none of the name. Runs that it has started continue."""
+    """Remove a schedule; False if there is none of the name. Runs that it has started continue."""
     return await _set(bus, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
 
 
 async def ls(bus: Bus) -> list[StoredSchedule]:
-    """All of them, by name. Raises what Redis raises."""
+    """All schedules, by name. Raises what Redis raises."""
     shard = home(bus)
     bodies: dict[bytes, bytes] = await bus.redis.hgetall(shard.schedules)  # pyright: ignore
     ticks = dict(await bus.redis.zrange(shard.schedule_times, 0, -1, withscores=True))
@@ -72,7 +72,7 @@ async def ls(bus: Bus) -> list[StoredSchedule]:
 
 
 async def due(bus: Bus) -> list[StoredSchedule]:
-    """Those whose tick has come. Raises what Redis raises."""
+    """Schedules whose tick has come. Raises what Redis raises."""
     shard = home(bus)
     members: list[tuple[bytes, float]] = await bus.redis.zrange(
         shard.schedule_times,
@@ -94,9 +94,9 @@ async def due(bus: Bus) -> list[StoredSchedule]:
 async def fire(
     bus: Bus, schedule: StoredSchedule, next_tick: float, admission: Admission | None
 ) -> bool:
-    """Admit the run of a tick, or pass over it (None); the schedule waits for `next_tick` then.
-    False where somebody else has done so, or the time is in doubt. `admission` must lie in the
-    home shard. Raises what `Bus.admit` raises: then the tick is due again."""
+    """Admit the run of a tick, or skip it (None); then the schedule waits for `next_tick`. False
+    where another worker has done so, or the time is in doubt. `admission` must belong to the home
+    shard. Raises what `Bus.admit` raises: then the tick is due again."""
     shard = home(bus)
     keys = (shard.schedule_times, shard.schedules)
     args = (schedule.name, _ms(schedule.tick), _ms(next_tick), bus.clock.now_ms())

@@ -58,7 +58,7 @@ async def call(redis: Redis, name: str, keys: Sequence[str], args: Sequence[Valu
 
 
 def call_sync(client: redis.Redis, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
-    """As `call`, on a synchronous client."""
+    """Run a script as `call` does, on a synchronous client."""
     try:
         return client.evalsha(digest(name), len(keys), *keys, *args)  # pyright: ignore
     except NoScriptError:

@@ -1,4 +1,4 @@
-"""What a process must know to join a bus."""
+"""Settings that a process needs to join a bus."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from redis.asyncio.connection import parse_url
 
 _OWN = frozenset({"redis_url", "prefix", "block_seconds"})
-"""Settings that locate the bus or concern one process alone. A process with another value of any
-other setting would harm the rest: take leases early, delay the sweep, bury messages that others
+"""Settings that locate the bus or concern one process alone. A process with a different value of
+any other setting would harm the rest: take leases early, delay the sweep, bury messages that others
 would retry, look for runs in the wrong shard, or delete what others keep."""
 
 _MAY_HOLD_AT = frozenset({"username", "password", "ssl_password", "client_name"})
-"""Options of a URL whose value may be a text with an `@` in it."""
+"""Options of a URL whose value may contain an `@`."""
 _ANYWHERE = frozenset({"db", "username", "password", "client_name"})
 _OF_TCP = frozenset({"socket_keepalive"})
 _OF_TLS = frozenset(
@@ -28,7 +28,7 @@ OPTIONS = {
     "unix": _ANYWHERE,
 }
 """Options that a URL of each scheme may have after its `?`. redis-py passes any other option to its
-connections, also those that the bus relies on."""
+connections, even those that the bus relies on."""
 _CHANGES = {
     **dict.fromkeys(
         ("protocol", "decode_responses", "encoding", "encoding_errors", "parser_class",
@@ -47,15 +47,17 @@ _CHANGES = {
     ),
     "ssl_password": "redis-py's asyncio client takes no key file with a password",
 }  # fmt: skip
-"""Why some options of redis-py are refused."""
+"""Reasons why some options of redis-py are refused."""
 _YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
-"""Of `ssl_check_hostname`. redis-py reads any other word as yes, and an empty one as no."""
+"""Words that `ssl_check_hostname` may have. redis-py reads any other word as yes, and an empty one
+as no."""
 
 
 class BusSettings(BaseModel):
-    """Where the bus is, the settings that all processes of a deployment share, and how this process
-    waits. The first join fixes the shared values, which are on the bus (`loopline.bus.agreement`);
-    a later process takes them, and is refused if it names another value."""
+    """Location of the bus, the settings that all processes of a deployment share, and how this
+    process waits. The first join fixes the shared values, which are on the bus
+    (`loopline.bus.agreement`); a later process takes them, and is refused if it names another
+    value."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -119,28 +121,29 @@ class BusSettings(BaseModel):
 
     @property
     def checks_host(self) -> bool:
-        """Whether a certificate must be of the host that was asked for. True without TLS, too."""
+        """Whether a certificate must belong to the host that was asked for. True without TLS,
+        too."""
         return _options(self.redis_url).get("ssl_check_hostname", "yes").lower() in _YES
 
     @property
     def safe_url(self) -> str:
         """The URL with the password hidden."""
         url = re.sub(r"([?&](?:ssl_)?password=)[^&]*", r"\1***", self.redis_url)
-        # To the last `@`: whatever signs a password has, it does not end behind that one.
+        # Up to the last `@`: whatever characters a password has, it does not end after that one.
         return re.sub(r"://(?!/)([^:@/?#]*:)?.*@", r"://\1***@", url)
 
     @property
     def shared(self) -> dict[str, int | float | bool]:
-        """What all processes of a deployment have in common, by name."""
+        """Settings that all processes of a deployment share, by name."""
         return {name: value for name, value in self.model_dump().items() if name not in _OWN}
 
     @property
     def named(self) -> frozenset[str]:
-        """Shared settings that were set explicitly, also to their defaults."""
+        """Shared settings that were set explicitly, even to their defaults."""
         return frozenset(self.model_fields_set - _OWN)
 
     def agreed(self, shared: Mapping[str, int | float | bool]) -> BusSettings:
-        """With the deployment's values, which do not count as set explicitly."""
+        """The settings with the deployment's values, which do not count as set explicitly."""
         field_values = {
             name: value for name, value in shared.items() if name in BusSettings.model_fields
         }
@@ -149,7 +152,7 @@ class BusSettings(BaseModel):
         )
 
     def naming(self, names: Collection[str]) -> BusSettings:
-        """The same values, in which the deployment's shared values override all but these."""
+        """The same values; the deployment's shared values override all but these."""
         field_names = (self.model_fields_set & _OWN) | ({*names} & {*BusSettings.model_fields})
         return BusSettings.model_construct(field_names, **self.model_dump())
 
@@ -159,8 +162,8 @@ class BusSettings(BaseModel):
 
 
 def tls_options(url: str) -> dict[str, bool]:
-    """For each of redis-py's clients, which by themselves take a certificate of any host. What the
-    URL says goes before."""
+    """TLS options for each of redis-py's clients, which by default accept a certificate of any
+    host. Options in the URL override them."""
     return {"ssl_check_hostname": True} if urlsplit(url).scheme == "rediss" else {}
 
 
@@ -169,7 +172,7 @@ def _options(url: str) -> dict[str, str]:
 
 
 def _require_explicit_trust(url: str) -> None:
-    """Raises ValueError unless a URL that gives up the check of the host says so in words."""
+    """Raise ValueError unless a URL that gives up the check of the host says so explicitly."""
     options = _options(url)
     check = options.get("ssl_check_hostname", "yes").lower()
     if check not in _YES + _NO:
@@ -186,14 +189,14 @@ def _require_explicit_trust(url: str) -> None:
 
 
 def _refuse_options(url: str) -> None:
-    """Raises ValueError for an option that is not one of `OPTIONS`, or is given twice."""
+    """Raise ValueError for an option that is not one of `OPTIONS`, or is given twice."""
     parts = urlsplit(url)
     allowed = OPTIONS[parts.scheme]
     option_names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     for name in option_names:
         if name not in allowed:
             is_known = name in _CHANGES or any(name in names for names in OPTIONS.values())
-            # Behind a password an unknown name may be a part of it, with an `&` that it lacked.
+            # After a password an unknown name may be a part of it, with an unescaped `&`.
             label = name if is_known or "password" not in parts.query else "(one not shown here)"
             why = _CHANGES.get(name)
             if why is None and name in _OF_TLS:
@@ -208,7 +211,7 @@ def _refuse_options(url: str) -> None:
 
 
 def _is_unambiguous_url(url: str) -> bool:
-    """Whether redis-py can read the URL, and no part of a password behind a `/`, `?` or `#` that
+    """Whether redis-py can read the URL, and no part of a password after a `/`, `?` or `#` that
     should have been escaped became a host, a port, a path or an option of it."""
     try:
         parts = urlsplit(url)

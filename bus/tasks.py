@@ -21,10 +21,10 @@ AGAIN = 0.5
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until each is done, whatever it raised.
 
-    One cancellation is not enough: code in between that is just leaving a time-out of its own can
-    take it for that time-out and swallow it, and a loop that outlasts errors would then go on
-    for ever. For the same reason it may be the caller that is cancelled again: that is raised when
-    all tasks are done.
+    One cancellation is not enough: code in between that is just leaving its own time-out can take
+    it for that time-out and swallow it, and a loop that outlasts errors would then run for ever.
+    For the same reason it may be the caller that is cancelled again: that is raised when all tasks
+    are done.
     """
     everyone = list(tasks)
     remaining = {task for task in everyone if not task.done()}
@@ -45,8 +45,8 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do all of `work` even if the caller is cancelled meanwhile, as often as that may be (`end`
-    does it again and again); the cancellation is raised when it is done."""
+    """Do all of `work` even if the caller is cancelled meanwhile, however often (`end` cancels
+    repeatedly); the cancellation is raised when it is done."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -63,13 +63,13 @@ class Background:
     """Tasks that others rely on without waiting for them: if one ends by itself, by an exception or
     a return, it ends what runs within `run`.
 
-    Without it a worker whose sweeper or heartbeat has died says that it is ready for ever.
+    Without it a worker whose sweeper or heartbeat has died would report itself ready for ever.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._asked: set[asyncio.Task[Any]] = set()
-        """Those that may end now."""
+        """Tasks that may end now."""
         self._error: BackgroundEnded | None = None
         self._broken = asyncio.Event()
         self._listeners: list[Callable[[BackgroundEnded], None]] = []
@@ -77,15 +77,15 @@ class Background:
     def start(
         self, work: Coroutine[Any, Any, None], *, name: str, may_end: bool = False
     ) -> asyncio.Task[None]:
-        """With `may_end` the task may return when its work is done; it may never raise."""
+        """Start a task. With `may_end` it may return when its work is done; it may never raise."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._on_task_done(task, may_end))
         return task
 
     def fail(self, name: str, error: BaseException | None = None) -> None:
-        """Of what is not a task here: a thread, by way of its event loop. The first failure
-        counts."""
+        """Report the failure of something that is not a task here, such as a thread; call it in the
+        event loop. The first failure counts."""
         if self._error is not None:
             return
         reason = "it returned" if error is None else f"{type(error).__name__}: {error}"
@@ -97,17 +97,17 @@ class Background:
             listener(self._error)
 
     def check(self) -> None:
-        """Raises `BackgroundEnded` if one has."""
+        """Raise `BackgroundEnded` if a task has ended by itself."""
         if self._error is not None:
             raise self._error
 
     def on_end(self, listener: Callable[[BackgroundEnded], None]) -> None:
-        """Call it, in the event loop, when one has ended by itself."""
+        """Call the listener, in the event loop, when a task has ended by itself."""
         self._listeners.append(listener)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work returns or raises; it is cancelled, and `BackgroundEnded` raised, when a
-        task ends by itself meanwhile, or has before."""
+        """Run the work, and return or raise what it does; it is cancelled, and `BackgroundEnded`
+        raised, when a task ends by itself meanwhile, or has before."""
         working = asyncio.create_task(work)
         broken = asyncio.create_task(self._broken.wait())
         try:

@@ -1,11 +1,11 @@
-"""Tenants: whose runs work at the same time, and whose run is next.
+"""Tenants decide which runs work at the same time, and which run is next.
 
 Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
-a tenant's own, a run beyond that is admitted and waits: its first messages are published, and its
-time begins, when another run ends (`start_next` in end_run.lua). The next one is of the tenant with
-the highest priority, and among those of the one that has had the least for its weight. So streams
-never hold more than the runs at work, and a tenant with thousands of runs delays nobody else by
-more than a run's turn.
+those of a tenant, a run beyond that is admitted and waits: its first messages are published, and
+its time begins, when another run ends (`start_next` in end_run.lua). The next one belongs to the
+tenant with the highest priority, and among those to the one that has had the least for its weight.
+So streams never hold more than the runs at work, and a tenant with thousands of runs delays nobody
+else by more than a run's turn.
 
 Places are bounded, too: of runs in flight (`bus.max_runs`) and of those that wait for their turn
 (`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is admitted while it
@@ -32,14 +32,14 @@ ANYBODY = "default"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """The tenant of a run. A value of None is that of another process on the bus, or else 1, no
-    limit and 0."""
+    """The tenant of a run. None in a field stands for the value that another process has set on the
+    bus, or else for the default: weight 1, no limit and priority 0."""
 
     name: str = ANYBODY
     weight: float | None = None
-    """Its share of the turns, against the others'."""
+    """Weight of the tenant's turns, relative to others'."""
     max_working: int | None = None
-    """Of its runs, how many may be at work at once; 0 means no limit."""
+    """Most runs of the tenant that may be at work at once; 0 means no limit."""
     priority: int | None = None
     """Tenants with a higher priority always come first."""
 

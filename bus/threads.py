@@ -1,6 +1,6 @@
 """Threads: which run continues which. A thread's key names its last run; the messages are in the
-runs. A caller that continues a run either becomes the thread's next run, or learns that another
-caller was faster."""
+runs. A caller that continues a run either adds the thread's next run, or learns that another caller
+was faster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class ThreadHead:
     """What a thread's key holds."""
 
     run_id: str
-    """Its last run; it may not be admitted yet, or never be if its caller died before that."""
+    """Last run of the thread; it may not be admitted yet, or never be if its caller died before
+    that."""
     previous: str
     """The run that it continues; empty for the first."""
     claimed: float
-    """When it became the last one, in Unix seconds by the clock of its caller."""
+    """Time when it became the last one, in Unix seconds by the clock of its caller."""
 
     def text(self) -> str:
         return f"{self.run_id} {self.previous or '-'} {self.claimed:.3f}"
@@ -33,7 +34,7 @@ class ThreadHead:
 
 
 async def read_thread(bus: Bus, thread: str) -> ThreadHead | None:
-    """None for a thread that has no run, or none within the bus's retention."""
+    """The head of a thread; None for one that has no run, or none within the bus's retention."""
     key = bus.keys.shard_of(thread).thread(thread)
     text = await bus.redis.get(key)
     return ThreadHead.parse(text.decode()) if text else None
@@ -43,9 +44,9 @@ async def advance_thread(
     bus: Bus, thread: str, read: ThreadHead | None, next_run: ThreadHead | None
 ) -> bool:
     """Continue the thread with another run; None removes its first one. False, without a change, if
-    another caller has continued the thread since this one has read it."""
+    another caller has continued the thread since this one read it."""
     key = bus.keys.shard_of(thread).thread(thread)
-    # As long as its last run can be read.
+    # For as long as its last run can be read.
     life = int((MAX_RUN_SECONDS + bus.settings.retention_seconds) * 1000)
     arguments = [read.text() if read else "", next_run.text() if next_run else "", life]
     return await scripts.call(bus.redis, "advance_thread", [key], arguments) == 1

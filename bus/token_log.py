@@ -1,7 +1,7 @@
 """Generated text on its way to followers: appended at its place or not at all.
 
 The log of a run outlives the client that reads it and the worker that writes it. A second worker
-that takes over a request reads what its predecessor published and goes on from there.
+that takes over a request reads what its predecessor published and continues from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Weights(NamedTuple):
     base: str
     adapter: str | None
     version: int
-    """Of the adapter; 0 without one."""
+    """Version of the adapter; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class FollowerPosition:
     ids: tuple[int, ...]
     text: str
     weights: Weights | None
-    """What drew the ids; None where the writer did not say, or where nothing is published."""
+    """Weights that sampled the ids; None where the writer did not say, or where nothing is
+    published."""
 
 
 class TokenWriter:
@@ -56,7 +57,7 @@ class TokenWriter:
         self._offset = 0
 
     async def published(self) -> FollowerPosition:
-        """What an earlier worker has published of this request; the writer goes on after it."""
+        """What an earlier worker has published of this request; the writer continues after it."""
         ids: list[int] = []
         text = ""
         weights: Weights | None = None
@@ -88,9 +89,9 @@ class TokenWriter:
     ) -> None:
         """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
 
-        `weights` are what drew the ids, if a successor may go on from them. `restart` takes back
-        what was published: followers begin this call's text again. Raises `LeaseLost` when another
-        worker holds the request now.
+        `weights` are those that sampled the ids, if a successor may continue from them. `restart`
+        takes back what was published: followers begin this call's text again. Raises `LeaseLost`
+        when another worker holds the request now.
         """
         if text and not ids:
             raise ValueError("a piece of text needs at least one id: ids count its place")

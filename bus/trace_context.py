@@ -1,7 +1,7 @@
-"""W3C trace contexts of runs, their steps and the requests of these.
+"""W3C trace contexts of runs, their steps and their requests.
 
-Every span id follows from what the span stands for, so any process can name the span of another as
-its parent, and a span that is exported twice is the same span.
+Every span id is derived from what the span stands for, so any process can name the span of another
+as its parent, and a span that is exported twice is the same span.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hashlib import blake2b
 from typing import Self
 
 TRACEPARENT_TAG = "traceparent"
-"""Tag of a run whose client brought a trace of its own."""
+"""Tag of a run whose client brought its own trace."""
 TRACEPARENT_HEADER = "traceparent"
-"""Of HTTP requests, and the key in `_meta` of MCP's."""
+"""Header of HTTP requests, and the key in MCP's `_meta`."""
 MAX_TRACEPARENT_CHARS = 256
 
 _SAMPLED = 0x01
@@ -47,7 +47,7 @@ class TraceContext:
         return cls(trace_id, span_id, bool(int(flags, 16) & _SAMPLED))
 
     def __str__(self) -> str:
-        """As a `traceparent`."""
+        """The context as a `traceparent`."""
         return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.sampled else 0:02x}"
 
 
@@ -79,6 +79,6 @@ def traceparent_of(run_id: str, name: str, brought: str = "") -> str:
     client = TraceContext.parse(brought) if brought else None
     if client is not None:
         return str(TraceContext(client.trace_id, span_id_of(name), client.sampled))
-    # Of most messages: nothing is parsed, and no object made.
+    # The usual case, in which nothing is parsed and no object made.
     trace = trace_id_of(run_id)
     return f"00-{trace}-{span_id_of(name)}-01" if trace else ""

@@ -22,19 +22,21 @@ from loopline.bus.lease import Lease
 log = structlog.get_logger("loopline.bus.consumer")
 
 HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
-"""Between two deliveries of a message that waits for a worker of another version."""
+"""Seconds between two deliveries of a message that waits for a worker of another version: at first,
+at most."""
 ROOM_SECONDS = 5.0
-"""After which a call that waits for a budget's room is tried again though nobody has left any: its
-limits may have been raised, or a new day may have begun. The same for all, since they come back in
-the order of these times."""
+"""Seconds after which a call that waits for a budget's room is tried again even if no call has
+ended: its limits may have been raised, or a new day may have begun. The same for all, since they
+come back in the order of these times."""
 MAX_REASON_CHARS = 1_000
-"""Of what a run remembers of its last failure."""
+"""Most characters of its last failure that a run stores."""
 
 
 async def give_back(
     bus: Bus, consumer: str, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool
 ) -> None:
-    """See give_back.lua. What was begun and not yet published is nobody's."""
+    """Give leases back: see give_back.lua. What was begun and not yet published belongs to
+    nobody."""
     by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
     for shard, stream, lease in leases:
         if lease.entry != UNKNOWN_ENTRY:
@@ -57,8 +59,8 @@ async def hand_back(
     reason: str,
 ) -> None:
     """Leave a delivery to a worker of another version. It comes back to the stream in a moment,
-    later each time: the longer nobody could take it, the less likely that somebody can now. After
-    `version_seconds` it is a dead letter."""
+    later each time: the longer nobody could take it, the less likely it is that somebody can now.
+    After `version_seconds` it becomes a dead letter."""
     now = bus.clock.now()
     since = envelope.handed_back or now
     if now - since >= bus.settings.version_seconds:
@@ -84,7 +86,7 @@ async def _put_aside(
     delay: float,
     reason: str,
 ) -> None:
-    """See retry.lua."""
+    """Put a delivery aside for a while: see retry.lua."""
     keys = [lease.stream, shard.delayed(stream), shard.run(again.run_id)]
     why = reason[:MAX_REASON_CHARS].encode(errors="replace")
     args: list[scripts.Value] = [
@@ -122,7 +124,8 @@ async def schedule_retry(
     delay: float | None,
     attempt: int,
 ) -> None:
-    """`attempt`: failures so far, those of killed workers too, or a retry would forget them."""
+    """Schedule another attempt: see retry.lua. `attempt`: failures so far, including those of
+    killed workers, or a retry would forget them."""
     bus, settings, lease = delivery.bus, delivery.bus.settings, delivery.lease
     envelope = delivery.envelope
     if attempt >= settings.max_attempts:

@@ -26,17 +26,17 @@ from loopline.bus.run_state import OpenWait, open_wait_of
 MAX_SIGNAL_BYTES = 65_536
 MAX_SIGNAL_ID = 128
 MAX_KEPT = 16
-"""Signals of one run that nobody has waited for yet."""
+"""Most signals of one run that nobody has waited for yet."""
 MAX_SIGNALS = 1_000
-"""Of one run in all."""
+"""Most signals of one run in all."""
 AT_ONCE = 100
 
 
 class SignalSent(Enum):
-    """What became of a signal."""
+    """Result of sending a signal."""
 
     WOKEN = "woken"
-    """The run waited for it, and goes on."""
+    """The run waited for it, and continues."""
     KEPT = "kept"
     """The run does not wait for it yet; it will find it."""
     ALREADY = "already"
@@ -50,7 +50,7 @@ class SignalSent(Enum):
 
 
 class Decided(Enum):
-    """What became of a decision."""
+    """Result of a decision."""
 
     OK = "ok"
     DECIDED = "decided"
@@ -71,14 +71,14 @@ class WaitingRun:
 async def send_signal(
     bus: Bus, run_id: str, name: str, value: bytes, signal_id: str, by: str = ""
 ) -> SignalSent:
-    """Send a run a signal, once however often it is sent by its id. `value` is JSON. Raises
+    """Send a run a signal, only once however often it is sent with its id. `value` is JSON. Raises
     ValueError for an invalid name or id, `MessageTooLarge`, and `BusUnavailable`."""
     check_signal_name(name)
     if not 0 < len(signal_id) <= MAX_SIGNAL_ID or not signal_id.isprintable():
         raise ValueError(f"a signal's id has 1 to {MAX_SIGNAL_ID} printable characters")
     if len(value) > MAX_SIGNAL_BYTES:
         raise MessageTooLarge(f"a signal of {len(value)} bytes; the limit is {MAX_SIGNAL_BYTES}")
-    # On one line, as the scripts keep it; whatever its sender wrote between its signs.
+    # On one line, as the scripts store it; whatever whitespace its sender wrote.
     outcome = json.dumps(
         {"kind": "signalled", "value": json.loads(value), "id": signal_id, "by": by,
          "at": round(bus.clock.now(), 3)}
@@ -166,8 +166,8 @@ async def decide(bus: Bus, waiting: WaitingRun, digest: str, decision: bytes) ->
 
 
 async def expire(bus: Bus, shard: Shard) -> int:
-    """End the waits of a shard whose time is over, a batch of them; how many. -1 where this process
-    and the server disagree about the time."""
+    """End the waits of a shard whose time is over, a batch of them; returns how many. -1 where this
+    process and the server disagree about the time."""
     args: list[scripts.Value] = [
         _retention_ms(bus),
         int(bus.settings.history),
@@ -179,8 +179,8 @@ async def expire(bus: Bus, shard: Shard) -> int:
 
 
 async def waiting_runs(bus: Bus, kind: str = "") -> AsyncIterator[WaitingRun]:
-    """Every wait, or those of one kind, those that end first before the others of their shard.
-    Raises what Redis raises."""
+    """Every wait, or those of one kind, in the order in which they end within their shard. Raises
+    what Redis raises."""
     for shard in bus.keys.all_shards():
         start = 0
         while True:
@@ -200,12 +200,12 @@ async def waiting_runs(bus: Bus, kind: str = "") -> AsyncIterator[WaitingRun]:
 
 
 async def count_waits(bus: Bus) -> int:
-    """Waits of all runs. Raises what Redis raises."""
+    """Number of waits of all runs. Raises what Redis raises."""
     return sum([int(await bus.redis.zcard(shard.waits)) for shard in bus.keys.all_shards()])
 
 
 async def read_decision(bus: Bus, run_id: str, key: str) -> bytes | None:
-    """What was decided of a run's request."""
+    """The decision on a run's request; None where there is none."""
     name = bus.keys.shard_of(run_id).run(run_id)
     return await retry_during_outage(
         "decision",

@@ -6,7 +6,7 @@ from loopline.runtime.errors import MendableError
 
 
 class TrainingError(MendableError):
-    """A training command can't do what was asked for."""
+    """A training command can't do what its options ask."""
 
 
 class UnknownModel(TrainingError):

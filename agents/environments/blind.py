@@ -1,9 +1,9 @@
 """Blind players of a puzzle: an agent alone that says the same whatever the puzzle is.
 
-What the best of them solves is what a solved share is worth: a game on which it comes near a team
-says nothing of the team. It is searched for on training puzzles, by hill climbing over its answers,
-and stands alongside every other player on the held-out ones. A blind tool agent sees nothing, but
-its tools do: it is what the tools can do alone.
+The result of the best of them is the value of a solved share: a game on which it comes near a team
+says nothing about the team. It is searched for on training puzzles, by hill climbing over its
+answers, and compared with every other player on the held-out ones. A blind tool agent sees nothing,
+but its tools do: it shows what the tools can do alone.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from loopline.agents.environments.tool_language import Kind
 from loopline.agents.records import Task
 
 PUZZLES = 50
-"""Of training, that the search looks at."""
+"""Training puzzles that the search uses."""
 TRIES = 40
-"""Changes of the best answers so far that are tried, after all that repeat one item."""
+"""Changes of the best answers so far that are tried, after all answers that repeat one item."""
 DIFFERENT = 4
 """Most different answers; more turns say them again in the same order."""
 _LONGEST = 40
-"""Items of a plan agent's answer, at most."""
+"""Most items of a plan agent's answer."""
 _OF_A_KIND = 8
 _OPERANDS = ("n1", "n2", "n3", "r1", "2")
 
@@ -50,13 +50,13 @@ class Instance(Playable, Protocol):
 
 
 class BlindPlayer(NamedTuple):
-    """What an agent says in the turns, one answer after the other and then again from the first."""
+    """Texts of an agent in the turns: one answer after the other, and then again from the first."""
 
     agent: Agent
     answers: tuple[tuple[str, ...], ...]
 
     def says(self, turn: int) -> str:
-        """Its whole text."""
+        """Whole text of the agent in a turn."""
         return f"{MARK} [{', '.join(self.answers[turn % len(self.answers)])}]"
 
 
@@ -74,7 +74,8 @@ def blind_scores(training: Sequence[Instance], held_out: Sequence[Instance]) -> 
 def best_blind_player(
     training: Sequence[Instance], agent: Agent, *, seed: int = 0, tries: int = TRIES
 ) -> BlindPlayer:
-    """The best that the search finds. Deterministic for a seed; `training` has a puzzle or more."""
+    """The best player that the search finds. Deterministic for a seed; `training` must not be
+    empty."""
     episodes = open_episodes(training[:PUZZLES], agent)
     items = _items(episodes[0].puzzle, agent)
     setting = episodes[0].puzzle.setting
@@ -95,7 +96,7 @@ def best_blind_player(
 
 
 def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
-    """Their episodes at their beginning, played by that agent alone."""
+    """The puzzles' episodes at their beginning, played by that agent alone."""
     episodes: list[Anyone] = []
     for instance in instances:
         task = played_by(agent, instance, python=False).task
@@ -104,7 +105,7 @@ def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
 
 
 def count_solved(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
-    """How many of these it solves. It stops where it can't come to `least` any more."""
+    """How many of these it solves. Stops once it can't reach `least` any more."""
     solved = 0
     for remaining, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
         if solved + remaining < least:
@@ -117,7 +118,8 @@ def count_solved(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0
 
 
 def _simple_answers(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """One item in all answers, once and as often as may be; of calls of one name a few."""
+    """Answers that all have one item, once and as often as may be; of calls of one name only a
+    few."""
     attempts = Counter[str]()
     for item in items:
         name = item.partition("(")[0]
@@ -134,8 +136,8 @@ def _mutate_answer(
     different: int,
     rng: random.Random,
 ) -> tuple[tuple[str, ...], ...]:
-    """One answer changed: a run of an item put in, taken out or put in its place, or all new; or
-    one answer more than there were."""
+    """Change one answer: insert, remove or move a run of an item, or replace all of it; or add one
+    answer."""
     changed = list(answers)
     if len(changed) < different and rng.random() < 0.3:
         changed.append(rng.choice(changed))
@@ -152,7 +154,7 @@ def _mutate_answer(
 
 
 def _items(puzzle: Puzzle[Any, Any], agent: Agent) -> list[str]:
-    """What answers can be made of, whatever the instance."""
+    """Items that answers can consist of, whatever the instance."""
     if agent == TOOL:
         return [
             f"{function.name}({', '.join(values)})"

@@ -1,5 +1,5 @@
-"""Environments whose agents speak in turn: a puzzle is an instance that says what an agent sees of
-what was said so far, what a text earns, and whether the puzzle is solved.
+"""Environments whose agents speak in turn: an instance defines what an agent sees of the
+conversation so far, what a text earns, and whether the puzzle is solved.
 
     class Riddle(Conversation):
         answer: int
@@ -8,13 +8,13 @@ what was said so far, what a text earns, and whether the puzzle is solved.
         def judge(self, agent, text, actions): ...
         def reason(self, actions): ...
 
-    RIDDLES = conversations(
+    RIDDLES = conversation_environment(
         "riddles", "Riddles", (AgentSpec("guesser", "You guess."), AgentSpec("critic", "…")),
         Riddle, Level, draw,
     )
 
-The whole state is what was said, so that episodes are replayed and copied for nothing. What it
-takes beyond that has an episode of its own (`loopline.agents.environments.game`).
+The conversation is the whole state, so that episodes are replayed and copied for free. An
+environment with further state has its own episode (`loopline.agents.environments.game`).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from loopline.agents.environments.puzzle_splits import Split, content_hash, draw
 from loopline.agents.records import JsonObject, Record, Task
 
 _TRIES = 5_000
-"""Draws in a row without a puzzle of the split; then the difficulty leaves none."""
+"""Draws in a row without a puzzle of the split after which the difficulty counts as impossible."""
 
 
 class TurnSetting(Record):
     """How an instance is played; part of it, so that a run is rebuilt as it was."""
 
     turns: int = Field(default=1, ge=1, le=400)
-    """Of an episode, at most: in each, every agent of the team acts once, unless the instance
+    """Most turns of an episode; in each, every agent of the team acts once, unless the instance
     chooses another order."""
     team: tuple[Agent, ...] = ()
-    """Who plays, in the order of a turn; empty: all agents of the environment."""
+    """Agents that play, in the order of a turn; empty: all agents of the environment."""
     mistake_cost: float = Field(default=0.1, ge=0, le=10)
-    """What a refused text costs in the scheme `dense`. In `paper` it earns nothing of its own."""
+    """Cost of a refused text in the scheme `dense`. In `paper` it just earns nothing."""
 
 
 class TurnLevel(Record):
@@ -67,20 +67,20 @@ class TurnLevel(Record):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a text is worth."""
+    """Judgement of a text."""
 
     score: float = 0.0
-    """From 0 to 1: the agent's own part of the reward."""
+    """The agent's own part of the reward, from 0 to 1."""
     action: JsonObject = field(default_factory=dict)
     """The text as it was read; empty if it could not be."""
     refusal: str = ""
     """Why it is refused, by a fixed name: `no_number`."""
     text: str = ""
-    """What the record says came of it."""
+    """Result of the text as the record states it."""
 
 
 class Conversation(Record):
-    """A puzzle: what `records.Task.instance` holds."""
+    """A puzzle: the content of `records.Task.instance`."""
 
     setting: TurnSetting = TurnSetting()
 
@@ -90,23 +90,23 @@ class Conversation(Record):
 
     @abstractmethod
     def judge(self, agent: Agent, text: str, actions: Sequence[ActionRecord]) -> Judged:
-        """What that text is worth after these actions."""
+        """Judge that text after these actions."""
 
     @abstractmethod
     def reason(self, actions: Sequence[ActionRecord]) -> str:
         """Why the puzzle is not solved by these actions; empty if it is."""
 
     def over(self, actions: Sequence[ActionRecord]) -> bool:
-        """Whether no action can change the outcome any more. It is asked between turns."""
+        """Whether no action can change the outcome any more. Called between turns."""
         return not self.reason(actions)
 
     def following(self, team: tuple[Agent, ...], actions: Sequence[ActionRecord]) -> Agent:
-        """Whose action is next: of the team, in order."""
+        """Agent that acts next: by default those of the team in order."""
         return team[len(actions) % len(team)]
 
     @property
     def content(self) -> str:
-        """What makes it that puzzle: everything but how it is played."""
+        """Content that identifies the puzzle: everything but how it is played."""
         return json.dumps(self.model_dump(mode="json", exclude={"setting"}), sort_keys=True)
 
     @property
@@ -116,12 +116,12 @@ class Conversation(Record):
 
     @property
     def split(self) -> Split:
-        """By its content."""
+        """Split of the puzzle, by its content."""
         return split_of(self.content)
 
     @property
     def task(self) -> Task:
-        """The record of it, but for the environment's name (`Environment.task`)."""
+        """The record of it, except for the environment's name (`Environment.task`)."""
         return Task(instance=self.model_dump(mode="json"), prompt=self.content)
 
 
@@ -131,7 +131,7 @@ L = TypeVar("L", bound=TurnLevel)
 
 @dataclass
 class ConversationEpisode:
-    """See `loopline.agents.environments.game.Episode`."""
+    """Episode of a conversation: see `loopline.agents.environments.game.Episode`."""
 
     puzzle: Conversation
     agents: tuple[Agent, ...]
@@ -194,7 +194,7 @@ def conversation_environment(
     players: Mapping[str, Callable[[P, int], bool]] | None = None,
     **more: Any,
 ) -> Environment[L, P, ConversationEpisode]:
-    """The environment of these puzzles. `draw` makes one by chance, with the level's setting.
+    """The environment of these puzzles. `draw` makes a random one, with the level's setting.
     `more`: further fields of `Environment`."""
     team = tuple(agent.name for agent in agents)
 

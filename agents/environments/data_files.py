@@ -1,4 +1,4 @@
-"""Text of the generators in TOML files alongside the code that uses it: read with one check of its
+"""Text of the generators in TOML files next to the code that uses it: read with one check of its
 shape, so that a mistake in a file is reported by file and key."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What an environment is: one object that has the rules, the generator, the verifier, the agents
-and the players by hand of a kind of puzzle.
+"""Environments: an object that has the rules, the generator, the verifier, the agents and the
+hand-written players of a kind of puzzle.
 
 A package of yours brings one by an entry point of the group `loopline.environments`:
 
@@ -10,10 +10,10 @@ Then `bench puzzles --game estimate` plays it, and `train grpo loop OUTPUT --gam
 an adapter for each agent. Without an entry point it is `--game my_package.estimate:ESTIMATE`.
 
 An environment whose agents speak in turn is written with
-`loopline.agents.environments.conversation`: an instance says what an agent sees, what a text earns
-and whether the puzzle is solved. One with a state of its own has an `Episode`
-(`loopline.agents.environments.game`). Where a tool agent proposes and a plan agent acts, the
-episode is there already: `loopline.agents.environments.team_episode`.
+`loopline.agents.environments.conversation`: an instance defines what an agent sees, what a text
+earns and whether the puzzle is solved. An environment with further state has an `Episode`
+(`loopline.agents.environments.game`). Where a tool agent proposes and a plan agent acts, there is
+an episode already: `loopline.agents.environments.team_episode`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class Setting(Protocol):
 
     @property
     def turns(self) -> int:
-        """Of an episode, at most."""
+        """Most turns of an episode."""
         ...
 
     @property
     def team(self) -> tuple[Agent, ...]:
-        """Who plays, in the order of a turn; empty: all agents of the environment."""
+        """Agents that play, in the order of a turn; empty: all agents of the environment."""
         ...
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self: ...
 
 
 class Difficulty(Protocol):
-    """What a generator is asked for: a frozen pydantic model."""
+    """Settings of a generator: a frozen pydantic model."""
 
     @property
     def setting(self) -> Setting: ...
@@ -66,12 +66,12 @@ class Instance(Protocol):
 
     @property
     def id(self) -> str:
-        """The same for the same puzzle, however it is played."""
+        """Id that is the same for the same puzzle, however it is played."""
         ...
 
     @property
     def split(self) -> Split | None:
-        """By its content; None where no generator makes it."""
+        """Split of the puzzle, by its content; None where no generator makes it."""
         ...
 
     @property
@@ -96,16 +96,17 @@ class AgentSpec:
 
     name: Agent
     prompt: Prompt | str
-    """What it is told before what it sees."""
+    """Text that precedes what the agent sees."""
     policy: str = ""
-    """That answers for it where a deployment names none; empty: the adapter of its name of the pool
-    `pair`."""
+    """Policy that answers for it where a deployment names none; empty: the adapter of its name of
+    the pool `pair`."""
     program_prompt: Prompt | None = None
-    """In place of the prompt where a team answers by programs."""
+    """Prompt that replaces the other one where a team answers by programs."""
     writes_programs: bool = False
-    """It writes the program there, which a judge runs; the others read what came of it."""
+    """Whether it writes the program there, which a judge runs; the others read its result."""
     proposes: bool = False
-    """What it does is a proposal to the agents after it, and moves nothing while others act."""
+    """Whether its actions are proposals to the agents after it, and move nothing while others
+    act."""
 
     @property
     def default_policy(self) -> str:
@@ -114,27 +115,28 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class PublishedPuzzles(Generic[I]):
-    """Puzzles that others have published as files of text, `*.txt`."""
+    """Puzzles that others have published as text files, `*.txt`."""
 
     name: str
-    """The split that they are asked for by; a folder of theirs is `NAME/FOLDER`."""
+    """Name of the split that asks for them; a folder of theirs is `NAME/FOLDER`."""
     title: str
     source: str
-    """Where to get them."""
+    """Place where to get them."""
     read: Callable[[str, str, Any], Sequence[tuple[str, I]]]
-    """From a file's text, its name and the setting to puzzles, each with its number in the file.
-    Raises ValueError, naming the line."""
+    """Parser from a file's text, its name and the setting to puzzles, each with its number in the
+    file. Raises ValueError, naming the line."""
 
 
 @dataclass(frozen=True)
 class Environment(Generic[D, I, E]):
-    """See above. Everything is pure: the same arguments give the same puzzles and episodes."""
+    """An environment, as described above. Everything is pure: the same arguments give the same
+    puzzles and episodes."""
 
     name: str
-    """Stands on the command line and in `records.Task.environment`."""
+    """Name on the command line and in `records.Task.environment`."""
     title: str
     agents: tuple[AgentSpec, ...]
-    """In the order of a turn, with names that differ."""
+    """Agents in the order of a turn, with different names."""
     difficulty: type[D]
     """A pydantic model; what `--difficulty` and `--setting` give are its fields. Its defaults are
     the environment's own."""
@@ -144,36 +146,37 @@ class Environment(Generic[D, I, E]):
     """Endless puzzles of a split, the same ones for the same seed. Raises ValueError where the
     difficulty leaves none."""
     open: Callable[[I], E]
-    """An episode at its beginning. Its `verify` says whether the puzzle is solved, and the rewards
-    of `apply` what a wrong move costs."""
+    """Opens an episode at its beginning. Its `verify` says whether the puzzle is solved, and the
+    rewards of `apply` what a wrong move costs."""
     players: Mapping[str, Callable[[I, int], bool]] = field(
         default_factory=dict[str, Callable[[I, int], bool]]
     )
-    """Players by hand: whether one solves a puzzle with an agent's budget, for a seed."""
+    """Hand-written players: whether one solves a puzzle with an agent's budget, for a seed."""
     players_do: str = ""
-    """What they do, in words."""
+    """Description of the players."""
     by_hand: Callable[[I], bool] = lambda instance: True
-    """Whether they know what to do with a puzzle."""
+    """Whether the players know what to do with a puzzle."""
     team_does: str = ""
-    """What its agents do together, in words."""
+    """Description of what its agents do together."""
     sides: tuple[str, ...] = ()
     """Fields of the difficulty that `--size` stands for."""
     describe: Callable[[D], str] = lambda difficulty: ""
-    """How hard it is, in words: `10 x 10`."""
+    """Description of a difficulty: `10 x 10`."""
     solution: Callable[[I], str] = lambda instance: "solved"
-    """What a reader of a report compares with; no agent and no judge sees it."""
+    """Solution that a reader of a report compares with; no agent and no judge sees it."""
     published: PublishedPuzzles[I] | None = None
     lessons: AnyLessons | None = None
-    """To teach it to models that begin with random weights."""
+    """Lessons that teach it to models that begin with random weights."""
     outside: bool = False
-    """Its episodes ask a server, and wait: workers play them alongside their event loop."""
+    """Whether its episodes ask a server, and wait: workers play them alongside their event loop."""
     origin: str = ""
     """`package.module:OBJECT` where it was found by that; set by the registry."""
 
     def __post_init__(self) -> None:
         names = [agent.name for agent in self.agents]
         for name in (self.name, *names):
-            # They name prompts, policies, folders of adapters and columns of reports.
+            # They are part of the names of prompts, policies, folders of adapters and columns of
+            # reports.
             if not _NAME.fullmatch(name):
                 raise ValueError(
                     f"environment {self.name!r}: the name {name!r} must begin with a small letter, "
@@ -186,11 +189,11 @@ class Environment(Generic[D, I, E]):
 
     @property
     def key(self) -> str:
-        """What `records.Task.environment` says, by which every process finds it again."""
+        """Value of `records.Task.environment`, by which every process finds it again."""
         return self.origin or self.name
 
     def agent(self, name: Agent) -> AgentSpec:
-        """Raises `InvalidTask` for a name that no agent has."""
+        """The agent of that name. Raises `InvalidTask` for a name that no agent has."""
         for agent in self.agents:
             if agent.name == name:
                 return agent
@@ -198,7 +201,7 @@ class Environment(Generic[D, I, E]):
         raise InvalidTask(f"{self.name} has no agent {name!r}; its agents are: {agent_names}")
 
     def prompt(self, agent: AgentSpec, *, by_program: bool = False) -> Prompt:
-        """What the agent is told. A text becomes the prompt `ENVIRONMENT_AGENT`."""
+        """Prompt of an agent. A text becomes the prompt `ENVIRONMENT_AGENT`."""
         if by_program and agent.program_prompt is not None:
             return agent.program_prompt
         if isinstance(agent.prompt, Prompt):
@@ -209,7 +212,7 @@ class Environment(Generic[D, I, E]):
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """Of all agents."""
+        """Prompts of all agents."""
         return tuple(
             prompt
             for agent in self.agents
@@ -218,7 +221,7 @@ class Environment(Generic[D, I, E]):
         )
 
     def team(self, setting: Setting) -> tuple[Agent, ...]:
-        """Who plays, in the order of a turn. Raises `InvalidTask`."""
+        """Agents that play, in the order of a turn. Raises `InvalidTask`."""
         team = setting.team or tuple(agent.name for agent in self.agents)
         return tuple(self.agent(name).name for name in team)
 
@@ -229,7 +232,7 @@ class Environment(Generic[D, I, E]):
         return self.open(puzzle)
 
     def parse(self, instance: JsonObject) -> I:
-        """Raises `InvalidTask`, naming the environment and the field."""
+        """Parse an instance. Raises `InvalidTask`, naming the environment and the field."""
         return parse_instance(self.name, self.instance, instance)
 
     def task(self, instance: I) -> Task:
@@ -237,8 +240,8 @@ class Environment(Generic[D, I, E]):
         return instance.task.model_copy(update={"environment": self.key})
 
     def levels(self, size: int | None, difficulty: JsonObject, setting: JsonObject) -> D:
-        """What the generator is asked for: `size` cells along a side (none: its own default), its
-        own options, and how it is played. Raises `InvalidOptions`, which names the option of the
+        """Settings of the generator: `size` cells along a side (None: its own default), its own
+        options, and how it is played. Raises `InvalidOptions`, which names the option of the
         command (`--size`, `--difficulty` or `--setting`)."""
         if size is not None and not self.sides:
             raise InvalidOptions(
@@ -273,7 +276,7 @@ AnyEnvironment = Environment[Any, Any, Episode]
 
 
 def parse_instance(name: str, model: type[M], instance: JsonObject) -> M:
-    """Raises `InvalidTask`, naming the environment and the field."""
+    """Parse an instance. Raises `InvalidTask`, naming the environment and the field."""
     try:
         return _validate_instance(model, json.dumps(instance))
     except ValidationError as error:
@@ -283,6 +286,6 @@ def parse_instance(name: str, model: type[M], instance: JsonObject) -> M:
 
 
 def _validate_instance(model: type[M], text: str) -> M:
-    """Raises ValidationError."""
+    """Validate an instance. Raises ValidationError."""
     assert issubclass(model, BaseModel)
     return model.model_validate_json(text)

@@ -8,11 +8,11 @@ the task is solved. `loopline.agents.environments.environment` is the object tha
     episode.verify()
 
 An instance is a JSON object that holds everything (it is `records.Task.instance`). An action is the
-text that a model wrote; reading it is the environment's work, so nobody else can read it otherwise.
+text that a model wrote; only the environment reads it, so that there is a single reading.
 Everything is pure: the same instance and the same texts lead to the same episode
-(`replay_episode`), and what is tried on a `copy` leaves the original as it was. That is how K
-candidates are scored before the best one is applied. Where agents answer by programs
-(`ProgrammedEpisode`), what came of running one is handed over alongside its text.
+(`replay_episode`), and trials on a `copy` leave the original as it was. That is how K candidates
+are scored before the best one is applied. Where agents answer by programs (`ProgrammedEpisode`),
+the result of running one is passed together with its text.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ Agent = str
 
 Scheme = Literal["paper", "dense", "sparse", "progress"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
-code, but for what it pays for going there and back. `sparse`: 1 for an action after which the task
-is solved, or would be if what it proposes were done, else 0. `progress`: Φ(after) − Φ(before), the
-same for both agents, where Φ is the share of the way to the solution that is done (potential-based
-shaping: Ng, Harada and Russell 1999, with γ = 1), and a tenth for a text that can be read; as
-`sparse` in an environment without such a measure."""
+code, without its rewards for moving back and forth. `sparse`: 1 for an action after which the task
+is solved, or would be if its proposal were carried out, else 0. `progress`: Φ(after) − Φ(before),
+the same for both agents, where Φ is the share of the way to the solution that is done
+(potential-based shaping: Ng, Harada and Russell 1999, with γ = 1), and a tenth for a text that can
+be read; as `sparse` in an environment without such a measure."""
 
 Group = Literal["team", "local", "dense", "sparse", "progress"]
 
 READABLE = 0.1
-"""What `progress` pays for a text that can be read."""
+"""Reward in `progress` for a text that can be read."""
 
 
 class OutOfTurn(AgentError, ValueError):
@@ -47,7 +47,7 @@ class OutOfTurn(AgentError, ValueError):
 
 
 class ProgramNotRun(AgentError, ValueError):
-    """A program was applied without what came of it: an episode runs none."""
+    """A program was applied without its result: an episode runs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """What one action earned, in parts.
+    """Rewards of one action, in parts.
 
     r = α · team + mask · Σ c_l · s_l, with Σ c_l = 1 (AT-GRPO, reward of agent i at turn t). The
-    mask is 0 for an action that could not be read, so that no local part is paid for it.
+    mask is 0 for an action that could not be read, so that it earns no local part.
     """
 
     parts: tuple[Part, ...]
@@ -89,14 +89,14 @@ class Rewards:
         return alpha * sums["team"] + sums["local"] if scheme == "paper" else sums[scheme]
 
     def sums(self) -> dict[str, float]:
-        """What each group of parts adds up to, the mask applied: all that `total` is made of."""
+        """Sum of each group of parts, with the mask applied: all that `total` needs."""
         sums = {group: self._sum(group) for group in ("team", "dense", "sparse")}
         measured = any(part.group == "progress" for part in self.parts)
         progress = self._sum("progress") if measured else sums["sparse"]
         return {**sums, "local": self.mask * self._sum("local"), "progress": progress}
 
     def scores(self) -> dict[str, float]:
-        """Every part by `group.name`, before its weight; and `mask`."""
+        """Score of every part by `group.name`, before its weight; and `mask`."""
         named = {f"{part.group}.{part.name}": part.score for part in self.parts}
         return {**named, "mask": self.mask}
 
@@ -110,13 +110,13 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What came of an action."""
+    """Result of an action."""
 
     action: JsonObject
     """The action as it was read: `moves`, `cells` or `calls`; empty if it could not be read."""
     refusals: tuple[Refusal, ...]
     text: str
-    """What the agents are told of it; of a tool agent, the output of its calls."""
+    """Text about it that the agents get; for a tool agent, the output of its calls."""
 
 
 class Transition(NamedTuple):
@@ -133,7 +133,8 @@ class Verdict:
 
     reason: str = ""
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What else is worth knowing of a solution, by name: how much longer than the shortest one."""
+    """Further measures of a solution, by name, such as how much longer it is than the shortest
+    one."""
 
     @property
     def solved(self) -> bool:
@@ -147,7 +148,7 @@ class ActionRecord:
     agent: Agent
     text: str
     ran: ProgramRun | None = None
-    """What came of its program, where it was one."""
+    """Result of its program, where it was one."""
 
 
 @runtime_checkable
@@ -156,23 +157,23 @@ class Episode(Protocol):
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """Who acts in a turn, in order."""
+        """Agents that act in a turn, in order."""
         ...
 
     @property
     def agent(self) -> Agent:
-        """Whose action is next."""
+        """Agent that acts next."""
         ...
 
     @property
     def turn(self) -> int:
-        """Turns that are over."""
+        """Number of turns that are over."""
         ...
 
     @property
     def done(self) -> bool:
-        """Solved, answered for good, or out of turns. Says nothing about success: that is
-        `verify`."""
+        """Whether it is solved, answered for good, or out of turns. Says nothing about success:
+        that is `verify`."""
         ...
 
     @property
@@ -185,16 +186,17 @@ class Episode(Protocol):
         ...
 
     def apply(self, agent: Agent, text: str) -> Transition:
-        """Carry out an action. Any text is an action, if a refused one. Raises `OutOfTurn`."""
+        """Carry out an action. Any text is an action, though it may be refused. Raises
+        `OutOfTurn`."""
         ...
 
     def verify(self) -> Verdict:
-        """Whether the task is solved, found out again from the instance and from what was done; it
+        """Whether the task is solved, computed again from the instance and from what was done; it
         trusts no state and no flag of the episode."""
         ...
 
     def copy(self) -> Self:
-        """An episode in the same state, on which something can be tried."""
+        """An episode in the same state, for trials."""
         ...
 
 
@@ -208,16 +210,17 @@ class ProgrammedEpisode(Episode, Protocol):
         ...
 
     def to_run(self, agent: Agent, text: str) -> ToRun | None:
-        """What has to be run before that text can be applied now; None: nothing."""
+        """Program that has to be run before that text can be applied now; None: nothing."""
         ...
 
     def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Transition:
-        """`ran`: what came of the program. Raises `ProgramNotRun` if there is one without it."""
+        """Carry out an action. `ran`: the result of its program. Raises `ProgramNotRun` if there is
+        a program without one."""
         ...
 
 
 class Resettable(Protocol):
-    """What has episodes: an `Environment`."""
+    """An object that has episodes: an `Environment`."""
 
     @property
     def name(self) -> str: ...
@@ -229,7 +232,7 @@ def replay_episode(
     environment: Resettable, instance: JsonObject, actions: Iterable[ActionRecord]
 ) -> Episode:
     """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
-    `EnvironmentFault` for what else the environment's code raises."""
+    `EnvironmentFault` for anything else that the environment's code raises."""
     with environment_code(environment.name, "as the instance was set up"):
         episode = environment.reset(instance)
     for action in actions:
@@ -239,7 +242,7 @@ def replay_episode(
 
 
 def replay_action(episode: Episode, action: ActionRecord) -> Transition:
-    """Apply an action as it was taken. Raises `OutOfTurn` or `ProgramNotRun`."""
+    """Apply a recorded action again. Raises `OutOfTurn` or `ProgramNotRun`."""
     if isinstance(episode, ProgrammedEpisode):
         return episode.apply(action.agent, action.text, action.ran)
     return episode.apply(action.agent, action.text)

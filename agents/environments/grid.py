@@ -23,12 +23,12 @@ def cell_name(cell: Cell) -> str:
 
 
 def manhattan(first: Cell, second: Cell) -> int:
-    """|Δrow| + |Δcolumn|."""
+    """Manhattan distance |Δrow| + |Δcolumn|."""
     return abs(first[0] - second[0]) + abs(first[1] - second[1])
 
 
 def describe_offset(first: Cell, second: Cell) -> str:
-    """Where `second` lies, seen from `first`: `3 up and 0 right`."""
+    """Offset of `second` from `first` in words: `3 up and 0 right`."""
     down, right = second[0] - first[0], second[1] - first[1]
     vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"
     return f"{vertical} and {abs(right)} {'right' if right >= 0 else 'left'}"

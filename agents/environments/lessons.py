@@ -1,5 +1,5 @@
-"""What is needed to teach an environment to small models that begin with random weights: a weak
-team to imitate, the tokens that its texts fall into, and how much training it takes."""
+"""Lessons that teach an environment to small models that begin with random weights: a weak team to
+imitate, the tokens of its texts, and how much training it takes."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ W = TypeVar("W", bound=Record)
 
 @dataclass(frozen=True)
 class Lessons(Generic[D, I, E, W]):
-    """Everything is pure: the same arguments give the same texts."""
+    """Lessons of an environment. Everything is pure: the same arguments give the same texts."""
 
     puzzle: D
-    """Which puzzles are learned, and how they are played."""
+    """Difficulty of the puzzles that are learned, and how they are played."""
     weak_team: W
-    """How weak the team is that is imitated."""
+    """Weakness of the team that is imitated."""
     heard: Callable[[int, D, W], Iterator[I]]
-    """By seed: the training puzzles that the weak team is seen to play, without end."""
+    """Endless training puzzles that the weak team demonstrates, by seed."""
     answer: Callable[[I, E, W, random.Random], str]
     """What the weak team says for the agent whose turn it is."""
     pieces: Sequence[str]
     """Frequent pieces of observations and answers, one token each."""
     failure: Callable[[E, int], str]
-    """What kind of failure an episode is that ended unsolved, in a word or two; this many of its
-    turns had an action refused."""
+    """Kind of failure of an episode that ended unsolved, in a word or two; this many of its turns
+    had an action refused."""
     training: JsonObject
-    """How long and how fast it is learned: what differs from the defaults of
+    """Length and speed of the training: what differs from the defaults of
     `loopline.trainers.grpo.arms.training.Training`."""
     about: Callable[[W], str] = lambda weak_team: ""
-    """What sets the demonstrations apart, in a sentence of a report."""
+    """Description of what sets the demonstrations apart, in a sentence of a report."""
     published: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict[str, Mapping[str, float]]
     )
-    """By model, and by arm of `bench grpo`: percent of its puzzles that are published as solved
-    (arXiv 2510.11062)."""
+    """Published percentages of solved puzzles, by model and arm of `bench grpo` (arXiv
+    2510.11062)."""
     unpublished: str = ""
-    """Why there are none."""
+    """Reason why nothing is published."""
     players: Mapping[str, Callable[[I, int, W], bool]] = field(
         default_factory=dict[str, Callable[[I, int, W], bool]]
     )
-    """Further players: whether one solves a puzzle, given its number. An oracle, the weak
-    team, and what a team can do by its tools alone."""
+    """Further players: whether one solves a puzzle, given its number. An oracle, the weak team, and
+    what a team can do by its tools alone."""
 
 
 AnyLessons = Lessons[Any, Any, Any, Any]
 
 
 def solves(episode: E, answer: Callable[[E], str]) -> bool:
-    """Whether an episode ends solved where the agent whose turn it is says what `answer` does."""
+    """Whether an episode ends solved if the agent whose turn it is always says what `answer`
+    returns."""
     while not episode.done:
         episode.apply(episode.agent, answer(episode))
     return episode.verify().solved

@@ -88,7 +88,7 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
 
 
 def _list_body(text: str) -> str | Refusal:
-    """What stands between the brackets of the only list; not empty."""
+    """Text between the brackets of the only list; not empty."""
     text = text_without_thoughts(text)
     marks = list(_MARKED.finditer(text))
     if not marks and re.search(rf"(?<!#){MARK}(?!#)", text):

@@ -1,7 +1,6 @@
-"""Which puzzles are kept away from training: decided by a hash of the content, so that no list has
-to be kept and two machines agree. Generators draw until a puzzle falls into the split that is asked
-for; the published code's test puzzles were training puzzles with other seeds.
-"""
+"""Splits of puzzles: a hash of the content decides which are kept away from training, so that no
+list has to be kept and two machines agree. Generators draw until a puzzle falls into the requested
+split; the published code's test puzzles were training puzzles with other seeds."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from enum import StrEnum
 from typing import TypeVar
 
 _PARTS = 8
-"""Two eighths are for tests, one for choosing settings, the rest for training. Of the 288 Sudoku
-grids of 4 x 4 that leaves enough on each side."""
+"""Number of parts: two eighths are for tests, one for choosing settings, the rest for training. Of
+the 288 Sudoku grids of 4 x 4 that leaves enough on each side."""
 
 _PATIENCE = 2_000
-"""Repeats in a row after which a generator has nothing new."""
+"""Repeats in a row after which a generator counts as exhausted."""
 
 
 class Split(StrEnum):
@@ -33,7 +32,7 @@ def content_hash(content: str) -> str:
 
 
 def split_of(content: str) -> Split:
-    """The split of a puzzle by what makes it that puzzle."""
+    """The split of a puzzle, by the content that identifies it."""
     part = int(content_hash(content)[:8], 16) % _PARTS
     if part < 2:
         return Split.TEST
@@ -41,7 +40,7 @@ def split_of(content: str) -> Split:
 
 
 def as_split(name: Split | str) -> Split:
-    """Raises ValueError, with the names that there are."""
+    """The split of that name. Raises ValueError, with the available names."""
     if name not in set(Split):
         raise ValueError(f"no split {str(name)!r}; there are: {', '.join(Split)}")
     return Split(name)
@@ -53,8 +52,9 @@ P = TypeVar("P")
 def draw_puzzles(
     game: str, split: Split, seed: int, draw: Callable[[random.Random], P | None], tries: int
 ) -> Iterator[P]:
-    """Endless puzzles, the same ones for the same game, split and seed. `draw` answers `None` where
-    chance made no puzzle of the split; raises ValueError after this many in a row."""
+    """Endless puzzles, the same ones for the same game, split and seed. `draw` returns `None` where
+    the random draw made no puzzle of the split; raises ValueError after `tries` of these in a
+    row."""
     rng = random.Random(f"{game}:{split.value}:{seed}")
     failures = 0
     while True:

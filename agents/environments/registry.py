@@ -19,7 +19,7 @@ BUILT_IN = {
     "sudoku": "loopline.agents.environments.sudoku.environment:SUDOKU",
     "word_problems": "loopline.agents.environments.word_problem_team.environment:WORD_PROBLEMS",
 }
-"""Name → where its object is. Imported when it is asked for."""
+"""Place of each object by name. Imported when it is first used."""
 DEFAULT = "plan_path"
 """What a command plays where no environment is named."""
 

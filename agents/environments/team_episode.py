@@ -44,7 +44,7 @@ from loopline.agents.records import JsonObject, Record
 TOOL: Agent = "tool_agent"
 PLAN: Agent = "plan_agent"
 AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
-"""In the order of a turn."""
+"""Agents in the order of a turn."""
 _PROMPTS = "loopline.agents.environments"
 SPECS = (
     AgentSpec(
@@ -70,22 +70,23 @@ class Setting(Record):
     """How a puzzle is played; part of its instance, so that a run is rebuilt as it was."""
 
     turns: int = Field(default=4, ge=1, le=400)
-    """The paper has 4 (5 in its code)."""
+    """Most turns of an episode. The paper has 4 (5 in its code)."""
     team: tuple[Agent, ...] = Field(default=AGENTS, min_length=1, max_length=2)
-    """Who acts in a turn, in order; the last one acts on the real state. Both, or one alone."""
+    """Agents that act in a turn, in order; the last one acts on the real state. Both, or one
+    alone."""
     calls: int = Field(default=8, ge=1, le=64)
     """Most calls of one tool program."""
     search: int = Field(default=0, ge=0, le=400)
-    """How far a tool can look ahead (moves, pushes or digits); 0: there is no such tool. What a
-    team is needed for lies beyond: with 8 the calls alone, the same ones in every turn, solve most
-    small puzzles (the player "blind tool agent" of `bench puzzles`)."""
+    """Reach of the tool that looks ahead (moves, pushes or digits); 0: there is no such tool. A
+    team is only needed for what lies beyond: with 8 the calls alone, the same ones in every turn,
+    solve most small puzzles (the player "blind tool agent" of `bench puzzles`)."""
     python: bool = False
     """The tool agent writes a Python program in place of calls; a judge runs it."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """Of one program, of CPU."""
+    """CPU seconds of one program."""
     brief: bool = False
-    """Leave away what is the same in every observation (rules, calls, form of the answer): for
-    small models that are trained on this very puzzle."""
+    """Leave out what is the same in every observation (rules, calls, form of the answer): for small
+    models that are trained on exactly this puzzle."""
 
     @field_validator("team")
     @classmethod
@@ -121,18 +122,18 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[S, A]):
-    """What an action did, or would do."""
+    """Effect of an action, or what it would be."""
 
     before: S
     action: A | None
-    """`None`: it could not be read."""
+    """Action as it was read; `None`: it could not be read."""
     after: S
-    """Equal to `before` if nothing was legal."""
+    """State after the action; equal to `before` if nothing was legal."""
     legal: int = 0
     illegal: int = 0
     refusals: tuple[Refusal, ...] = ()
     worked: float = 0.0
-    """Of a tool agent: the share of its calls that worked; of a program, whether it ran well."""
+    """Share of a tool agent's calls that worked; for a program, whether it ran well."""
 
 
 class Puzzle(Protocol[S, A]):
@@ -153,22 +154,22 @@ class Puzzle(Protocol[S, A]):
         ...
 
     def read(self, text: str, proposed: A | None) -> A | Refusal:
-        """The action of a plan agent's answer, which may speak of what was proposed in this turn
-        (None: nothing was). The action says everything by itself."""
+        """The action of a plan agent's answer, which may refer to the proposal of this turn (None:
+        there was none). The action is complete by itself."""
         ...
 
     def perform(self, state: S, action: A) -> Step[S, A]:
-        """Carry out what is legal of an action; what is illegal changes nothing."""
+        """Carry out the legal part of an action; the illegal part changes nothing."""
         ...
 
     def solved(self, state: S) -> bool: ...
 
     def over(self, state: S) -> bool:
-        """Whether no action can change it any more: solved, or answered for good."""
+        """Whether no action can change the state any more: solved, or answered for good."""
         ...
 
     def rewards(self, agent: Agent, step: Step[S, A], *, last: bool) -> Rewards:
-        """`last`: nobody acts after this on the real state."""
+        """Rewards of an action. `last`: nobody acts on the real state after this."""
         ...
 
     def about(self) -> str:
@@ -180,7 +181,7 @@ class Puzzle(Protocol[S, A]):
         ...
 
     def answer_form(self) -> str:
-        """How a plan agent answers. No legal answer stands in it."""
+        """Form of a plan agent's answer. It contains no legal answer."""
         ...
 
     def show(self, action: A) -> str:
@@ -190,18 +191,18 @@ class Puzzle(Protocol[S, A]):
     def as_json(self, action: A) -> JsonObject: ...
 
     def items(self) -> Sequence[str]:
-        """What answers of a plan agent can be made of, whatever the instance: a blind player
+        """Items that a plan agent's answers can consist of, whatever the instance: a blind player
         (`loopline.agents.environments.blind`) has nothing else to say."""
         ...
 
     @property
     def largest(self) -> int:
-        """The largest number worth saying in a call: of a row, or a digit."""
+        """The largest useful number in a call: of a row, or a digit."""
         ...
 
     def oracle(self, state: S) -> A | None:
         """An action that solves the puzzle from a state that is not solved; `None` if none does.
-        May raise an error of its own where that can't be found out."""
+        May raise its own error where that can't be found out."""
         ...
 
     def check(self, actions: tuple[A, ...]) -> Verdict:
@@ -211,7 +212,7 @@ class Puzzle(Protocol[S, A]):
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[A]):
-    """What the tool agent of this turn did."""
+    """Actions of the tool agent in this turn."""
 
     lines: tuple[str, ...]
     action: A | None
@@ -219,8 +220,8 @@ class Proposal(Generic[A]):
 
 @dataclass
 class TeamEpisode(Generic[S, A]):
-    """See `loopline.agents.environments.game.Episode`. All fields are immutable values, so a copy
-    is cheap and shares nothing that can change."""
+    """Episode of a puzzle: see `loopline.agents.environments.game.Episode`. All fields are
+    immutable values, so a copy is cheap and shares nothing that can change."""
 
     puzzle: Puzzle[S, A]
     state: S
@@ -230,7 +231,7 @@ class TeamEpisode(Generic[S, A]):
     turn: int = 0
     proposal: Proposal[A] | None = None
     last: str = ""
-    """What came of the last action on the real state."""
+    """Result of the last action on the real state."""
     done: bool = False
 
     @property
@@ -327,7 +328,8 @@ class TeamEpisode(Generic[S, A]):
         return step, "\n".join(lines)
 
     def _propose_by_program(self, program: str, ran: ProgramRun | None) -> tuple[Step[S, A], str]:
-        """A program that failed, or whose last line is not an answer, proposes nothing."""
+        """Take a program's proposal. A program that failed, or whose last line is not an answer,
+        proposes nothing."""
         if not program:
             refused = Refusal("no_program")
             self.proposal = Proposal((f"refused: {refused}",), None)
@@ -377,7 +379,7 @@ class TeamEpisode(Generic[S, A]):
 
 
 def outcome(step: Step[Any, Any]) -> str:
-    """What came of an action, in one line."""
+    """Result of an action, in one line."""
     if step.action is None:
         return f"refused: {step.refusals[0]}"
     counted = f"{step.legal} carried out"

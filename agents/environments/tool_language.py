@@ -35,12 +35,12 @@ _WANTED: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[S]):
-    """What a call did."""
+    """Result of a call."""
 
     scratch: S
     text: str
     worked: bool = True
-    """False if it could not do what it was asked; then the scratch is as it was."""
+    """Whether it did what it was asked; otherwise the scratch is as it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
 """A Python program as a tool agent's answer, for models that are large enough to write one.
 
-An episode is pure and runs nothing. Anyone who plays it has the program run elsewhere, with
-nothing to know but the agent's own observation, and hands what came of it (`ProgramRun`) to the
-episode together with the text: it is a fact, as what the tool agent wrote is one, and stands in
-the journal alongside it. The last line that the program prints is its proposal, in the form of an
-answer.
+An episode is pure and runs nothing. Its player has the program run elsewhere, where nothing is
+known but the agent's own observation, and passes the result (`ProgramRun`) to the episode together
+with the text: it is a fact, like the tool agent's text, and is in the journal next to it. The last
+line that the program prints is its proposal, in the form of an answer.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from loopline.agents.environments.code import MAX_PROGRAM_CHARS, extract_code
 from loopline.agents.records import Record
 
 MAX_OUTPUT = 2_000
-"""Of what a program wrote, in what agents see; its end."""
+"""Most characters of a program's output that agents see: its end."""
 MAX_SHOWN = 4_000
-"""Of a program, in what agents see."""
+"""Most characters of a program that agents see."""
 MAX_LINE = 10_000
-"""Longer than any answer that is read (`marked_answers`)."""
+"""Most characters of a last line: longer than any answer that is read (`marked_answers`)."""
 
 
 class ProgramRun(Record):
-    """What came of running a program."""
+    """Result of running a program."""
 
     output: str = Field(default="", max_length=MAX_OUTPUT)
-    """The end of what it printed."""
+    """End of its output."""
     last: str = Field(default="", max_length=MAX_LINE)
-    """The last line that it printed; empty for a program that did not come to its end."""
+    """Last line that it printed; empty for a program that did not finish."""
     trouble: str = ""
-    """How it ended, if not well: `timed_out`, or the exception."""
+    """Reason if it ended badly: `timed_out`, or the exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +44,20 @@ class ToRun:
 
 
 def extract_program(text: str, function: str | None = None) -> str:
-    """The program of a completion, which defines the function that is asked for; empty without one
-    that can be run."""
+    """The program of a completion, which defines the requested function; empty without a runnable
+    one."""
     code = extract_code(text, function)
     return code if len(code) <= MAX_PROGRAM_CHARS else ""
 
 
 def last_line(output: str) -> str:
-    """The last line of an output that says something; empty if it is too long to be an answer."""
+    """The last line of an output that is not blank; empty if it is too long to be an answer."""
     last = output.strip().rpartition("\n")[2].strip()
     return last if len(last) <= MAX_LINE else ""
 
 
 def describe_run(program: str, ran: ProgramRun) -> tuple[str, ...]:
-    """A program and what came of it, as the next agent reads them."""
+    """A program and its result, as the next agent reads them."""
     lines = [_fence(program[:MAX_SHOWN], "python")]
     lines += ["It printed:", _fence(ran.output)] if ran.output.strip() else ["It printed nothing"]
     if ran.trouble:

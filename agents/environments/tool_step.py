@@ -20,19 +20,19 @@ class GivenCall(Record):
 
     rationale: str = ""
     name: str | None = None
-    """None where the call can't be read: then `text` is what its writer wrote."""
+    """Name of the call; None where it can't be read: then `text` is what its writer wrote."""
     arguments: JsonObject = Field(default_factory=dict)
     text: str = ""
     output: JsonValue = None
-    """What the tool answered, as a tool worker says it: `{"result": …}` or `{"error": …}`."""
+    """Answer of the tool, as a tool worker gives it: `{"result": …}` or `{"error": …}`."""
     asked_again: str | None = None
     """What the user said before this step."""
 
 
 class GivenStep(Record):
-    """What stands in `Task.instance`; the instruction is the task's prompt."""
+    """Content of `Task.instance`; the instruction is the task's prompt."""
 
     tools: tuple[ToolSpec, ...] = Field(max_length=MAX_TOOLS)
     before: tuple[GivenCall, ...] = ()
     asked_again: str | None = None
-    """What the user said before the step that is asked for."""
+    """What the user said before the requested step."""

@@ -7,9 +7,9 @@ score the answer.
     SUMS = taskset_environment("sums", "Sums", MyTaskset(MyConfig()))
 
 Then `bench puzzles --game my_package.sums:SUMS` plays it, and `train grpo loop` trains on it. Its
-package needs `verifiers` where workers run. What is read of a taskset are its tasks with their
-prompts, and rewards that need no container; a task with tools, a runtime or a user of its own is
-refused by name. Splits are by a task's content, as everywhere; a taskset's order does not matter.
+package needs `verifiers` where workers run. A taskset's tasks are read with their prompts and those
+rewards that need no container; a task with its own tools, runtime or user is refused by name.
+Splits are by a task's content, as everywhere; a taskset's order does not matter.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ from loopline.agents.records import JsonObject
 
 SOLVER = "solver"
 MAX_TASKS = 100_000
-"""Of a taskset, or of the beginning of one without an end."""
+"""Most tasks of a taskset; of an endless one only the beginning is read."""
 
 
 class TasksetPuzzle(Conversation):
     """A task of a taskset."""
 
     data: JsonObject = Field(default_factory=dict)
-    """Its `TaskData`, with what its rewards compare with. No agent sees more than the prompts."""
+    """The task's `TaskData`, including what its rewards compare with. Agents only see the
+    prompts."""
     solved_from: float = 1.0
     """Least reward of a task that counts as solved."""
 
@@ -64,12 +65,12 @@ class TasksetPuzzle(Conversation):
 
     @abstractmethod
     def reward(self, text: str) -> float:
-        """What the task's own rewards give for an answer, with their weights."""
+        """Reward of an answer by the task's own rewards, with their weights."""
         ...
 
 
 class TasksetLevel(TurnLevel):
-    """A taskset has no difficulty of its own."""
+    """Difficulty of a taskset, which only sets when a task counts as solved."""
 
     solved_from: float = Field(default=1.0, ge=-1e6, le=1e6)
     """Least reward of a task that counts as solved."""
@@ -78,9 +79,9 @@ class TasksetLevel(TurnLevel):
 def taskset_environment(
     name: str, title: str, taskset: Any, *, prompt: str = "Answer the question.", **more: Any
 ) -> Environment[TasksetLevel, TasksetPuzzle, ConversationEpisode]:
-    """The environment of a `verifiers.v1` taskset. `prompt` is what the agent is told before the
-    task's own prompts; `more`: further fields of `Environment`. Tasks are read when they are first
-    needed. Raises ValueError then for one that an answer alone can't solve."""
+    """The environment of a `verifiers.v1` taskset. `prompt` precedes the task's own prompts for the
+    agent; `more`: further fields of `Environment`. Tasks are read when they are first needed.
+    Raises ValueError then for one that an answer alone can't solve."""
 
     @cache
     def tasks() -> tuple[Any, ...]:
@@ -107,7 +108,7 @@ def taskset_environment(
 
     def draw(rng: random.Random, level: TasksetLevel) -> TasksetPuzzle:
         task = rng.choice(tasks())
-        # Its place is not its content: the same task stands elsewhere in a longer taskset.
+        # A task's position is not its content: the same task has another one in a longer taskset.
         data = task.data.model_dump(mode="json", exclude_defaults=True, exclude={"idx"})
         return Puzzle(
             data=cast(JsonObject, data), solved_from=level.solved_from, setting=level.setting
@@ -125,7 +126,7 @@ def taskset_environment(
 
 
 def _require_answerable(name: str, task: Any) -> None:
-    """Raises ValueError."""
+    """Raise ValueError for a task that an answer alone can't solve."""
     kind = type(task)
     if task.NEEDS_CONTAINER or task.data.image is not None:
         raise ValueError(f"{name}: {kind.__name__} runs in a container, which no environment has")
@@ -150,7 +151,8 @@ def _require_answerable(name: str, task: Any) -> None:
 
 
 def _score(task: Any, text: str) -> float:
-    """By the task's own rewards, in a thread: a worker's event loop is at work in this one."""
+    """Score of an answer by the task's own rewards, computed in a thread: this one runs a worker's
+    event loop."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(_scored(task, text))).result()
 

@@ -1,4 +1,4 @@
-"""Prompts: versioned Markdown files, each known by the hash of its content.
+"""Prompts: versioned Markdown files, each identified by the hash of its content.
 
 A file begins with a header,
 
@@ -7,17 +7,16 @@ A file begins with a header,
     version: 1
     ---
 
-and the rest is the system text, word for word. A prompt is never a template: nothing is put into
-it, and a question travels in a message of its own, where it can't pose as an instruction of ours.
-Raise the version when you change a text; its hash changes by itself and is part of every run.
+and the rest is the system text, word for word. A prompt is never a template: nothing is inserted
+into it, and a question travels in a separate message, where it can't pose as an instruction of
+ours. Raise the version when you change a text; its hash changes by itself and is part of every run.
 
 Some roles have two texts under one name: one that fits any domain, and in the folder `mathematics`
 the published one, which benchmarks of word problems choose by the workflow's option `prompts`.
 
-A run may bring other files in place of shipped ones (`Run.prompt_files`).
-`parse_replacement_prompt` is the border that they pass. The shipped ones that a run began with lie
-on the bus by their hash (`loopline.bus.contents`): a worker of another version plays the run with
-them.
+A run may bring other files in place of shipped ones (`Run.prompt_files`), which
+`parse_replacement_prompt` checks. The shipped ones that a run began with are on the bus by their
+hash (`loopline.bus.contents`): a worker of another version plays the run with them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _FILE = re.compile(r"---\nname: *(?P<name>[a-z][a-z0-9_-]*)\nversion: *(?P<versi
 
 _PLACEHOLDER = re.compile(
     r"\{\{ *[A-Za-z_][\w. ]*\}\}|\$\{[A-Za-z_]\w*\}|%\([A-Za-z_]\w*\)[sd]"
-    # Behind a letter or a brace it is LaTeX: \boxed{answer}, \frac{a}{b}.
+    # After a letter or a brace it is LaTeX: \boxed{answer}, \frac{a}{b}.
     r"|(?<![A-Za-z}\\])\{[A-Za-z_]\w*\}"
 )
 
@@ -62,7 +61,7 @@ class Prompt(Record):
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the whole file in UTF-8, with `\\n` as line end."""
     content: str = Field(default="", repr=False)
-    """The whole file, as its hash is of it."""
+    """Content of the whole file, which its hash covers."""
 
     @property
     def file(self) -> str:
@@ -96,7 +95,7 @@ def prompt_file(name: str, version: int, text: str) -> str:
 
 
 def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
-    """The content of a file that is to stand in place of the shipped prompt `name`.
+    """The content of a file that replaces the shipped prompt `name`.
 
     Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
     UTF-8, or has a placeholder: nobody would fill it in.
@@ -142,9 +141,9 @@ def prompt_in(prompt_set: PromptSet, name: str) -> Prompt:
 
 
 def prompt_set_of(run: Run) -> PromptSet:
-    """Which set the run's roles read.
+    """Prompt set that the run's roles read.
 
-    A run that was admitted before there was a choice does not say so: its hashes do.
+    A run that was admitted before there was a choice does not say so; its hashes do.
     """
     match run.options.get("prompts"):
         case "general" | "mathematics" as prompt_set:
@@ -177,5 +176,5 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
 
 @lru_cache(maxsize=64)
 def _cached_replacement(content: str, name: str) -> Prompt:
-    """Cached: every step of every run asks for it."""
+    """Parse a replacement prompt; cached, since every step of every run asks for it."""
     return parse_replacement_prompt(content, name, origin=f"the run's own {name}.md")

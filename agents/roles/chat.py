@@ -1,6 +1,6 @@
 """One request of a chat API as a step: the caller's conversation and tools, the model's answer.
 
-Nothing is added to what the caller wrote, and no tool is run: its calls are the caller's to answer.
+Nothing is added to what the caller wrote, and no tool is run: the caller answers the calls.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ChatOptions(Record):
     """Options of the workflow `chat`."""
 
     tools: tuple[ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
-    """The caller's own: the model's calls of them are the answer."""
+    """The caller's own tools: the model's calls of them are the answer."""
     json_schema: JsonObject | None = None
-    """Which the whole text keeps to."""
+    """JSON schema that the whole text must fit."""
     previous: Call | None = None
-    """The session's call that this conversation goes on from."""
+    """Call of the session that this conversation continues."""
 
 
 class Chat:

@@ -26,7 +26,7 @@ class CompletionOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     prompt: PromptName
-    """Which system prompt stands before the question."""
+    """Name of the system prompt before the question."""
 
 
 class Completion:

@@ -55,16 +55,16 @@ from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import HandOverTool
 
 MAX_COMPLETIONS = 12
-"""Completions in one step. Word problems need up to 8 calculator calls; a model that is still
+"""Most completions in one step. Word problems need up to 8 calculator calls; a model that is still
 calling tools after 12 turns is going in circles."""
 
 MAX_TOOL_CALLS = 16
-"""Tool calls of one completion that are carried out; the others are answered with an error."""
+"""Most tool calls of one completion that are carried out; the others are answered with an error."""
 
 MAX_TOOL_MESSAGE_CHARS = 20_000
 
 MAX_CORRECTIONS = 2
-"""How often a model gets the error in its answer and is asked again."""
+"""Most times that a model gets the error in its answer and is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class FinalText:
     """The model's last completion is a text without tool calls."""
 
     text: str
-    """What it said."""
+    """Text without the thoughts."""
     cut_off: str | None = None
-    """Why the text is incomplete, if it is: the token limit, or a content filter."""
+    """Reason if the text is incomplete: the token limit, or a content filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class WrongAnswer:
 
     reason: str
     text: str
-    """What it said last."""
+    """Last text of the model."""
 
 
 Ending = FinalText | Handover | OutOfCompletions | RequestFailure | WrongAnswer
@@ -125,7 +125,7 @@ class CallableTool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def parse(self, arguments: JsonObject) -> Any:
-        """Raises `InvalidArguments`."""
+        """Parse a call's arguments. Raises `InvalidArguments`."""
         ...
 
 
@@ -144,12 +144,12 @@ class Conversation:
         answer: AnswerSchema | None = None,
         escalation: Escalation | None = None,
     ) -> None:
-        """`options` are what the run's caller set. With `answer` the final text is JSON that fits
-        that schema. With `escalation` each completion climbs a ladder, and a doubtful one is the
-        other model's."""
+        """`options` are those of the run's caller. With `answer` the final text is JSON that fits
+        that schema. With `escalation` each completion climbs a ladder, and the other model writes a
+        doubtful one."""
         self.calls: list[Call] = []
         self.counting: list[Call] = []
-        """Of these: the completions that count, without samples and refused ones."""
+        """Calls that count, without samples and refused ones."""
         self._host = host
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
@@ -161,7 +161,7 @@ class Conversation:
         self._escalation = escalation
         self._climbs: list[JsonValue] = []
         self._judged: list[JsonValue] = []
-        """What the router said of the last text, as an entry of its turn."""
+        """Verdict of the router on the last text, as an entry of its turn."""
         self._corrections = 0
         self._turns: list[JsonValue] = []
         self._failure: RequestFailure | None = None
@@ -190,7 +190,7 @@ class Conversation:
         return OutOfCompletions(f"no answer after {self._max_completions} completions")
 
     def refuse(self, reason: str) -> None:
-        """The final text was not accepted: the model reads why, and `run` goes on from there."""
+        """Refuse the final text: the model reads why, and `run` continues from there."""
         content = f"error: {reason}. Answer again."
         self._messages += [
             assistant_message(self.counting[-1]),
@@ -198,7 +198,7 @@ class Conversation:
         ]
 
     def result(self, decision: Decision) -> StepResult:
-        """The step's result, with everything that was said on the way to the decision."""
+        """The step's result, with everything that was said before the decision."""
         action: JsonObject = {"kind": decision.kind}
         answer = decision.data.get("answer")
         if answer is not None:
@@ -215,7 +215,7 @@ class Conversation:
         return StepResult(candidates=(candidate,), decision=decision, observation=observation)
 
     def _ending(self, call: Call) -> FinalText | WrongAnswer | None:
-        """The end that a text without tool calls is; None if the model is to correct it."""
+        """The ending that a text without tool calls makes; None if the model is to correct it."""
         if self._answer is None:
             return FinalText(call.said, truncation_reason(call))
         text, wrong = self._answer.read(call.said)
@@ -231,7 +231,7 @@ class Conversation:
         return None
 
     async def _complete(self) -> Call:
-        # A schema leaves a local model no way to call a tool: with tools it holds from the first
+        # A schema leaves a local model no way to call a tool: with tools it applies from the first
         # correction on.
         constrained = self._answer is not None and (not self._specs or self._corrections > 0)
         schema = self._answer.schema if self._answer and constrained else None
@@ -252,7 +252,8 @@ class Conversation:
             call = await self._climb(escalation, calls, schema)
         self.counting.append(call)
         if self._options is not None:
-            # A tool that must be called is called once: or the model could never answer.
+            # A tool that must be called is forced only once: otherwise the model could never
+            # answer.
             self._options = self._options.model_copy(update={"tool_choice": ToolChoice()})
         return call
 
@@ -274,7 +275,7 @@ class Conversation:
         _require_count(replacements, 1)
         self._climbs.append(climb.as_json(replacements[0]))
         self.calls.append(replacements[0])
-        # The small model's ids do not go on from another model's.
+        # The small model's ids do not continue another model's.
         self._previous = None
         return replacements[0]
 
@@ -337,9 +338,9 @@ class Conversation:
 
 
 def conversation_of(task: Task, instructions: str, *further: str) -> list[Message]:
-    """What a role that answers the run's question begins from: one system message, of the role's
-    instructions, what the caller's conversation opens with and what comes `further`; then the
-    conversation as the caller wrote it."""
+    """First messages of a role that answers the run's question: one system message, of the role's
+    instructions, the system messages that begin the caller's conversation and what comes `further`;
+    then the conversation as the caller wrote it."""
     turns = task.messages or (Message(role="user", content=task.prompt),)
     start = 0
     while start < len(turns) and turns[start].role == "system":
@@ -352,10 +353,10 @@ def conversation_of(task: Task, instructions: str, *further: str) -> list[Messag
 def assistant_message(call: Call) -> Message:
     """A completion as the conversation's next turn: what was said, and the calls.
 
-    A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does
-    not, and a local model that goes on from there needs the calls written out. Thoughts are not
-    sent back, but in `raw_text`: there the model's own chat template decides what it keeps of them,
-    and where it keeps them the ids go on.
+    A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does not,
+    and a local model that continues from there needs the calls written out. Thoughts are not sent
+    back, except in `raw_text`: there the model's own chat template decides which of them it keeps,
+    and where it keeps them the ids continue.
     """
     offered: dict[str, JsonObject] = {
         tool_call.name: {} for tool_call in call.tool_calls if tool_call.name
@@ -399,7 +400,7 @@ def tool_text(output: JsonValue) -> str:
 
 
 def whole_tool_text(output: JsonValue) -> str:
-    """The bare result, or `error: …`."""
+    """The plain result, or `error: …`."""
     if isinstance(output, dict):
         error = output.get("error")
         if isinstance(error, str):

@@ -1,10 +1,10 @@
 """Only the doubtful step goes to the big model: each completion of a conversation climbs a ladder,
-and where a rung fails, the other model writes that completion in its place. The conversation goes
-on from there with the small one.
+and where a rung fails, the other model writes that completion in its place. The conversation
+continues from there with the small one.
 
 With samples the small model draws k + 1 completions in one batch: the last of them counts, and the
-others say how many of them do the same. So the completion that counts stands last in the record,
-behind the others, and a refused one before the other model's.
+others say how many of them do the same. So the completion that counts is last in the record, after
+the others, and a refused one precedes the other model's.
 """
 
 from __future__ import annotations
@@ -38,29 +38,30 @@ class SecondHost(Protocol):
     """A host that can ask for another agent of its run."""
 
     def of_agent(self, agent: str) -> Host:
-        """The same host, whose completions are by that agent's policy. Its requests are numbered
-        along with the others of the step."""
+        """The same host, whose completions use that agent's policy. Its requests are numbered along
+        with the others of the step."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """What the ladder says of one completion."""
+    """Verdicts of the ladder on one completion."""
 
     verdicts: tuple[Verdict, ...]
     prices: dict[str, JsonValue]
-    """Rung → micro-dollars; that of the completion itself is under `answer`."""
+    """Micro-dollars by rung; those of the completion itself are under `answer`."""
     entry: JsonObject | None
     """The request to the router and its answer, as a step's observation holds them."""
     drawn: int
-    """Completions of the small model, of which the last counts."""
+    """Number of completions of the small model, of which the last counts."""
 
     @property
     def passed(self) -> bool:
         return all(verdict.passed for verdict in self.verdicts)
 
     def as_json(self, big: Call | None) -> JsonObject:
-        """For the step's observation; `big` is the completion that replaced a refused one."""
+        """The climb for the step's observation; `big` is the completion that replaced a refused
+        one."""
         prices = dict(self.prices)
         if big is not None:
             prices["escalation"] = big.cost_micro_dollars
@@ -87,11 +88,11 @@ class Escalation:
 
     @property
     def drawn(self) -> int:
-        """Completions of a request to the small model."""
+        """Number of completions that a request to the small model draws."""
         return 1 + self._options.samples
 
     def drawing(self, options: GenerationOptions | None) -> GenerationOptions | None:
-        """How the small model is asked, where `options` are the agent's own."""
+        """Generation options of the small model, where `options` are the agent's own."""
         if self._options.samples == 0:
             return options
         base = options or GenerationOptions()
@@ -105,8 +106,8 @@ class Escalation:
         )
 
     async def climb(self, calls: Sequence[Call], wrong: str | None) -> Climb:
-        """`calls`: the completions of one request, of which the last counts; `wrong`: what is wrong
-        with its form, if anything is. Ends at the first rung that fails."""
+        """Climb the ladder up to the first rung that fails. `calls`: the completions of one
+        request, of which the last counts; `wrong`: what is wrong with its form, if anything is."""
         *samples, call = calls
         prices: dict[str, JsonValue] = {"answer": call.cost_micro_dollars}
         if samples:
@@ -133,7 +134,7 @@ class Escalation:
         return Climb(tuple(verdicts), prices, entry, len(calls))
 
     def _free_verdicts(self, call: Call, samples: Sequence[Call]) -> list[Verdict]:
-        """Of rungs that ask nobody: what they cost was paid with the completion."""
+        """Verdicts of rungs that ask nobody: their cost was paid with the completion."""
         options = self._options
         verdicts: list[Verdict] = []
         if options.arithmetic:
@@ -155,7 +156,8 @@ class Escalation:
 
 
 def comparable_step(call: Call) -> str:
-    """Two completions that do the same are equal in it: the same calls, else the same answer."""
+    """A text that is equal for two completions that do the same: the same calls, else the same
+    answer."""
     if not call.tool_calls:
         return comparable_answer(call.said)
     actions = [[tool_call.name, tool_call.arguments] for tool_call in call.tool_calls]
@@ -163,7 +165,7 @@ def comparable_step(call: Call) -> str:
 
 
 def replacements(step: Step) -> frozenset[int]:
-    """Places of those of a step's calls that the other model wrote in place of a doubtful one."""
+    """Indices of a step's calls that the other model wrote in place of a doubtful one."""
     climbs = step.observation.get("escalation")
     places: set[int] = set()
     at = 0
@@ -179,7 +181,7 @@ def replacements(step: Step) -> frozenset[int]:
 
 
 def total_prices(observation: JsonObject) -> dict[str, JsonValue]:
-    """Rung → micro-dollars, of all completions of a step."""
+    """Micro-dollars of all completions of a step, by rung."""
     climbs = observation.get("escalation")
     totals: dict[str, JsonValue] = {}
     for climb in climbs if isinstance(climbs, list) else []:

@@ -96,8 +96,8 @@ def _price(calls: list[Call] | tuple[Call, ...]) -> int:
 def _with_evidence(
     result: StepResult, decision: Decision, samples: tuple[Call, ...], score: ScoreRung | None
 ) -> StepResult:
-    """The step with its samples behind the answer's calls, and the score's request under the last
-    of them, so that the step can be replayed."""
+    """The step with its samples after the answer's calls, and the score's request under the last of
+    them, so that the step can be replayed."""
     (candidate,) = result.candidates
     turns = result.observation["turns"]
     assert isinstance(turns, list)

@@ -86,7 +86,7 @@ def delegated_problems(step: Step) -> tuple[Subproblem, ...]:
 
 
 def _answers(journal: Sequence[Step], delegation: Step) -> Callable[[int], str]:
-    """What the solvers answered to each tool call of one delegation."""
+    """Answers of the solvers to each tool call of one delegation."""
     branches = {
         (step.branch, step.turn): step
         for step in journal

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_EVIDENCE_CHARS = 20_000
-"""Of a question, an answer or a sample that are read for features; the rest is left unread."""
+"""Most characters of a question, an answer or a sample that are read for features; the rest is
+ignored."""
 MAX_SAMPLES = 64
 _HEAD_CHARS = 12_000
 
@@ -16,15 +17,16 @@ class AnswerEvidence:
 
     question: str
     text: str
-    """The answer, whole, with its working."""
+    """Whole answer with its working."""
     logprobs: tuple[float, ...] = ()
-    """Natural log-probability of each token of the answer; empty where nobody gave them."""
+    """Natural log-probability of each token of the answer; empty where the engine gave none."""
     samples: tuple[str, ...] = ()
     """Further answers of the same model to the same question; empty where none were drawn."""
 
 
 def clip(text: str) -> str:
-    """What is read of a text. Of a long one its beginning and its end, where its answer stands."""
+    """The part of a text that is read: of a long one its beginning and its end, which holds its
+    answer."""
     if len(text) <= MAX_EVIDENCE_CHARS:
         return text
     tail = MAX_EVIDENCE_CHARS - _HEAD_CHARS - 1

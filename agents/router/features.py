@@ -66,11 +66,11 @@ _STOP = frozenset(
         "so", "will", "would", "do", "does", "did",
     ]
 )  # fmt: skip
-"""Words without meaning for the topic of a question."""
+"""Words that say nothing about the topic of a question."""
 
 
 def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:
-    """By name; the same names for all evidence."""
+    """Numeric features by name; the same names for all evidence."""
     question = clip(evidence.question)
     text = clip(evidence.text)
     values = question_features(question)
@@ -81,7 +81,7 @@ def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:
 
 
 def question_features(question: str) -> dict[str, float]:
-    """Those that are known before the small model is asked."""
+    """Features that are known before the small model is asked."""
     question = clip(question)
     words = _WORD.findall(question)
     numbers, spelled = numbers_in(question), number_words_in(question)
@@ -212,14 +212,14 @@ def _agreement_features(text: str, samples: tuple[str, ...]) -> dict[str, float]
 
 
 def comparable_answer(text: str) -> str:
-    """Two texts with the same answer are equal in it."""
+    """A text that is equal for two texts with the same answer."""
     value = stated_number(text).value
     return " ".join(text.split()).casefold() if value is None else str(value)
 
 
 def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
-    """Bucket → weight of the words and pairs of words of question and answer: a vector of length 1.
-    Numbers are one word, whatever they are."""
+    """Weights by bucket, for the words and pairs of words of question and answer: a vector of
+    length 1. All numbers are one word."""
     weights: Counter[int] = Counter()
     parts = (("q", clip(evidence.question)), ("a", without_annotations(clip(evidence.text))))
     for prefix, text in parts:
@@ -232,5 +232,5 @@ def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
 
 
 def _log(value: Fraction) -> float:
-    # Of a Fraction with thousands of digits no float is made.
+    # A Fraction with thousands of digits can't become a float.
     return min(60.0, math.log1p(min(value, Fraction(10**26))))

@@ -77,9 +77,9 @@ _SIGNS = str.maketrans({"×": "*", "x": "*", "÷": "/", "−": "-"})
 
 
 def calculations(text: str) -> tuple[list[Calculation], int]:
-    """The steps of a working, in order, and how many a calculator's marks show. Where there are
-    marks, they are the steps; else what `loopline.agents.equations` finds, also of calculations in
-    words."""
+    """The steps of a working, in order, and how many of them a calculator's marks show. Where there
+    are marks, they are the steps; else the equations that `loopline.agents.equations` finds, and
+    calculations in words."""
     marked = _marked(text)
     if marked:
         return marked, len(marked)
@@ -99,7 +99,7 @@ def wrong_equations(text: str) -> int:
 
 
 def contradicted_marks(text: str) -> int:
-    """Marks whose result is not the number that stands behind them."""
+    """Marks whose result is not the number that follows them."""
     count = 0
     for match in _MARK_AND_NUMBER.finditer(text):
         try:
@@ -122,8 +122,8 @@ def _marked(text: str) -> list[Calculation]:
 
 
 def unexplained(steps: list[Calculation], stated_values: set[Fraction]) -> int:
-    """Operands that stand neither in the question nor as a result of an earlier step, and that are
-    none of the numbers that anyone may bring along."""
+    """Operands that are neither in the question nor a result of an earlier step, nor one of the
+    numbers that a working may always use."""
     available, count = set(stated_values), 0
     for step in steps:
         for operand in step.operands:

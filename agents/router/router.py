@@ -1,8 +1,8 @@
 """A learned router: it scores the evidence of an answer, and accepts or refuses the answer.
 
 A router is data: weights of named features and of hashed words, thresholds, and the guarantee that
-they were chosen for. It is read from JSON and computes with nothing but sums, so that a role can
-hold it, and so that nobody runs code by reading one.
+they were chosen for. It is read from JSON and computes only sums, so that a role can hold it, and
+so that nobody runs code by reading one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from loopline.agents.router.features import (
 )
 
 MAX_DEVIATION = 4.0
-"""Scaled features are kept within: text that nobody has seen the like of has no more weight."""
+"""Bound of scaled features, so that unusual text has no more weight."""
 
 
 class Column(Record):
-    """How a feature is scaled, and at which scaled values its slope may change."""
+    """Scale of a feature, and the scaled values at which its slope may change."""
 
     feature: str
     centre: float
@@ -35,7 +35,7 @@ class Column(Record):
     knots: tuple[float, ...] = ()
 
     def expand(self, value: float) -> tuple[float, ...]:
-        """The scaled feature, then what of it lies beyond each knot."""
+        """The scaled feature, then its excess beyond each knot."""
         scaled = max(-MAX_DEVIATION, min(MAX_DEVIATION, (value - self.centre) / self.scale))
         return (scaled, *(max(0.0, scaled - knot) for knot in self.knots))
 
@@ -45,12 +45,12 @@ class Head(Record):
 
     bias: float
     numeric: tuple[float, ...]
-    """As many as the columns expand to."""
+    """Weights of the expanded columns."""
     words: dict[int, float]
-    """Bucket → weight."""
+    """Weights of hashed words, by bucket."""
 
     def score(self, numeric: tuple[float, ...], words: Mapping[int, float]) -> float:
-        """The sum."""
+        """Weighted sum of the features."""
         total = sum(w * x for w, x in zip(self.numeric, numeric, strict=True))
         return self.bias + total + sum(self.words.get(at, 0.0) * x for at, x in words.items())
 
@@ -60,12 +60,12 @@ class Scorer(Record):
 
     columns: tuple[Column, ...]
     small: Head
-    """Whether the small model's answer is right, about 0 to 1."""
+    """Estimate of whether the small model's answer is right, about 0 to 1."""
     big: Head
-    """Whether the big model's would be."""
+    """Estimate of whether the big model's would be."""
     error_price: float = Field(ge=0)
-    """What a wrong answer that is accepted weighs, in answers that the big model would have
-    saved."""
+    """Weight of a wrong answer that is accepted, in answers that the big model would have got
+    right."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Scorer:
@@ -80,36 +80,37 @@ class Scorer(Record):
     def heads(
         self, features: Mapping[str, float], words: Mapping[int, float]
     ) -> tuple[float, float]:
-        """Both sums."""
+        """Sums of both heads."""
         numeric = tuple(
             value for column in self.columns for value in column.expand(features[column.feature])
         )
         return self.small.score(numeric, words), self.big.score(numeric, words)
 
     def score(self, features: Mapping[str, float], words: Mapping[int, float]) -> float:
-        """A higher score makes the small answer more likely to be accepted."""
+        """Score of an answer: the higher, the more likely the small answer is accepted."""
         small, big = self.heads(features, words)
         return combine(small, big, self.error_price)
 
 
 def combine(small: float, big: float, error_price: float) -> float:
-    """The score of an answer from what is expected of both models."""
+    """Score of an answer from the expected results of both models."""
     return ((1 + error_price) * small - big) / (1 + error_price)
 
 
 class Guarantee(Record):
-    """What was promised of a router, and on which evidence: "the share of all questions whose small
-    answer is accepted and wrong is at most alpha, with probability 1 - delta"."""
+    """Guarantee of a router, and its evidence: "the share of all questions whose small answer is
+    accepted and wrong is at most alpha, with probability 1 - delta"."""
 
     alpha: float = Field(gt=0, lt=1)
     delta: float = Field(gt=0, lt=1)
     calibration: int = Field(ge=0)
-    """Questions that the threshold was calibrated on, and that nothing else was learned from."""
+    """Number of questions that the threshold was calibrated on; nothing else was learned from
+    them."""
     accepted: int = Field(ge=0)
     wrong: int = Field(ge=0)
-    """Of the accepted ones."""
+    """Number of wrong answers among the accepted ones."""
     allowed: int = Field(ge=-1)
-    """Accepted and wrong ones that the test allows; -1: too few questions for any."""
+    """Number of accepted and wrong answers that the test allows; -1: too few questions for any."""
     test: Literal["fixed sequence, exact binomial"] = "fixed sequence, exact binomial"
 
 
@@ -121,26 +122,27 @@ class Router(Record):
     guarantee: Guarantee
     scorer: Scorer
     threshold: float | None
-    """The least score that is accepted; None: nothing is."""
+    """Least score that is accepted; None: nothing is."""
     gate: Scorer | None = None
-    """The same of the question alone; None: the small model is asked every question."""
+    """Scorer of the question alone; None: the small model is asked every question."""
     gate_threshold: float = 0.0
-    """The least score of the gate at which asking the small model first is worth its price."""
+    """Least score of the gate at which asking the small model first is worth its price."""
     slope: float
     intercept: float
-    """Of the logistic curve that turns the small head into a probability."""
+    """Intercept of the logistic curve that turns the small head into a probability."""
     trained_on: int = Field(ge=0)
-    """Questions that the score was learned from."""
+    """Number of questions that the score was learned from."""
     auc: float = Field(ge=0, le=1)
-    """Of the score for right answers, on the calibration questions."""
+    """Area under the curve of the score for right answers, on the calibration questions."""
     pays: bool
     """Whether it saved money at equal accuracy on the questions that it was learned from."""
     needs_samples: bool = False
-    """It reads further samples of the small model, and accepts nothing without any."""
+    """Whether it reads further samples of the small model, and accepts nothing without any."""
     alarms: int = Field(default=0, ge=0)
-    """How often audited runs have shown that the bound was broken; each time the threshold rose."""
+    """Number of times that audited runs have shown the bound broken; each time the threshold
+    rose."""
     watched_after: str = ""
-    """The last run that the present threshold was chosen with: later ones are watched."""
+    """Id of the last run that the present threshold was chosen with: later runs are watched."""
 
     @model_validator(mode="after")
     def _of_this_version(self) -> Router:
@@ -175,11 +177,11 @@ class Router(Record):
 
 
 class Judgement(Record):
-    """What a router says of one answer."""
+    """Verdict of a router on one answer."""
 
     score: float
     probability: float
-    """That the answer is right, calibrated."""
+    """Calibrated probability that the answer is right."""
     accepted: bool
 
 

@@ -1,5 +1,5 @@
 """The rungs of a cascade that need more than the text: log-probabilities, further samples, and the
-learned score. What each costs is in the ledger: they are calls of the step like any other."""
+learned score. The ledger has their cost: they are calls of the step like any other."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _REASON_CHARS = 500
 
 
 def logprobs_of(calls: Sequence[Call]) -> tuple[float, ...]:
-    """Of the tokens of the answer: the model's own where the engine knows them, else those that it
-    was sampled by; empty where the endpoint gave none."""
+    """Log-probabilities of the answer's tokens: the model's own where the engine knows them, else
+    those that it was sampled by; empty where the endpoint gave none."""
     last = calls[-1]
     return last.raw_logprobs or last.logprobs
 
 
 def agreement_seed(run: Run) -> int:
-    """That samples are drawn from, apart from the seeds of all else."""
+    """Seed of the samples, different from all other seeds of the run."""
     return zlib.crc32(f"{run.seed}/agreement".encode())
 
 
 def logprob_verdict(calls: Sequence[Call], least: float) -> Verdict:
-    """The mean log-probability of the answer's tokens is not below a bound."""
+    """Verdict on whether the mean log-probability of the answer's tokens is at least `least`."""
     values = logprobs_of(calls)
     if not values:
         reason = "the engine gave no log-probabilities, so nothing vouches for it"
@@ -44,9 +44,9 @@ def logprob_verdict(calls: Sequence[Call], least: float) -> Verdict:
 def agreement_verdict(
     samples: Sequence[Call], agrees: Callable[[Call], bool], least: float
 ) -> Verdict:
-    """At least this share of the samples agrees."""
+    """Verdict on whether at least this share of the samples agrees."""
     if all(call.sampling.temperature == 0 for call in samples):
-        # A caller's own temperature goes before ours.
+        # A caller's own temperature overrides ours.
         reason = "the samples were drawn at temperature 0, so their agreement says nothing"
         return Verdict(rung=AgreementRung.name, passed=False, reason=reason)
     share = sum(map(agrees, samples)) / len(samples)
@@ -66,8 +66,8 @@ async def score_verdict(
     calls: Sequence[Call],
     samples: Sequence[Call],
 ) -> tuple[Verdict, JsonObject]:
-    """Whether the router that was trained accepts the text; and the request with its answer, as a
-    step's observation holds them."""
+    """Whether the trained router accepts the text; and the request with its answer, as a step's
+    observation holds them."""
     arguments: JsonObject = {
         "router": router,
         "question": clip(question),
@@ -86,7 +86,7 @@ async def score_verdict(
 
 
 class LogprobRung:
-    """The mean log-probability of the answer's tokens is not below a bound."""
+    """Checks that the mean log-probability of the answer's tokens is not below a bound."""
 
     name = "logprob"
 
@@ -98,7 +98,8 @@ class LogprobRung:
 
 
 class AgreementRung:
-    """At least this many of k further answers, drawn in one batch, equal the first."""
+    """Checks that at least this share of k further answers, drawn in one batch, equals the
+    first."""
 
     name = "agreement"
 
@@ -106,10 +107,10 @@ class AgreementRung:
         self, run: Run, messages: Sequence[Message], k: int, least: float, temperature: float
     ) -> None:
         self.calls: tuple[Call, ...] = ()
-        """The samples, once they were drawn."""
+        """Samples, once they were drawn."""
         self._messages = tuple(messages)
         self._least = least
-        # Not `SamplingParams`: how long a text may be stays the pool's.
+        # Not `SamplingParams`: the pool still decides how long a text may be.
         self._options = GenerationOptions(temperature=temperature, n=k, seed=agreement_seed(run))
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
@@ -125,7 +126,7 @@ class AgreementRung:
 
 
 class ScoreRung:
-    """The router that was trained accepts the answer."""
+    """Checks that the trained router accepts the answer."""
 
     name = "score"
 

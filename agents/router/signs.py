@@ -1,5 +1,5 @@
 """Signs in a plain text that its answer may be wrong: how it ends, whether it contradicts itself,
-which words of the question it does nothing about, and what of the question its answer rests on."""
+which words of the question it ignores, and which parts of the question its answer is based on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _CUES: tuple[tuple[str, re.Pattern[str], frozenset[str]], ...] = tuple(
         ("each", r"\beach\b|\bper\b|\bevery\b", "*/"),
     )
 )
-"""What a question speaks of, and operators one of which it usually takes."""
+"""Topics of a question, and operators one of which it usually needs."""
 
 _UNIT_PAIRS: tuple[tuple[re.Pattern[str], re.Pattern[str], int], ...] = tuple(
     (re.compile(small, re.IGNORECASE), re.compile(large, re.IGNORECASE), factor)
@@ -80,7 +80,8 @@ def sign_features(
     stated: StatedNumber,
     numbers: Collection[Fraction],
 ) -> dict[str, float]:
-    """By name. `visible`: the text without a calculator's marks; `numbers`: of the question."""
+    """Features by name. `visible`: the text without a calculator's marks; `numbers`: those of the
+    question."""
     answer = stated.value
     end = visible[-_END:].lower()
     written = numbers_in(visible)
@@ -153,8 +154,8 @@ def _unit_features(question: str, steps: Sequence[Calculation]) -> dict[str, flo
 def _support_features(
     steps: Sequence[Calculation], answer: Fraction | None, numbers: Collection[Fraction]
 ) -> dict[str, float]:
-    """What the answer rests on: the steps that lead to it, from the last one back, and the
-    question's numbers in them."""
+    """Basis of the answer: the steps that lead to it, from the last one back, and the question's
+    numbers in them."""
     needed = set() if answer is None else {abs(answer)}
     leading = 0
     for step in reversed(steps):

@@ -75,7 +75,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a look at the store came to."""
+    """Result of a look at the store."""
 
     router: Router
     runs: int

@@ -11,7 +11,7 @@ from loopline.agents.records import JsonObject
 MAX_OUTPUT_CHARS = 20_000
 """Default limit of a tool's answer: some 5,000 tokens, more than a model's turn can use."""
 SHOWN_CHARS = 200
-"""Of an error that a tool did not word itself."""
+"""Most characters of an error that a tool did not word itself."""
 
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 
@@ -19,7 +19,7 @@ _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
     """`{"result": value}`, or the value itself if it is an object.
 
-    A text that is too long is cut and says so; anything else that is too long, or no JSON, is
+    A text that is too long is cut and says so; anything else that is too long, or not JSON, is
     answered with an error.
     """
     if isinstance(value, str) and len(value) > max_output_chars:
@@ -39,16 +39,16 @@ def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
 
 
 def cut_text(text: str, max_output_chars: int, full_chars: int) -> JsonObject:
-    """The beginning of a text of `full_chars` characters, which says that it is one."""
+    """The beginning of a text of `full_chars` characters, which says that it is only that."""
     prefix = replace_surrogates(text[:max_output_chars])
     return {"result": prefix, "truncated": True, "full_chars": full_chars}
 
 
 def error_answer(text: str) -> JsonObject:
-    """What went wrong, cut."""
+    """An error as a tool's answer, cut."""
     return {"error": replace_surrogates(text[:SHOWN_CHARS])}
 
 
 def replace_surrogates(text: str) -> str:
-    """What a message can carry of a text: half a surrogate pair becomes a question mark."""
+    """The text as a message can carry it: half a surrogate pair becomes a question mark."""
     return text.encode(errors="replace").decode()

@@ -71,11 +71,11 @@ from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
 log = logging.getLogger("loopline.agents.tools")
 
 MAX_ARGUMENT_CHARS = 200_000
-"""Arguments beyond this are refused unparsed."""
+"""Most characters of arguments; longer ones are refused unparsed."""
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 _SHOWN_BITS = 256
-"""Of an integer that is written out in an error: Python refuses to write thousands of digits."""
+"""Most bits of an integer that an error shows: Python refuses to write thousands of digits."""
 _SHOWN_ERRORS = 3
 
 
@@ -123,7 +123,7 @@ class ToolDeclaration(Generic[A]):
 
 
 def check_size(name: str, arguments: JsonObject) -> None:
-    """Raises `InvalidArguments` for more than `MAX_ARGUMENT_CHARS` in a tool's arguments."""
+    """Raise `InvalidArguments` for more than `MAX_ARGUMENT_CHARS` in a tool's arguments."""
     size = sum(len(value) for value in arguments.values() if isinstance(value, str))
     if size > MAX_ARGUMENT_CHARS:
         raise InvalidArguments(
@@ -158,8 +158,8 @@ class Tool(ToolDeclaration[A]):
     approval_seconds: float = DEFAULT_APPROVAL_SECONDS
 
     async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool:
-        """Whether somebody must approve a call with these arguments. Those that do not fit need
-        none: the call is refused anyway. A rule that fails does not let the call through."""
+        """Whether a person must approve a call with these arguments. Invalid arguments need no
+        approval: the call is refused anyway. A rule that fails does not let the call through."""
         if not callable(self.requires_approval):
             return self.requires_approval
         try:
@@ -176,24 +176,24 @@ class Tool(ToolDeclaration[A]):
             return True
 
     async def call(self, arguments: JsonObject) -> JsonObject:
-        """Run it outside a deployment. Answers as `carry_out`."""
+        """Run the tool outside a deployment. Answers as `carry_out` does."""
         context = ToolContext(key=uuid.uuid4().hex)
         return (await self.carry_out(arguments, context)).value
 
     async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """Run it. Answers `{"result": …}`, or what the function returned if that is an object,
-        or `{"error": "…"}`. Only a function that returns or raises `ToolFailed` has said what
-        became of its call."""
+        """Run the tool. Answers `{"result": …}`, or what the function returned if that is an
+        object, or `{"error": "…"}`. The outcome of a call is only certain if the function returns
+        or raises `ToolFailed`."""
         return await self._run(self.function, arguments, context)
 
     @property
     def reconciles(self) -> bool:
-        """It can look what became of a call."""
+        """Whether the tool can look up the outcome of a call."""
         return self.reconcile_by is not None
 
     async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """What became of a call that began, and of which no answer came. Raises `NotCarriedOut` if
-        it is to be made again."""
+        """Outcome of a call that began but never answered. Raises `NotCarriedOut` if it is to be
+        made again."""
         if self.reconcile_by is None:
             return interrupted_answer(self.name)
         return await self._run(self.reconcile_by, arguments, context)
@@ -257,14 +257,14 @@ def tool(
     requires_approval: bool | Callable[..., Any] = False,
     approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
 ) -> Declare:
-    """Make a tool of a function. Name and description default to the function's name and
-    docstring; the arguments are its annotated parameters, or the fields of the one pydantic model
-    that it takes. `effect` says what a call does to the world, `reconcile`, with the function's
-    own parameters, looks what became of a call `once`: it returns the call's result, or raises
+    """Make a tool of a function. Name and description default to the function's name and docstring;
+    the arguments are its annotated parameters, or the fields of the one pydantic model that it
+    takes. `effect` says what a call does to the world; `reconcile`, with the function's own
+    parameters, looks up the outcome of a call `once`: it returns the call's result, or raises
     `NotCarriedOut` or `OutcomeUnknown`. A call that `requires_approval` waits until a person has
-    approved it, for `approval_seconds` at most; a function with the tool's own parameters says of
-    which. Raises `TypeError` for a function without a docstring or
-    with a parameter whose type is not said, and for a `reconcile` or a rule that does not fit."""
+    approved it, for `approval_seconds` at most; a function with the tool's own parameters decides
+    which calls do. Raises `TypeError` for a function without a docstring or with a parameter
+    without a type, and for a `reconcile` or a rule that does not fit."""
 
     def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
@@ -304,7 +304,7 @@ def _reconciling(
     model: type[BaseModel] | None,
     reconcile: Callable[..., Any] | None,
 ) -> Carried | None:
-    """Raises `TypeError`."""
+    """The `reconcile` function, checked. Raises `TypeError`."""
     if reconcile is None:
         return None
     if effect != "once":

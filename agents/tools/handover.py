@@ -115,4 +115,4 @@ HAND_OVER_TOOLS: dict[PromptSet, tuple[HandOverTool[Any], ...]] = {
     "general": (delegate_task, delegate_tasks),
     "mathematics": (delegate, delegate_many),
 }
-"""By the prompts that name them: the mathematical ones as they were published."""
+"""Hand-over tools by the prompts that name them: the mathematical ones as they were published."""

@@ -10,14 +10,15 @@ from pydantic import BaseModel
 from loopline.agents.records import JsonObject
 
 MAX_DEPTH = 64
-"""Of a call's arguments. The records around them nest further, and pydantic reads 200 levels."""
+"""Most levels of nesting in a call's arguments. The records around them nest further, and pydantic
+reads 200 levels."""
 
 
 def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
     """A model's arguments as an object, or `None` and what is wrong with them."""
     try:
         value: object = json.loads(raw)
-        # Half a surrogate pair, NaN and infinity are in no JSON that a record can carry.
+        # Half a surrogate pair, NaN and infinity: JSON that a record can carry has none of them.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         return None, f"the arguments are not valid JSON: {error}"
@@ -29,7 +30,7 @@ def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
 
 
 def is_deeper_than(value: object, levels: int) -> bool:
-    """Whether lists and objects of JSON lie within each other in more levels than that."""
+    """Whether lists and objects of JSON nest in more levels than that."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [

@@ -1,14 +1,14 @@
 """The tools that a task offers, and how their calls are run.
 
-What may be called follows from the task alone, which is fixed when its run is admitted. Nothing
-that a model writes or a tool answers can add to it.
+The task alone, which is fixed when its run is admitted, decides what may be called. Nothing that a
+model writes or a tool answers can add to it.
 
 A task of the environment `api_worlds` offers the APIs of its world, one of `tool_step` those that
-it describes, whose calls are noted and not carried out. Any other may name registered
-tools in its instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP
-servers, of HTTP APIs) stand there whole, as `ToolSpec`: anyone who admits a run puts them in place
-of their names (`unregistered_tools`, `attach_specs`). So the run keeps what was offered, and a
-server that describes its tools otherwise later changes nothing for it.
+it describes, whose calls are noted and not carried out. Any other may name registered tools in its
+instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP servers, of
+HTTP APIs) are in it whole, as `ToolSpec`: the client that admits a run replaces their names
+(`unregistered_tools`, `attach_specs`). So the run keeps what was offered, and a server that
+describes its tools otherwise later changes nothing for it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from loopline.agents.tools.declaration import check_size
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """What a tool worker is asked for."""
+    """Request to a tool worker."""
 
     tool: str
     arguments: JsonObject
 
 
 class OfferedTools(Protocol):
-    """What the models of a run may call."""
+    """Tools that the models of a run may call."""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]: ...
@@ -44,8 +44,8 @@ class OfferedTools(Protocol):
     def request(
         self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
     ) -> ToolRequest | None:
-        """How to carry out a call after the `earlier` ones of the run; None if there is no such
-        tool."""
+        """The request that carries out a call after the `earlier` ones of the run; None if there is
+        no such tool."""
         ...
 
 
@@ -92,7 +92,7 @@ class WorldApis:
 
 @dataclass(frozen=True)
 class NotedTools:
-    """Tools that are only told of."""
+    """Tools whose calls are only noted."""
 
     specs: tuple[ToolSpec, ...]
 
@@ -112,8 +112,8 @@ class _Instance(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribedTool:
-    """A tool of which this process has the description alone. Whether arguments fit is said by the
-    one that runs it."""
+    """A tool of which this process only has the description. The process that runs it checks the
+    arguments."""
 
     spec: ToolSpec
 
@@ -129,7 +129,7 @@ class DescribedTool:
 
 @dataclass(frozen=True)
 class EveryTool:
-    """What several offer together; of two tools with one name the first."""
+    """Tools that several sources offer together; of two tools with one name the first."""
 
     offers: tuple[OfferedTools, ...]
 
@@ -153,7 +153,8 @@ class EveryTool:
 
 
 def specs_of(named: Sequence[str | ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The tools, whole. Raises `InvalidTask` for a name that this process has not registered."""
+    """The tools as specifications. Raises `InvalidTask` for a name that this process has not
+    registered."""
     specs: dict[str, ToolSpec] = {}
     try:
         for entry in named:
@@ -165,7 +166,7 @@ def specs_of(named: Sequence[str | ToolSpec]) -> tuple[ToolSpec, ...]:
 
 
 def unregistered_names(named: Sequence[str | ToolSpec]) -> tuple[str, ...]:
-    """Those among tools that are only named, and that nothing in this process can describe."""
+    """Names among the tools that nothing in this process can describe."""
     tool_names = tools.names()
     bare = [entry for entry in named if isinstance(entry, str)]
     return tuple(name for name in dict.fromkeys(bare) if name not in tool_names)
@@ -174,12 +175,12 @@ def unregistered_names(named: Sequence[str | ToolSpec]) -> tuple[str, ...]:
 def whole_tools(
     named: Sequence[str | ToolSpec], specs: Mapping[str, ToolSpec]
 ) -> tuple[str | ToolSpec, ...]:
-    """The tools, each of these whole in place of its name."""
+    """The tools, with these specifications in place of their names."""
     return tuple(specs.get(entry, entry) if isinstance(entry, str) else entry for entry in named)
 
 
 def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
-    """What a task offers; `otherwise` are the registered tools for a task that says nothing of it.
+    """Tools that a task offers; `otherwise` are the registered tools for a task that names none.
 
     Raises `InvalidTask` for an instance that cannot be read, or that names an unknown tool.
     """
@@ -212,7 +213,7 @@ def unregistered_tools(task: Task) -> tuple[str, ...]:
 
 
 def attach_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
-    """The task with each of these tools whole in place of its name."""
+    """The task with these specifications in place of the tools' names."""
     whole = whole_tools(_tools_in(task), specs)
     written: list[JsonValue] = [
         entry if isinstance(entry, str) else entry.model_dump(mode="json") for entry in whole
@@ -232,7 +233,7 @@ def _noted_tools(task: Task) -> NotedTools:
 
 
 def _world_apis(task: Task) -> WorldApis:
-    # Sixteen domains: only for the runs that are about them.
+    # Sixteen domains: imported only by runs that use them.
     from loopline.agents.environments.api_worlds import APIS, Recipe
 
     try:

@@ -106,9 +106,9 @@ def offers_tools(workflow: str) -> bool:
 def agents_of(
     workflow: str, environment: str | None = None, options: JsonObject | None = None
 ) -> dict[str, str]:
-    """Who may act in a workflow, in an environment and with a run's options where those are given:
-    agent → policy where a run assigns none, "" where there is none either. Raises `UnknownName`,
-    `PluginError` and `InvalidOptions`."""
+    """Policy of each agent that may act in a workflow, in an environment and with a run's options
+    where those are given, if a run assigns none; "" where there is no default either. Raises
+    `UnknownName`, `PluginError` and `InvalidOptions`."""
     definition = workflows.get(workflow)
     players: Mapping[str, str] = {}
     if environment is not None and (playing := capability(definition, Playing)):
@@ -133,8 +133,8 @@ def serving_role(workflow: str, agent: str) -> str:
 def prompts_of(
     workflow: str, environment: str | None = None, options: JsonObject | None = None
 ) -> dict[str, Prompt]:
-    """Prompt file → shipped prompt, of all roles of a workflow as the options choose them, and of
-    the agents of an environment where one is named. Raises `UnknownName`, `InvalidOptions` and
+    """Shipped prompts by file, of all roles of a workflow as the options choose them, and of the
+    agents of an environment where one is named. Raises `UnknownName`, `InvalidOptions` and
     `PluginError`."""
     definition = workflows.get(workflow)
     prompts = [prompt for role in definition.roles for prompt in roles.get(role).prompts]
@@ -151,8 +151,8 @@ def prompt_hashes(
     environment: str | None = None,
     options: JsonObject | None = None,
 ) -> dict[str, str]:
-    """Prompt file → content hash, of all roles of a workflow and all agents of an environment: what
-    `Run.prompts` holds. `files` are `Run.prompt_files`.
+    """Content hashes by prompt file, for all roles of a workflow and all agents of an environment:
+    the value of `Run.prompts`. `files` are `Run.prompt_files`.
 
     Raises `UnknownName` for a file of another workflow, `InvalidOptions`, `InvalidPrompt` and
     `PluginError`.
@@ -173,7 +173,7 @@ def policies_for(
     environment: str | None = None,
     options: JsonObject | None = None,
 ) -> dict[str, str]:
-    """Agent → policy for a run: the defaults of the workflow, the environment and the run's
+    """Policies of a run by agent: the defaults of the workflow, the environment and the run's
     options, overridden by `overrides`.
 
     Raises `UnknownName` for an agent that neither has, and `PluginError`.
@@ -197,10 +197,10 @@ def policy_of(run: Run, role: str) -> str:
 
 
 def add_rewards(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with the rewards that its workflow gives; as it is where it gives none.
+    """The trajectory with the rewards that its workflow gives; unchanged where it gives none.
 
-    Also where its workflow is not at hand: anyone who records runs need not have every package that
-    plays them, and a record without rewards is better than none.
+    It is also unchanged where the workflow is not installed: a process that records runs need not
+    have every package that plays them, and a record without rewards is better than none.
     """
     try:
         workflow = workflows.get(trajectory.run.workflow)

@@ -36,10 +36,10 @@ from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing
 
 
 class PairWorkflow:
-    """Ends `solved`, or `failed` with what the verifier says. A puzzle's answer is the last
-    action's text, and its verifier the environment itself, by the instance alone (of a word problem
-    that holds the solution, which no agent is shown); the other teams hand in a program or an
-    answer, which the judge has held against what only it knows."""
+    """Ends `solved`, or `failed` with the verifier's reason. A puzzle's answer is the last action's
+    text, and its verifier the environment itself, by the instance alone (that of a word problem
+    holds the solution, which no agent sees); the other teams hand in a program or an answer, which
+    the judge has compared with what only it knows."""
 
     name = "pair"
     roles = (PLAYER, *code_team.MEMBERS, *math_team.MEMBERS)
@@ -52,19 +52,19 @@ class PairWorkflow:
     }
 
     def players(self, environment: str) -> Mapping[str, str]:
-        """See `loopline.agents.workflows.routing.Playing`."""
+        """Agents of an environment: see `loopline.agents.workflows.routing.Playing`."""
         definition = _find(environment)
         return {} if definition is None else {a.name: a.default_policy for a in definition.agents}
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
-        """See `loopline.agents.workflows.routing.Playing`."""
+        """Prompts of an environment's agents: see `loopline.agents.workflows.routing.Playing`."""
         definition = _find(environment)
         return () if definition is None else definition.prompts
 
     @property
     def honoured(self) -> frozenset[str]:
-        """Candidates are drawn as the workflow's own options say, but for what is said of one
-        agent; the seed is the run's."""
+        """Caller's options that apply: only those for one agent and the seed. Otherwise candidates
+        are drawn as the workflow's own options say."""
         return frozenset({"seed", "agents"})
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
@@ -75,8 +75,8 @@ class PairWorkflow:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't be played is
-        refused."""
+        """The first hand-over. Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't
+        be played is refused."""
         return (_handoff(run, team_of(run)[0], 0),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
@@ -95,16 +95,17 @@ class PairWorkflow:
         return Continue((_handoff(run, following, step.turn + 1),))
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
-        """See `rewarded` below."""
+        """The trajectory with its rewards, by `rewarded` below."""
         return rewarded(trajectory)
 
 
 _JUDGED = {code_team.ENVIRONMENT: code_team.MEMBERS, math_team.ENVIRONMENT: math_team.MEMBERS}
-"""Teams that are not an environment's → their members, each of which is a role."""
+"""Members of teams that are not an environment's, each of which is a role."""
 
 
 def _find(environment: str) -> AnyEnvironment | None:
-    """None where `first` will refuse the task, or another team plays it. Raises `PluginError`."""
+    """The environment of that name; None where `first` will refuse the task, or another team plays
+    it. Raises `PluginError`."""
     try:
         return find(environment)
     except UnknownName:
@@ -125,7 +126,8 @@ def _plays(run: Run, agent: Agent) -> bool:
 
 
 def needs_judge(run: Run) -> bool:
-    """A team of code or mathematics does, and one whose agent writes programs."""
+    """Whether a run needs a judge: for a team of code or mathematics, and one whose agent writes
+    programs."""
     if run.task.environment in _JUDGED:
         return True
     episode = episode_of(run)
@@ -135,7 +137,8 @@ def needs_judge(run: Run) -> bool:
 
 
 def team_of(run: Run) -> tuple[str, ...]:
-    """Who plays a run's task, in the order of a turn. Raises `InvalidTask`, `EnvironmentFault`."""
+    """Agents that play a run's task, in the order of a turn. Raises `InvalidTask`,
+    `EnvironmentFault`."""
     match run.task.environment:
         case code_team.ENVIRONMENT:
             return code_instance(run).setting.team
@@ -149,8 +152,8 @@ def team_of(run: Run) -> tuple[str, ...]:
 
 def rewarded(trajectory: Trajectory) -> Trajectory:
     """The trajectory with its rewards: the team's is 1 if the episode ends solved, else 0; an
-    agent's is the mean of what its executed actions earned (`total` of their reward parts). A sum
-    would pay for wandering about."""
+    agent's is the mean over its executed actions (`total` of their reward parts). A sum would
+    reward wandering about."""
     earned: dict[str, list[float]] = {}
     for step in trajectory.steps:
         # A step that failed has no candidates.
@@ -166,8 +169,8 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
 
 
 def agreement_rate(*trajectories: Trajectory) -> float | None:
-    """How often agents did exactly what was proposed, of the times that something was; an agent
-    that always agrees adds nothing. `None` if nothing ever was."""
+    """Share of proposals after which agents did exactly what was proposed; an agent that always
+    agrees adds nothing. `None` without any proposal."""
     agreements = [
         agrees
         for trajectory in trajectories

@@ -6,13 +6,13 @@ package's `pyproject.toml` (the entry point carries the workflow's name):
     [project.entry-points."loopline.workflows"]
     debate = "my_package.debate:debate"
 
-One whose models may call the tools that a task names (`loopline.agents.tools.offered`) says so by
-an attribute `offers_tools = True`; `runtime ask --tool` refuses any other. One that knows what a
-run has earned has the method of `Rewarding` as well.
+A workflow whose models may call the tools that a task names (`loopline.agents.tools.offered`) says
+so by an attribute `offers_tools = True`; `runtime ask --tool` refuses any other. A workflow that
+gives rewards has the method of `Rewarding` as well.
 
 Routing is pure. It decides from the run and the step alone, and may look at the journal only for
-steps that are known to be committed before this one: branches of one fan-out commit in any order,
-and none sees the others. Whatever has to wait for all of them is the continuation of a `Fanout`.
+steps that are certainly committed before this one: branches of one fan-out commit in any order, and
+none sees the others. Whatever has to wait for all of them is the continuation of a `Fanout`.
 
 A hand-over is identified by its turn and branch, which no two hand-overs of a run share.
 """
@@ -32,11 +32,11 @@ from loopline.agents.prompts import Prompt
 from loopline.agents.records import JsonObject, Outcome, Run, Step, ToolSpec, Trajectory
 
 MAX_TURNS = 24
-"""Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
-gets eight steps; its conversation would outgrow most contexts long before."""
+"""Most turns of one run. A delegation takes three (small solver, expert, continuation), so a
+planner gets eight steps; its conversation would outgrow most contexts long before."""
 
 DEFAULT_WAIT_SECONDS = 30 * 86_400.0
-"""Default of a wait; the bus allows a year."""
+"""Default of a wait, in seconds; the bus allows a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class Handoff:
 
     @property
     def agent(self) -> str:
-        """The agent of a step: the one whose turn a role takes, else the role itself."""
+        """Agent of a step: the one whose turn a role takes, else the role itself."""
         return self.payload.acting or self.role
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Publish these. They are independent; one of them must lead to the run's end."""
+    """Publishes these hand-overs. They are independent; one of them must lead to the run's end."""
 
     handoffs: tuple[Handoff, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """Publish these, and the continuation once every one of their branches has arrived."""
+    """Publishes these, and the continuation once every one of their branches has arrived."""
 
     handoffs: tuple[Handoff, ...]
     join: str
-    """Unique in the run."""
+    """Name of the join, unique in the run."""
     continuation: Handoff
 
 
@@ -80,9 +80,9 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The run stops until somebody sends it this signal, or `expires` seconds have passed. Then the
-    role takes a step of this turn with a `SignalPayload`, which says which of the two it was. A run
-    that waits holds no worker, and its time stands still."""
+    """Stops the run until somebody sends it this signal, or `expires` seconds have passed. Then the
+    role takes a step of this turn with a `SignalPayload`, which says which of the two it was. A
+    waiting run occupies no worker, and its time stands still."""
 
     signal: str
     role: str
@@ -91,7 +91,7 @@ class Wait:
     expires: float = DEFAULT_WAIT_SECONDS
 
     def handoff(self, woken: WakeUp | None) -> Handoff:
-        """What follows, once it is known what has ended the wait."""
+        """The hand-over that follows, once it is known what has ended the wait."""
         return Handoff(
             self.role, self.turn, SignalPayload(signal=self.signal, woken=woken), self.branch
         )
@@ -99,12 +99,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The run ends."""
+    """Ends the run."""
 
     outcome: Outcome
     answer: str | None = None
     reason: str | None = None
-    """Why, for every outcome but `answered`."""
+    """Reason, for every outcome but `answered`."""
 
 
 Routing = Continue | Fanout | Arrive | Wait | Finish
@@ -113,8 +113,8 @@ P = TypeVar("P")
 
 
 def capability(workflow: Workflow, protocol: type[P]) -> P | None:
-    """The workflow as one of the protocols below, if it is that. Python 3.11 goes through a
-    protocol at each `isinstance`."""
+    """The workflow as one of the protocols below, or None if it does not follow it. Python 3.11
+    checks all members of a protocol at each `isinstance`."""
     try:
         has = _implements(workflow, protocol)
     except TypeError:  # it has no hash
@@ -129,19 +129,19 @@ def _implements(workflow: Workflow, protocol: type[object]) -> bool:
 
 @runtime_checkable
 class Workflow(Protocol):
-    """Which roles take part, and which is next after each decision."""
+    """Roles of a workflow, and the role that is next after each decision."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Every role that the workflow hands anything to."""
+        """Every role to which the workflow hands anything."""
         ...
 
     @property
     def default_policies(self) -> Mapping[str, str]:
-        """Role → policy, for roles that a run assigns none."""
+        """Default policies, for roles to which a run assigns none."""
         ...
 
     def check_options(self, options: JsonObject) -> JsonObject:
@@ -149,34 +149,33 @@ class Workflow(Protocol):
         ...
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """What admission publishes."""
+        """Hand-overs that admission publishes."""
         ...
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
-        """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision
-        that the workflow does not know. The decision `failed` never gets here: it ends every
-        run (`loopline.agents.stepping.route_step`)."""
+        """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision that
+        the workflow does not know. The decision `failed` never gets here: it ends every run
+        (`loopline.agents.stepping.route_step`)."""
         ...
 
 
 @runtime_checkable
 class Rewarding(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: rewards of its own."""
+    """Optional member of a workflow: its own rewards."""
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Pure; it must
-        take every run of the workflow, also one that was cancelled or failed halfway."""
+        accept every run of the workflow, also one that was cancelled or failed halfway."""
         ...
 
 
 @runtime_checkable
 class Playing(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: the agents of environments,
-    whose turns the role `PLAYER` takes."""
+    """Optional members of a workflow: the agents of environments, whose turns the role `PLAYER`
+    takes."""
 
     def players(self, environment: str) -> Mapping[str, str]:
-        """Agent → policy, for agents that a run assigns none; empty for what is not an
-        environment. Raises `PluginError`."""
+        """Default policies by agent; empty for what is not an environment. Raises `PluginError`."""
         ...
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
@@ -186,28 +185,28 @@ class Playing(Protocol):
 
 @runtime_checkable
 class Assembling(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: agents that the options of a
-    run describe, whose turns the role `AGENT` takes."""
+    """Optional member of a workflow: agents that the options of a run describe, whose turns the
+    role `AGENT` takes."""
 
     def agents_in(self, options: JsonObject) -> Mapping[str, str]:
-        """Agent → policy, for agents that a run assigns none."""
+        """Default policies by agent, for agents to which a run assigns none."""
         ...
 
 
 @runtime_checkable
 class ChoosingPrompts(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: prompts that the options of a
-    run choose, in place of those that its roles name."""
+    """Optional member of a workflow: prompts that the options of a run choose, in place of those
+    that its roles name."""
 
     def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
-        """Raises `InvalidOptions`."""
+        """The chosen prompts. Raises `InvalidOptions`."""
         ...
 
 
 @runtime_checkable
 class Answering(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: which agents speak to its
-    caller. One of a single role needs to say nothing: it is that role."""
+    """Optional member of a workflow: which agents speak to its caller. A workflow of a single role
+    needs none: it is that role."""
 
     def answering(self, options: JsonObject) -> Collection[str]:
         """The agents whose text may be the run's answer."""
@@ -216,8 +215,8 @@ class Answering(Protocol):
 
 @runtime_checkable
 class Honouring(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: what its runs' callers may set
-    for completions, where that is other than usual (`loopline.agents.generation`)."""
+    """Optional member of a workflow: what its runs' callers may set for completions, where that is
+    other than usual (`loopline.agents.generation`)."""
 
     @property
     def honoured(self) -> frozenset[str]:
@@ -227,13 +226,12 @@ class Honouring(Protocol):
 
 @runtime_checkable
 class NamingTools(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: tools that the options of a run
-    name or describe."""
+    """Optional members of a workflow: tools that the options of a run name or describe."""
 
     def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]: ...
 
     def with_tools(self, options: JsonObject, specs: Mapping[str, ToolSpec]) -> JsonObject:
-        """The options with each of these tools whole in place of its name."""
+        """The options with these specifications in place of the tools' names."""
         ...
 
 
@@ -247,7 +245,7 @@ Known = TypeVar("Known", bound=BaseModel)
 
 
 def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Known:
-    """Raises `InvalidOptions`, naming the option and the known ones."""
+    """Parse a workflow's options. Raises `InvalidOptions`, naming the option and the known ones."""
     try:
         return model.model_validate(options)
     except ValidationError as error:

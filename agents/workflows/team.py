@@ -40,7 +40,7 @@ from loopline.agents.workflows.routing import (
 )
 
 PARALLEL = "parallel"
-"""Who hands out the parts of a `parallel` and gathers their answers, as the steps say. No model is
+"""Agent of the steps that hand out the parts of a `parallel` and gather their answers. No model is
 asked."""
 
 
@@ -117,21 +117,22 @@ class TeamWorkflow:
 
 
 class NamedTeam(TeamWorkflow):
-    """A team under a name of its own. Its runs are of `team`, and carry it whole: anyone who takes
-    their steps needs to know nothing of the name."""
+    """A team with its own name. Its runs are of `team`, and carry it whole: workers that take their
+    steps need not know the name."""
 
     def __init__(self, name: str, team: Part) -> None:
         self.name = name
         self._team = team.model_dump(mode="json")
 
     def check_options(self, options: JsonObject) -> JsonObject:
-        """Raises `InvalidOptions` for any option."""
+        """Accept no option. Raises `InvalidOptions` for any."""
         parse_options(self.name, Options, options)
         return super().check_options({"team": self._team})
 
 
 def _handoff(team: Part, place: Place, turn: int) -> Handoff:
-    """To the agent at `place`, or to what hands out the parts of the `parallel` there."""
+    """Hand-over to the agent at `place`, or to the step that hands out the parts of the `parallel`
+    there."""
     part = part_at(team, place.path)
     is_agent = isinstance(part, AgentPart)
     payload = PartPayload(
@@ -159,5 +160,5 @@ def _scattered(team: Part, place: Place, turn: int) -> Fanout:
 
 
 def _join(path: tuple[int, ...], turn: int) -> str:
-    """The turn tells the rounds of a loop apart."""
+    """Name of a join; the turn distinguishes the rounds of a loop."""
     return f"{'.'.join(map(str, path))}@{turn}"

@@ -46,7 +46,8 @@ class UmiWorkflow:
         return ("umi_summarizer",)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose tools can't be offered is refused."""
+        """The first hand-over. Raises `InvalidTask`: a run whose tools can't be offered is
+        refused."""
         require_constrainable_calls(run)
         return (Handoff(role="umi_planner", turn=0, payload=QuestionPayload()),)
 

@@ -34,7 +34,8 @@ class UmiSingleWorkflow:
         return parse_options(self.name, UmiOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose tools can't be offered is refused."""
+        """The first hand-over. Raises `InvalidTask`: a run whose tools can't be offered is
+        refused."""
         tools_of(run)
         return (Handoff(role="umi_single", turn=0, payload=QuestionPayload()),)
 

@@ -39,7 +39,7 @@ _ASIDE = ".old"
 
 
 class CheckpointState(Record):
-    """What every checkpoint knows besides its tensors."""
+    """State that every checkpoint holds besides its tensors."""
 
     step: int
     """Steps done."""
@@ -48,7 +48,7 @@ class CheckpointState(Record):
 
 
 class TrainingState(CheckpointState):
-    """What a checkpoint of `train sft` knows besides its tensors."""
+    """State that a checkpoint of `train sft` holds besides its tensors."""
 
     recipe: Recipe
     seconds: float
@@ -128,7 +128,7 @@ def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | No
 
 
 def require_disk(folder: Path, needed: int) -> None:
-    """Raises `NotEnoughDisk` unless `needed` bytes and a small reserve are free at `folder`."""
+    """Raise `NotEnoughDisk` unless `needed` bytes and a small reserve are free at `folder`."""
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -142,9 +142,9 @@ def require_disk(folder: Path, needed: int) -> None:
 
 
 def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
-    """Raises `NotEnoughDisk` unless two checkpoints of `size` bytes have room in `folder`, and
-    `alongside` them that many bytes. What one takes that lies there already is not asked for
-    again: a training that had room to begin has room to go on."""
+    """Raise `NotEnoughDisk` unless `folder` has room for two checkpoints of `size` bytes and for as
+    many further bytes as the last argument says. Room that an existing checkpoint takes is not
+    required again: a training that had room to begin has room to continue."""
     files = (path for old in _folders(folder) for path in old.rglob("*"))
     there = sum(path.stat().st_size for path in files if path.is_file())
     require_disk(folder, 2 * size - min(size, there) + beside)
@@ -164,7 +164,7 @@ def claimed_settings(path: Path, kind: type[ModelT]) -> ModelT:
 
 
 def require_same_recipe(existing_settings: BaseModel, wanted: BaseModel, folder: Path) -> None:
-    """Raises `TrainingError` when what is in `folder` belongs to another training."""
+    """Raise `TrainingError` when the contents of `folder` belong to another training."""
     changed = changed_settings(existing_settings.model_dump(), wanted.model_dump())
     if changed:
         raise TrainingError(
@@ -174,7 +174,7 @@ def require_same_recipe(existing_settings: BaseModel, wanted: BaseModel, folder:
 
 
 def require_unused(output: Path, but: Collection[str] = ()) -> None:
-    """Raises `TrainingError` if a folder holds anything but files of these names, its lock and what
+    """Raise `TrainingError` if a folder holds anything but files of these names, its lock and what
     a kill left half-written."""
     if output.exists():
         for path in output.iterdir():

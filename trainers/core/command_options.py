@@ -16,7 +16,7 @@ from loopline.workers.atomic_files import write_atomic
 
 
 class FolderOptions(Options):
-    """Where a training is written, and how it ends."""
+    """Folder that a training writes to, how it resumes and how it starts over."""
 
     output: Annotated[Path, Argument()]
     """Folder for checkpoints and results. The same command goes on with what is in it."""
@@ -32,7 +32,7 @@ class FolderOptions(Options):
 
 
 class TrackingOptions(Options):
-    """Where a training's curves go."""
+    """Trackers that draw a training's curves."""
 
     track: Annotated[str, Option(metavar="NAME,…")] = ",".join(DEFAULT_TRACKERS)
     """Trackers of the curves: tensorboard, wandb, mlflow."""
@@ -48,12 +48,12 @@ class TrackingOptions(Options):
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """Their names; none where --track is empty."""
+        """Names of the trackers; empty where --track is."""
         return tuple(filter(None, self.track.split(",")))
 
 
 class ChosenTrackingOptions(TrackingOptions):
-    """The same, of what draws curves only where it is asked for."""
+    """Trackers of a command that draws curves only on request."""
 
     track: Annotated[str, Option(metavar="NAME,…", default="none")] = ""
     """Trackers of the curves: tensorboard, wandb, mlflow."""

@@ -27,18 +27,18 @@ from loopline.workers.atomic_files import write_atomic
 from loopline.workers.installation import install_hint
 
 PROJECT = "loopline"
-"""Project of Weights & Biases, and experiment of MLflow, where their own environment variables
-name none."""
+"""Default name of the Weights & Biases project and of the MLflow experiment, unless their
+environment variables set one."""
 FOLDER = "curves"
-"""Of a training, in its folder."""
+"""Subfolder of a training's folder that holds its curves."""
 _RUN_ID = "run-id"
 
 
 class Tracker(Protocol):
-    """Where scalars go. Opened by `TRACKERS[name](folder, step, run)`."""
+    """Destination of scalars, opened by `TRACKERS[name](folder, step, run)`."""
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Values by the name of their curve."""
+        """Draw values, by the name of their curve."""
         ...
 
     def close(self) -> None: ...
@@ -72,7 +72,8 @@ class _WeightsAndBiases:
                 id=_run_id(home, lambda: uuid.uuid4().hex),
                 name=run,
                 resume="allow",
-                # A training has several runs at once: none of them is the process's own.
+                # A training has several runs at once: none of them is the global run of the
+                # process.
                 reinit="create_new",
                 settings=wandb.Settings(silent=True, console="off"),
             )
@@ -80,7 +81,7 @@ class _WeightsAndBiases:
             raise TrainingError(
                 f"--track wandb: {error}; log in by `wandb login`, or set WANDB_MODE=offline"
             ) from error
-        # Else values of a step before the last one would be dropped: after a resume there are such.
+        # Otherwise values of a step before the last one would be dropped, and a resume draws such.
         self._run.define_metric("*", step_metric="step")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
@@ -147,8 +148,9 @@ DEFAULT_TRACKERS = ("tensorboard",)
 
 
 class Curves:
-    """Writes the scalars of one training below `folder`, for each tracker; nothing if that is
-    None. A context. Raises TrainingError for a tracker whose package is not installed."""
+    """Context that writes the scalars of one training below `folder`, for each tracker; does
+    nothing if `folder` is None. Raises TrainingError for a tracker whose package is not
+    installed."""
 
     def __init__(
         self, folder: Path | None, step: int, trackers: tuple[str, ...] = DEFAULT_TRACKERS
@@ -178,14 +180,14 @@ class Curves:
         self._open.close()
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Values by the name of their curve."""
+        """Draw values, by the name of their curve."""
         for tracker in self._trackers:
             tracker.add(step, values)
 
 
 def require_trackers(trackers: tuple[str, ...]) -> None:
-    """Raises TrainingError for a tracker whose package is not installed, before a training has
-    begun."""
+    """Raise TrainingError for a tracker whose package is not installed, before a training
+    begins."""
     for name in trackers:
         module, package, extra = {
             "tensorboard": ("tensorboard", "tensorboard", "train"),
@@ -205,12 +207,12 @@ def _module(name: str, package: str, extra: str) -> Any:
 
 
 def _spelled(name: str) -> str:
-    """The name of a curve in the characters that MLflow takes."""
+    """The name of a curve in the characters that MLflow accepts."""
     return re.sub(r"[^A-Za-z0-9_.:/ -]", "_", name.replace("%", " percent"))
 
 
 def _run_id(home: Path, begin: Callable[[], str]) -> str:
-    """Of the run that an earlier process of this training began, else of a new one."""
+    """Id of the run that an earlier process of this training began, or of a new one."""
     path = home / _RUN_ID
     if path.exists():
         return path.read_text(encoding="utf-8").strip()

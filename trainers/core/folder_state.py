@@ -1,4 +1,4 @@
-"""What a training would find in its folder: said by `--dry-run`, which touches nothing."""
+"""What a training would find in its folder, as `--dry-run` reports it without touching anything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 def state_of_folder(
     output: Path, begun: str, checkpoints: str | None, finished: str, *, restart: bool
 ) -> str:
-    """In words, from the names of what is there when the folder is begun (as a pattern), of the
-    folder of checkpoints and of the file that a finished training leaves."""
+    """Describe what a training would do in `output`. The other arguments name what it looks for
+    there: a pattern of files that begun trainings leave, the folder of checkpoints and the file
+    that a finished training leaves."""
     if output.exists() and not output.is_dir():
         return f"{output} is not a folder: this would be refused"
     if not any(output.glob(begun)):

@@ -13,7 +13,7 @@ import typer
 
 
 class Interruption:
-    """Whether a stop has been asked for."""
+    """Whether a stop was requested."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -44,7 +44,7 @@ def deferred_interrupt() -> Generator[Interruption]:
 
 @contextmanager
 def exit_on_interrupt() -> Generator[None]:
-    """Ctrl-C ends the command with exit code 130, and says how to go on: typer's own exit is
+    """Ctrl-C ends the command with exit code 130, and says how to continue: typer's own exit is
     silent."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Does jobs, several at a time, each in a process of its own with one core.
+"""Run jobs, several at a time, each in its own process with one core.
 
 A job goes to its process as a line of JSON; what becomes of it comes back as lines of `JobLine`.
 `run_jobs` is the side that hands them out, `serve_jobs` the one that does them.
@@ -52,7 +52,7 @@ JobT = TypeVar("JobT", bound=Job)
 
 
 def is_always_ready(job: Job) -> bool:
-    """Of a job that waits for no other."""
+    """True for every job: none waits for another."""
     return True
 
 
@@ -108,9 +108,9 @@ async def run_jobs(
 
 
 def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> None:
-    """Be one of the processes: `work(output, job, tell)` does the job, in JSON, that is the one
-    line on stdin, and returns what it came to, in words. SIGINT lets it stop where it can be gone
-    on from. An error that the user can do something about is told; a defect keeps its traceback."""
+    """Be one of the processes: `work(output, job, tell)` does the job that stdin names, in JSON on
+    one line, and returns its result in words. SIGINT lets it stop where it can be resumed. An error
+    that the user can fix is reported; a defect keeps its traceback."""
     import torch
 
     from loopline.agents.errors import AgentError
@@ -118,7 +118,7 @@ def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> N
     from loopline.trainers.core.memory import keep_freed_memory
     from loopline.workers.engines.protocol import EngineError
 
-    # What libraries print must not stand among the lines that are read.
+    # What libraries print must not appear among the lines that the parent reads.
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -146,8 +146,8 @@ class _Queue(Generic[JobT]):
         self._changed = asyncio.Event()
 
     async def take(self) -> JobT | None:
-        """The first that is ready; None when none is left. Raises `TrainingError` where none ever
-        will be."""
+        """The first job that is ready; None when none is left. Raises `TrainingError` where none
+        will ever be ready."""
         while self._left:
             next_job = next((job for job in self._left if self._ready(job)), None)
             if next_job is not None:
@@ -161,7 +161,7 @@ class _Queue(Generic[JobT]):
         return None
 
     def end(self) -> None:
-        """A job that was taken is no longer running."""
+        """Note that a job that was taken is no longer running."""
         self._in_work -= 1
         self._changed.set()
 
@@ -172,7 +172,7 @@ class _Queue(Generic[JobT]):
 
 
 class _Worker(Generic[JobT]):
-    """One job after the other, and the process that is at it."""
+    """Runs one job after the other, and holds the process of the current one."""
 
     def __init__(self, command: Sequence[str], watcher: Callable[[JobT, JobLine], None]) -> None:
         self._command = command
@@ -190,14 +190,14 @@ class _Worker(Generic[JobT]):
                 queue.end()
 
     async def _run_job(self, job: JobT) -> None:
-        """One job, or as much of it as there is time for. Raises `TrainingError`."""
+        """Run a job, or as much of it as there is time for. Raises `TrainingError`."""
         self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(_THREADS, "1")},
-            # Ctrl-C comes from us alone: two of them would stop a training step in its middle.
+            # Only we send Ctrl-C: two of them would stop a training step halfway.
             start_new_session=True,
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )  # fmt: skip
@@ -216,15 +216,15 @@ class _Worker(Generic[JobT]):
             await process.wait()
 
     def stop(self, *, at_once: bool) -> None:
-        """Let the process save what it is at, or not even that; before its first word there is
-        nothing to save."""
+        """Let the process save its progress, or with `at_once` not even that; before its first line
+        there is nothing to save."""
         self._stopping = True
         if self._process is not None:
             gently = self._told and not at_once
             send(self._process, signal.SIGINT if gently else signal.SIGKILL)
 
     async def _watch(self, process: asyncio.subprocess.Process, job: JobT) -> None:
-        """Tell what the process says, until it is finished or was stopped. Raises
+        """Pass on what the process reports, until it is finished or was stopped. Raises
         `TrainingError`."""
         assert process.stdout is not None
         async for line in process.stdout:

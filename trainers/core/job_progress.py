@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from loopline.trainers.core.job_processes import Job, JobLine
 
 LINE_SECONDS = 10.0
-"""Without a terminal: the shortest time between two lines about a job."""
+"""Shortest time between two lines about a job, in seconds, without a terminal."""
 
 
 class JobProgress(ShownProgress):
-    """A context that owns the bars: one for all jobs, and one for each running job."""
+    """Context that owns the bars: one for all jobs, and one for each running job."""
 
     def __init__(self, things: str) -> None:
         """`things`: what the jobs are called, in the plural."""
@@ -62,9 +62,8 @@ class JobProgress(ShownProgress):
 
 
 class _Pace:
-    """How many jobs are done, running ones by their share, and how long the others may take: as
-    long as these on average. What comes after a job's training is short, and is
-    counted with it."""
+    """Counts finished jobs, running ones by their share, and estimates how long the others take: as
+    long as these on average. What follows a job's training is short and is counted with it."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -84,7 +83,7 @@ class _Pace:
             self._in_work.pop(name, None)
         elif event.event == "training" and event.total:
             share = event.done / event.total
-            # What a job had done in an earlier part was not done in this time.
+            # What a job did in an earlier part took none of this time.
             self._first.setdefault(name, share)
             self._in_work[name] = share
 

@@ -1,4 +1,5 @@
-"""A record in a file of its own: whole or not at all, and read again by who goes on."""
+"""A record in a separate file: written whole or not at all, and read again by a training that
+resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def read_record(
     advice: str = RESTART,
     failure: type[TrainingError] = UnreadableModel,
 ) -> RecordT:
-    """Raises `failure`, which ends in the advice, for a damaged file; OSError for none."""
+    """Read a record. Raises `failure`, which ends with the advice, for a damaged file; OSError for
+    a missing one."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -39,7 +41,7 @@ def damage_error(
     advice: str = RESTART,
     failure: type[TrainingError] = UnreadableModel,
 ) -> TrainingError:
-    """What to raise for a file of which the first thing wrong is that."""
+    """The error for a damaged file, with the first thing that is wrong in it."""
     return failure(f"{path} is damaged ({error.errors(include_url=False)[0]['msg']}); {advice}")
 
 
@@ -49,5 +51,5 @@ def find_record(
     advice: str = RESTART,
     failure: type[TrainingError] = UnreadableModel,
 ) -> RecordT | None:
-    """None if there is no such file. Raises `failure` for a damaged one."""
+    """Read a record; None if the file does not exist. Raises `failure` for a damaged one."""
     return read_record(path, kind, advice, failure) if path.exists() else None

@@ -33,7 +33,7 @@ _CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 
 
 def base_folder(model: str) -> Path:
-    """Of a model by path, hub id or micro name. Raises `UnreadableModel`."""
+    """Folder of a model given by path, hub id or micro name. Raises `UnreadableModel`."""
     try:
         return find_folder(ModelSettings(engine="torch", model=model))
     except EngineError as error:
@@ -47,8 +47,8 @@ def load_base(
     *,
     device: str = "auto",
 ) -> LoadedModel:
-    """A model by the code that serves it, which renders prompts by these options of its chat
-    template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
+    """Load a model with the code that serves it, which renders prompts with these options of its
+    chat template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
     options = dict(template_options or {})
     try:
         return load_model(
@@ -62,13 +62,13 @@ def load_base(
 
 @dataclass(frozen=True)
 class Network:
-    """A loaded model, and what of it is trained."""
+    """A loaded model, and which part of it is trained."""
 
     loaded: LoadedModel
     adapter: Any = None
     """The PeftModel around it; None when all weights are trained."""
     processes: Processes = field(default_factory=Processes)
-    """That train it together."""
+    """Processes that train it together."""
 
     @property
     def whole(self) -> Any:
@@ -94,15 +94,17 @@ class Network:
         return [parameter for parameter in layers.parameters() if parameter.dim() == 2]
 
     def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-        """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
-        marked in `learned` [rows, length - 1], which begins with the second one, come from."""
+        """Logits [learned tokens, vocabulary] from which the marked tokens are predicted. `ids`
+        [rows, length] are token ids; `learned` [rows, length - 1] marks tokens from the second one
+        on."""
         if self.processes.sharded:
             return self.whole(self._learned_logits, ids, learned)
         return self._learned_logits(self.whole, ids, learned)
 
     @property
     def has_full_attention(self) -> bool:
-        """Whether every layer attends to all that came before: none to a window, or by a state."""
+        """Whether every layer attends to all earlier tokens: none to a window, none through a
+        state."""
         kinds: list[str] | None = getattr(self.whole.config, "layer_types", None)
         if kinds is not None:
             return set(kinds) <= {"full_attention"}
@@ -143,7 +145,7 @@ class Network:
         sees: torch.Tensor,
         parents: torch.Tensor,
     ) -> torch.Tensor:
-        """As `tree_logits`, what goes into the output layer [n, width]."""
+        """Inputs of the output layer [n, width], where `tree_logits` gives logits."""
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(
             input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
@@ -151,8 +153,8 @@ class Network:
         return hidden.flatten(0, 1)[parents]
 
     def learned_hidden(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-        """As `learned_logits` of weights that are not sharded, what goes into the output layer
-        [learned tokens, width]."""
+        """Inputs of the output layer [learned tokens, width], where `learned_logits` gives logits.
+        The weights must not be sharded."""
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
         return hidden[:, :-1][learned]
@@ -163,13 +165,13 @@ class Network:
 
     @property
     def has_plain_head(self) -> bool:
-        """Whether logits are what the output layer gives, and nothing more is done to them."""
+        """Whether logits are what the output layer gives, without further operations on them."""
         return not any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS)
 
     def checkpoint_layers(self) -> None:
-        """From now on keep each layer's input alone for the backward pass, and compute the rest of
-        it again there. Raises `TrainingError` for a model that cannot, or one with dropout, which
-        would draw again."""
+        """Keep only each layer's input for the backward pass from now on, and recompute the rest
+        there. Raises `TrainingError` for a model that cannot, or one with dropout, which would draw
+        again."""
         config = self.whole.config
         dropout = [name for name in vars(config) if "drop" in name and getattr(config, name)]
         if dropout or not self.whole.supports_gradient_checkpointing:
@@ -178,7 +180,7 @@ class Network:
                 f"{config.model_type} is not computed with checkpointed activations: {why}; leave "
                 "--checkpoint-activations out"
             )
-        # Versions of Transformers differ in its name.
+        # Versions of Transformers differ in the method's name.
         name = "activation_checkpointing_enable"
         enable = getattr(self.whole, name, None) or self.whole.gradient_checkpointing_enable
         enable({"use_reentrant": False})
@@ -186,13 +188,13 @@ class Network:
         self.whole.train()
 
     def gather_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A weight or one of its moments, put together where it is spread over the processes: then
-        all of them must ask for it."""
+        """A weight or one of its moments, gathered where it is sharded over the processes: then all
+        of them must call this."""
         return whole(tensor) if self.processes.sharded else tensor
 
     def shard(self) -> None:
-        """Spread the weights over the processes. They are put together on the way through the
-        model's own `forward`, which from now on is given what is to be computed within it."""
+        """Shard the weights over the processes. They are gathered on the way through the model's
+        own `forward`, which from now on is passed the function to compute within it."""
         self.whole.forward = partial(_within, self.whole.forward)
         self.processes.shard(self.whole)
 
@@ -205,8 +207,8 @@ class Network:
         return self.head(self.learned_hidden(ids, learned))
 
     def write(self, folder: Path, base: Path) -> None:
-        """Into an empty folder, by the first process, with the help of all; `base` is the folder
-        that the model was loaded from.
+        """Write the model into an empty folder; the first process writes, all must call this.
+        `base` is the folder that the model was loaded from.
 
         Weights are written as they are trained, in float32 also where the base is stored in less:
         an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
@@ -251,9 +253,10 @@ def network_of(
     base: str,
     processes: Processes | None = None,
 ) -> Network:
-    """What is trained of a loaded model, by `processes` together; None is this one alone. With
-    `begins_from` an adapter begins with the weights of that one; a new one with random A and zero
-    B from torch's current random state. Raises `TrainingError` without the package peft."""
+    """A loaded model with the part of it that is trained by `processes` together; None is this one
+    alone. With `begins_from` an adapter begins with the weights of that one; a new one with random
+    A and zero B from torch's current random state. Raises `TrainingError` without the package
+    peft."""
     loaded.model.requires_grad_(requires_grad=not adapter)
     around = _adapter(loaded, rank, begins_from, base) if adapter else None
     network = Network(loaded, around, processes or Processes())
@@ -274,7 +277,7 @@ def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str
         # peft 0.21 asks by the name that transformers 5 is going to drop.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         if begins_from is not None:
-            # Both ways peft keeps the adapter in float32, whatever its base is held in.
+            # Either way peft keeps the adapter in float32, whatever the type of its base.
             return PeftModel.from_pretrained(loaded.model, begins_from, is_trainable=True)
         loaded.model.name_or_path = base
         config = LoraConfig(

@@ -1,5 +1,5 @@
-"""AdamW whose moments stay in the machine's memory: of a training on a GPU 8 of the 16 bytes of
-each trained weight are not there."""
+"""AdamW whose moments stay in the machine's memory: a training on a GPU saves 8 of the 16 bytes of
+each trained weight there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OffloadedAdamW(torch.optim.Optimizer):
     """
 
     state_device = torch.device("cpu")
-    """Where `loopline.trainers.core.optimizer_state.restore` puts the moments."""
+    """Device on which `loopline.trainers.core.optimizer_state.restore` places the moments."""
 
     def __init__(
         self,

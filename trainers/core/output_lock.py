@@ -13,7 +13,7 @@ LOCK = ".lock"
 
 
 def make_folder(output: Path) -> None:
-    """Raises `TrainingError` where there can't be one."""
+    """Make a folder. Raises `TrainingError` where there can't be one."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -128,6 +128,6 @@ def bootstrap_difference(
 
 
 def check_probability(name: str, value: float) -> None:
-    """Raises ValueError."""
+    """Raise ValueError for a value that is not a probability."""
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie between 0 and 1, exclusive; got {value}")

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import torch
 
 SILENCE = timedelta(hours=1)
-"""After which a process is given up whose connections are open: its machine has lost its power. To
-read a large store, while the others wait, takes less, and so does a checkpoint on a slow disk."""
+"""Time after which a process is given up although its connections are open: its machine has lost
+power. Reading a large store, while the others wait, takes less, and so does a checkpoint on a slow
+disk."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Processes:
     """This process and those that train with it."""
 
     accelerator: Any = None
-    """Of the package accelerate; None for a process that trains alone."""
+    """Accelerator of the package accelerate; None for a process that trains alone."""
     sharded: bool = False
     """Whether the weights are spread over the processes."""
 
@@ -50,13 +51,13 @@ class Processes:
         return self.index == 0
 
     def wait(self) -> None:
-        """Until all have come here."""
+        """Wait until every process has called this."""
         if self.accelerator is not None:
             self.accelerator.wait_for_everyone()
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
-        """The first process goes through the block before the others, which find what it made."""
+        """Let the first process run the block before the others, which find what it made."""
         if not self.is_first:
             self.wait()
         yield
@@ -64,7 +65,7 @@ class Processes:
             self.wait()
 
     def sum_of(self, value: float) -> float:
-        """Over all processes; the same bits in each."""
+        """Sum over all processes; the same bits in each."""
         if self.accelerator is None:
             return value
         import torch
@@ -74,7 +75,7 @@ class Processes:
         return float(total)
 
     def largest_of(self, value: int) -> int:
-        """Of all processes."""
+        """Largest value over all processes."""
         if self.accelerator is None:
             return value
         import torch
@@ -104,8 +105,8 @@ class Processes:
         )
 
     def sum_gradients(self, trained: Iterable[torch.nn.Parameter]) -> None:
-        """In place, over all processes. Sharded gradients are summed on their way back through
-        the model."""
+        """Sum gradients in place over all processes. Sharded gradients are summed during the
+        backward pass."""
         if self.accelerator is None or self.sharded:
             return
         import torch
@@ -119,16 +120,16 @@ class Processes:
             item.wait()
 
     def shard(self, model: Any) -> None:
-        """Spread the weights of a transformers model over the processes, in place, as
-        accelerate's settings say. They are put together while a layer is computed, on the way
-        through the model's own `forward`."""
+        """Shard the weights of a transformers model over the processes, in place, as accelerate's
+        settings say. They are gathered while a layer is computed, on the way through the model's
+        own `forward`."""
         from accelerate.utils import fsdp2_prepare_model
 
         fsdp2_prepare_model(self.accelerator, model)
 
 
 def unshared_folder_error(output: Path, processes: Processes) -> TrainingError:
-    """The error of processes that see another folder than the first one."""
+    """The error for processes that see another folder than the first one."""
     number = f"process {processes.index + 1} of {processes.count}"
     who = "another process" if processes.is_first else number
     return TrainingError(
@@ -140,7 +141,7 @@ def unshared_folder_error(output: Path, processes: Processes) -> TrainingError:
 @contextmanager
 def join_processes() -> Generator[Processes]:
     """This process among those that a launcher has started with it. Raises `TrainingError` for
-    settings that it can't train by, and in the place of what torch raises when another process is
+    settings that it can't train with, and in place of what torch raises when another process is
     gone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Processes()
@@ -183,7 +184,8 @@ def join_processes() -> Generator[Processes]:
 
 
 def _is_sharded() -> bool:
-    """Whether accelerate's settings, which its launcher hands over in the environment, say so."""
+    """Whether accelerate's settings, which its launcher passes in the environment, ask for
+    sharding."""
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
         return False
     if os.environ.get("FSDP_VERSION", "1") != "2":
@@ -200,7 +202,8 @@ def _is_sharded() -> bool:
 
 
 def _shard_on_any_device(accelerator: Any) -> None:
-    """On a CPU accelerate leaves its own setting aside; torch can do it there as well."""
+    """Set FSDP on a CPU as well: accelerate ignores its own setting there, though torch can do
+    it."""
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
     if accelerator.distributed_type != DistributedType.FSDP:
@@ -208,8 +211,8 @@ def _shard_on_any_device(accelerator: Any) -> None:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that is spread over the processes, put together in the CPU's memory; all of them
-    must ask for it. Others as they are."""
+    """A sharded tensor gathered in the CPU's memory; all processes must call this. Other tensors
+    are returned as they are."""
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
@@ -218,8 +221,8 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 def shard_tensors(
     tensors: Mapping[str, torch.Tensor], trained: Iterable[tuple[str, torch.nn.Parameter]]
 ) -> dict[str, torch.Tensor]:
-    """Whole tensors by the names of a checkpoint, each spread over the processes as the parameter
-    that it belongs to."""
+    """Whole tensors by the names of a checkpoint, each sharded over the processes as its parameter
+    is."""
     from torch.distributed.tensor import DTensor
 
     placed = dict(tensors)
@@ -229,15 +232,15 @@ def shard_tensors(
                 f"model.{name}",
                 *(k for k in tensors if k.startswith(f"optimizer.{name}.")),
             ):
-                # The count of steps is not part of the weights' shape.
+                # The step count does not have the weights' shape.
                 if tensors[key].shape == parameter.shape:
                     placed[key] = spread_like(tensors[key], parameter)
     return placed
 
 
 def spread_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """A whole tensor, which all processes have, spread over them as the parameter is; where that is
-    whole, or the tensor is spread already, as it is."""
+    """Shard a whole tensor, which all processes have, as the parameter is. Where the parameter is
+    whole, or the tensor is sharded already, return it as it is."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(parameter, DTensor) or isinstance(tensor, DTensor):

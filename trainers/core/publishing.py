@@ -1,7 +1,7 @@
-"""Hands what a training came to, adapters or whole models, to a running deployment, whose gpu
-workers load it at once.
+"""Publishes the results of a training, adapters or whole models, to a running deployment, whose gpu
+workers load them at once.
 
-    OUTPUT/published/<start of the weights' SHA-256>/<folder>/    what was handed over
+    OUTPUT/published/<start of the weights' SHA-256>/<folder>/    published weights
 
 It stays there whatever becomes of the training, `--restart` included: a deployment may answer with
 it.
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Publication:
-    """One policy and the adapter, or the whole model, that it is to be answered with."""
+    """One policy and the adapter, or the whole model, that is to answer for it."""
 
     policy: str
     """A pool, or pool/adapter."""
     folder: Path
     base_sha256: str
-    """Of the weights that it was trained from."""
+    """SHA-256 of the weights that it was trained from."""
     template_options: Mapping[str, TemplateValue] | None = None
-    """Of the chat template, where the training made its prompts by it; None where prompts came
-    from recorded ids."""
+    """Options of the chat template with which the training rendered its prompts; None where prompts
+    came from recorded ids."""
 
 
 def publish(
@@ -57,7 +57,7 @@ def publish(
     wait: float,
     profile: str | None = None,
 ) -> None:
-    """Publish all of them, from `output`, and tell what became of each.
+    """Publish all of them, from `output`, and report the outcome of each.
 
     Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
     serves another model than the adapters' base: same shapes would be loaded without complaint and
@@ -81,8 +81,8 @@ def publish(
 
 
 def target_settings(redis_url: str | None, profile: str | None) -> Settings:
-    """The settings of the deployment that a training is to be published to. Raises `TrainingError`
-    before the training if that can't be."""
+    """The settings of the deployment that a training is to be published to. Raises `TrainingError`,
+    before the training, if it can't be."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
 
@@ -95,8 +95,8 @@ def target_settings(redis_url: str | None, profile: str | None) -> Settings:
 def require_base(
     publication: Publication, pools: Mapping[str, ModelSettings], *, option: str = "--publish"
 ) -> None:
-    """Raises `TrainingError`, which blames `option`, unless the policy's pool is there and serves
-    the adapter's base."""
+    """Raise `TrainingError`, which blames `option`, unless the policy's pool exists and serves the
+    adapter's base."""
     pool = pool_of(publication.policy)
     if pool not in pools:
         raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
@@ -126,7 +126,7 @@ def require_base(
 
 def _require_weights(publication: Publication, model: str, option: str) -> None:
     if holds_whole_model(str(publication.folder)):
-        # It may have gone through other models on its way: the engine compares their shapes.
+        # It may have been trained through several models: the engine compares their shapes.
         try:
             require_same_tokenizer(str(publication.folder), base_folder(model), model)
         except EngineError as error:
@@ -143,7 +143,7 @@ def _require_weights(publication: Publication, model: str, option: str) -> None:
 
 
 def _keep_copy(folder: Path, output: Path) -> Path:
-    """The folder's files a second time, where no training removes them. Raises `NotEnoughDisk`."""
+    """Copy the folder's files to where no training removes them. Raises `NotEnoughDisk`."""
     final = output / "published" / weights_sha256(folder)[:12] / folder.name
     if final.exists():
         return final
@@ -153,7 +153,8 @@ def _keep_copy(folder: Path, output: Path) -> Path:
 
 
 def _link_file(source: str, target: str) -> None:
-    """Without taking room, where the file system can: trained files are never changed in place."""
+    """Link a file, or copy it where the file system cannot link. A link takes no room and is safe,
+    since trained files are never changed in place."""
     try:
         os.link(source, target)
     except OSError:

@@ -72,7 +72,7 @@ def training_page(
 
 
 def _split_bar(seconds: Mapping[str, float]) -> str:
-    """Parts of the whole, one behind the other."""
+    """Parts of the whole, one after the other."""
     total = sum(seconds.values())
     x = svg.Scale(0.0, total, 0.0, _BAR_WIDTH)
     parts: list[str] = []

@@ -1,6 +1,6 @@
 """The micro models' tokenizer: byte-level BPE, digits one by one, markup as whole tokens.
 
-A number is read and written digit by digit, so that no number is new. The literals of a tool call
+Numbers are read and written digit by digit, so that no number is new. The literals of a tool call
 are one token each, so that a call costs what it says and not what its JSON weighs.
 """
 
@@ -36,11 +36,11 @@ MARKUP = (
     "\\boxed{",
     "\nAnswer type: ",
 )
-"""Frequent pieces of markup; the longest that fits is taken."""
+"""Frequent pieces of markup; the longest that matches is taken."""
 BLANK = "Ġ"
-"""As byte-level BPE writes it."""
+"""A blank as byte-level BPE writes it."""
 STANDS_ALONE = 0.25
-"""A word that stands without a blank more than a quarter as often as with one belongs to none."""
+"""A word that occurs without a blank more than this fraction as often as with one gets no blank."""
 
 
 def build_tokenizer(
@@ -84,7 +84,8 @@ def build_tokenizer(
 
 
 def _add_blank_merges(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> Tokenizer:
-    """With one more merge for each of the most frequent words that a blank belongs to."""
+    """Add one merge to the tokenizer for each of the most frequent words that a blank belongs
+    to."""
     from tokenizers import Tokenizer
 
     saved = json.loads(tokenizer.to_str())
@@ -132,7 +133,7 @@ def chat_template() -> str:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The bare tokenizer of a model folder."""
+    """The plain tokenizer of a model folder."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -1,5 +1,5 @@
-"""How a training goes, or several (`job_progress`): a bar for each part on a terminal, plain lines
-elsewhere; all on stderr."""
+"""Progress of a training, or of several (`job_progress`): a bar for each part on a terminal, plain
+lines elsewhere; all on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ShownProgress:
-    """A context: it owns the bars."""
+    """Context that owns the progress bars."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class ShownProgress:
             self._bars.stop()
 
     def bar(self, part: str, count: int, total: int | None, message: str = "") -> None:
-        """How far a part is; nothing without bars. Without a total the bar keeps the last one."""
+        """Show how far a part is; does nothing without bars. Without a total the bar keeps the last
+        one."""
         if self._bars is None:
             return
         if part not in self._tasks:
@@ -70,17 +71,17 @@ class ShownProgress:
         )
 
     def without_bar(self, part: str) -> None:
-        """Take the bar of a part away that is over."""
+        """Remove the bar of a part that is over."""
         if self._bars is not None and part in self._tasks:
             self._bars.remove_task(self._tasks.pop(part))
 
     def line(self, text: str) -> None:
-        """In place of bars; nothing alongside them."""
+        """Print a line where there are no bars; do nothing where there are."""
         if self._bars is None:
             typer.echo(text, err=True)
 
     def say(self, text: str) -> None:
-        """A line of its own, above bars."""
+        """Print a line, above the bars where there are any."""
         if self._bars is None:
             typer.echo(text, err=True)
         else:

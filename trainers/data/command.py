@@ -1,5 +1,5 @@
-"""`train data` makes a data set and shows what is in it; `train worlds` writes instructions of the
-API simulator, solved, as ToolBench's files."""
+"""`train data` makes a data set and shows what is in it; `train worlds` writes solved instructions
+of the API simulator as ToolBench's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from loopline.trainers.data.sources import Source
 
 _SHOWN_CHARS = 1_600
-"""Of a sample's input; its end, where the turn to write begins, is always shown."""
+"""Most characters of a sample's input that are shown: its end, where the model's turn begins,
+always is."""
 _SHOWN_SKIPPED = 10
 
 
@@ -72,7 +73,7 @@ def _read(progress: Progress, options: DataOptions) -> list[Source]:
 
 
 def progress_bar() -> Progress:
-    """Of what is made, on a terminal."""
+    """Progress bar of the items made so far, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

@@ -1,6 +1,6 @@
 """Data files that a command names: of this machine, or of a data set on the Hub (`hf://…`).
 
-Rows stand in JSON lines, plain or compressed, or in Parquet: the form follows from the ending.
+Rows are in JSON lines, plain or compressed, or in Parquet: the extension decides.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DataFile = Annotated[
 
 
 def local_file(target: str, endings: Sequence[str] = ROWS) -> Path:
-    """Where the file lies on this machine, fetched where it is of the Hub: then it must have one of
-    these endings. Raises `UnreadableData` for what can't be fetched."""
+    """Path of the file on this machine. A file of the Hub is fetched, and must have one of these
+    extensions. Raises `UnreadableData` for what can't be fetched."""
     return fetch(target, endings) if is_on_hub(target) else Path(target)
 
 
 def read_records(path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL) -> Reading[T]:
-    """Each row made a record by `build(number, value)`, which may raise `Unreadable`. Lines count
-    from 1, rows of Parquet from 0. Raises `UnreadableData` for a Parquet file that is none."""
+    """Make each row a record by `build(number, value)`, which may raise `Unreadable`. Lines count
+    from 1, rows of Parquet from 0. Raises `UnreadableData` for a Parquet file that isn't one."""
     if path.suffix != PARQUET:
         return read_lines(path, build, limits)
     import pyarrow as pa
@@ -47,7 +47,7 @@ def read_records(path: Path, build: Callable[[int, Any], T], limits: Limits = US
         columns = list(pq.read_schema(path).names)
     except (OSError, pa.ArrowException) as error:
         raise UnreadableData(f"{path}: not a Parquet file, or a damaged one ({error})") from error
-    # Dates and the like become texts: what comes of JSON has none either.
+    # Dates and the like become text, since JSON has none either.
     return read_rows(
         path, columns, lambda number, row: build(number, json.loads(json.dumps(row, default=str)))
     )

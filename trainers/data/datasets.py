@@ -1,7 +1,7 @@
 """A data set: the five sets of examples with their card, in a folder.
 
 The folder holds `<set>.parquet` for each set and `card.json`. It appears whole or not at all, and
-what is read back is held against the hash on its card.
+rows that are read back are compared with the hash on its card.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from loopline.workers.atomic_files import atomic_folder
 CARD = "card.json"
 VERSION = 1
 FORMING_OPTIONS = frozenset({"tool_style", "constrained", "observation_chars"})
-"""Options of `umi` that the texts follow from."""
+"""Options of `umi` that determine the texts."""
 
 
 class SourceCard(Record):
-    """What one source gave."""
+    """What one source contributed."""
 
     name: str
     settings: JsonObject
     trajectories: int
     instructions: int
     repeated: int
-    """Trajectories that say the same as another one of their instruction; they give no rows."""
+    """Trajectories equal to another one of their instruction; they give no rows."""
     skipped: dict[str, int]
-    """Records that gave no trajectory: reason → how many."""
+    """Number of records that gave no trajectory, by reason."""
     skipped_where: tuple[str, ...]
-    """Each of them by name, with its reason."""
+    """Names of these records, each with its reason."""
 
 
 class SetCard(Record):
     """What is in one set."""
 
     examples: dict[str, int]
-    """Source → rows."""
+    """Rows by source."""
     instructions: dict[str, int]
-    """Source → different instructions among them."""
+    """Number of different instructions among them, by source."""
     dropped: dict[str, dict[str, int]]
-    """Source → reason → rows that were not made."""
+    """Rows that were not made, by source and reason."""
 
 
 class Card(Record):
-    """What a data set is, and what it follows from."""
+    """What a data set is, and what determines it."""
 
     version: int
     sha256: str
-    """Of all rows in order: see `content_hash`."""
+    """SHA-256 of all rows in order: see `content_hash`."""
     sources: tuple[SourceCard, ...]
     options: JsonObject
-    """Options of `umi` under which the roles meet these very texts."""
+    """Options of `umi` with which the roles see exactly these texts."""
     prompts: dict[str, str]
-    """Prompt file → its hash."""
+    """Hashes of the prompt files, by name."""
     sets: dict[SetName, SetCard]
 
 
@@ -82,7 +82,7 @@ Sets = Mapping[SetName, tuple[Example, ...]]
 
 @dataclass(frozen=True)
 class DataSet:
-    """The card and the rows that it is about."""
+    """The card and the rows that it describes."""
 
     card: Card
     sets: Sets
@@ -138,8 +138,8 @@ def build(
 
 
 def write(data_set: DataSet, folder: Path) -> None:
-    """Write a folder that is not there yet, whole or not at all. Raises `UnreadableData` if it is
-    there, OSError if the disk refuses."""
+    """Write a new folder, whole or not at all. Raises `UnreadableData` if it exists, OSError if the
+    disk refuses."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,7 +154,7 @@ def write(data_set: DataSet, folder: Path) -> None:
 
 
 def require_free(folder: Path) -> None:
-    """Raises `UnreadableData` if there is something under the name of new data."""
+    """Raise `UnreadableData` if there is something at the path of new data."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UnreadableData(
             f"{folder} exists: data are never written over; name another folder or remove it"
@@ -196,8 +196,8 @@ def read(folder: Path) -> DataSet:
 
 
 def _without_repeats(sources: Sequence[Source]) -> tuple[list[Trajectory], Counter[str]]:
-    """All trajectories in order, and how many of each source were left out because one before
-    them says the same."""
+    """All trajectories in order, and how many of each source were left out because they equal an
+    earlier one."""
     trajectories: list[Trajectory] = []
     repeated: Counter[str] = Counter()
     keys: set[tuple[str, str, str]] = set()

@@ -1,4 +1,4 @@
-"""From a trajectory to training examples: α-UMi's global sets and its three local ones.
+"""Training examples made of a trajectory: α-UMi's global sets and its three local ones.
 
 | set | reads | learns |
 |---|---|---|
@@ -84,7 +84,7 @@ class Example(Record):
     source: str
     trajectory_id: str
     step: int
-    """Of the trajectory, from 0; 0 for a whole one."""
+    """Number of the step in its trajectory, from 0; 0 for a whole trajectory."""
     instruction_id: str
     system: str
     input: str

@@ -21,7 +21,7 @@ class PostedFeedback:
 
     rewards: PostedRewards
     sources: tuple[str, ...] | None = None
-    """Those who say so; None for all."""
+    """Sources whose rewards count; None for all."""
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -29,11 +29,11 @@ class PostedFeedback:
 
     @cached_property
     def by_target(self) -> Mapping[str, Sequence[Reward]]:
-        """By run or session, the rewards that count."""
+        """Rewards that count, by run or session."""
         return self.rewards.of_target(self.sources)
 
     def of_run(self, run: Run) -> Feedback:
-        """What reaches a run: rewards of its own, and of its session."""
+        """The feedback for a run: its own rewards, and those of its session."""
         targets = targets_of(run)
         return Feedback.of(
             reward for target in targets for reward in self.by_target.get(target, ())
@@ -49,13 +49,13 @@ class PostedFeedback:
 
 @dataclass(frozen=True)
 class RewardThreshold:
-    """Which runs are good enough to be imitated, according to posted rewards."""
+    """Posted reward from which runs are good enough to be imitated."""
 
     feedback: PostedFeedback
     least: float
 
     def require(self, feedback: Feedback, agent: str | None = None) -> None:
-        """Raises `Unreadable` unless the posted reward is there, and high enough: that of the whole
+        """Raise `Unreadable` unless the posted reward is there, and high enough: that of the whole
         run, and with `agent` what the agent earned in addition."""
         agent_reward = None if agent is None else feedback.agents.get(agent)
         reward = add(feedback.team, agent_reward)

@@ -1,5 +1,5 @@
-"""Which recorded runs are kept away from training: those of tasks that something is measured by,
-and those that were shown what they are paid for."""
+"""Recorded runs that are kept away from training: those of tasks that serve to measure, and those
+that were shown the tests that decide their reward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_TAG = "look"
 """Tag of a run by which a loop looks at held-out tasks: the id of the loop."""
 TRAIN = Split.TRAIN.value
 _CODE = "code"
-"""The benchmark whose problems are played as they were published, with tests in the prompt."""
+"""The benchmark whose problems are played as published, with tests in the prompt."""
 
 
 def require_training(run: AnyRunFacts, split: str = TRAIN) -> None:
@@ -61,7 +61,7 @@ def _require_training_task(task: Task, learned_in: str) -> None:
 
 
 def _split(task: Task) -> str | None:
-    """None where the task does not say it."""
+    """Split that the task names; None where it names none."""
     if task.environment == api_worlds.ENVIRONMENT:
         return api_worlds.rebuild(task.instance).split.value
     puzzle = split_of_task(task)

@@ -40,7 +40,7 @@ class HubFile:
 
     @classmethod
     def parse(cls, target: str) -> Self:
-        """Raises UnreadableData for what has another form."""
+        """Parse an address of the Hub. Raises UnreadableData for another form."""
         owner, _, rest = target.removeprefix(SCHEME).removeprefix("datasets/").partition("/")
         name, _, path = rest.partition("/")
         name, at, revision = name.partition("@")
@@ -110,7 +110,8 @@ def _only_file(hub: Any, file: HubFile, endings: Sequence[str], endpoint: str | 
 
 
 def _require_small(hub: Any, file: HubFile, endpoint: str | None) -> None:
-    """Raises UnreadableData. Without a network nothing is said: the file may be in the cache."""
+    """Check a file's size before it is fetched. Raises UnreadableData. Without a network nothing is
+    checked: the file may be in the cache."""
     url = hub.hf_hub_url(
         file.repository,
         file.path,
@@ -130,7 +131,7 @@ def _require_small(hub: Any, file: HubFile, endpoint: str | None) -> None:
 
 
 def _asked(file: HubFile, ask: Callable[[], T]) -> T:
-    """What the Hub answers. Raises UnreadableData."""
+    """Answer of the Hub. Raises UnreadableData."""
     import httpx
     from huggingface_hub import errors
 

@@ -2,8 +2,8 @@
 
 A reader takes what can be read and names what cannot: nothing is dropped in silence, and a broken
 record costs that record only. Sizes are limited after decompression, so that a small archive can't
-unfold into all the memory there is; lines are read one after the other, so that no more is held
-than what is made of them.
+unfold into all available memory; lines are read one after the other, so that memory holds only the
+records made of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.workers.store.records import Skipped
 
 SUFFIXES = ("", ".xz", ".gz")
 MAX_FILE_BYTES = 64 * 2**20
-"""Of one file, decompressed, where a reader does not know of larger ones."""
+"""Most bytes of one file after decompression, unless a reader knows of larger ones."""
 MAX_LINE_BYTES = 2 * 2**20
 _CHUNK = 2**16
 _SHOWN = 160
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a file of lines, in bytes after decompression."""
+    """Limits for a file of lines, in bytes after decompression."""
 
     file_bytes: int = MAX_FILE_BYTES
     line_bytes: int = MAX_LINE_BYTES
@@ -47,7 +47,7 @@ USUAL = Limits()
 
 @dataclass(frozen=True)
 class Reading(Generic[T]):
-    """What was read, and alongside it what was not."""
+    """The records that were read, and those that could not be."""
 
     records: tuple[T, ...]
     skipped: tuple[Skipped, ...]
@@ -77,7 +77,7 @@ class Unreadable(ValueError):
         self.detail = detail[:_SHOWN]
 
     def at(self, where: str) -> Skipped:
-        """The same as an entry of a reading."""
+        """The same as an entry of `Reading.skipped`, with its place."""
         return Skipped(where, self.reason, self.detail)
 
 
@@ -87,10 +87,10 @@ def read_document(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
 
 
 def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL) -> Reading[T]:
-    """Each line made a record by `build(number, value)`, which may raise `Unreadable`.
+    """Make each line a record by `build(number, value)`, which may raise `Unreadable`.
 
-    Lines count from 1; blank ones are passed over. A file that breaks off gives its whole lines,
-    and then the trouble under the number of the line that it broke in.
+    Lines count from 1; blank ones are skipped. A file that breaks off gives its whole lines, and
+    then the error under the number of the line where it broke off.
     """
     records: list[T] = []
     skipped: list[Skipped] = []
@@ -105,8 +105,8 @@ def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUA
 
 
 def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
-    """Each value of a file that is one JSON list, made a record by `build(number, value)`, which
-    may raise `Unreadable`. They count from 0."""
+    """Make each value of a file that is one JSON list a record by `build(number, value)`, which may
+    raise `Unreadable`. Values count from 0."""
     try:
         rows = read_document(path)
         if not isinstance(rows, list):
@@ -124,8 +124,8 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
 
 
 def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -> Any:
-    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds a number that is
-    none of a float's, or NaN or an infinity, unless `constants` says what these stand for."""
+    """Parse a JSON value. Raises `Unreadable`, also for what nests too deep or holds a number
+    outside a float's range, or NaN or an infinity, unless `constants` says what these stand for."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
         return json.loads(text, parse_constant=constants or _refuse, parse_float=_parse_finite)
@@ -138,7 +138,7 @@ def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -
 
 
 def fit(model: type[M], value: Any) -> M:
-    """A value as that model. Raises `Unreadable` naming the first field that is wrong."""
+    """Validate a value as that model. Raises `Unreadable` naming the first field that is wrong."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -187,7 +187,7 @@ def _refuse(constant: str) -> None:
 
 
 def _parse_finite(number: str) -> float:
-    # As infinity, `1e999` would be written as null by anyone who passes it on.
+    # Read as infinity, `1e999` would be written as null by anyone who passes it on.
     value = float(number)
     if not math.isfinite(value):
         raise ValueError(f"{number[:_SHOWN]} is beyond all floats")

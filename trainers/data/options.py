@@ -1,4 +1,4 @@
-"""What `train data` and `train worlds` are asked for, and which recorded runs a training takes."""
+"""Options of `train data` and `train worlds`, and which recorded runs a training takes."""
 
 from __future__ import annotations
 

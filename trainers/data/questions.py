@@ -1,5 +1,5 @@
-"""Questions in two parts, one to learn from and one held out, and what counts as solved: what a
-search of prompts asks, and a loop of rollouts.
+"""Questions in two parts, one to learn from and one held out, and what counts as solved: a search
+of prompts asks them, and a loop of rollouts.
 
 The parts have no question in common, and nothing is asked that a bench measures by, unless a loop
 is told to learn in another split: to adopt a prompt, or a version, is to choose a setting. The
@@ -60,7 +60,7 @@ MAX_LINE = 4 * MAX_PROMPT_CHARS
 
 
 class Question(Record):
-    """One question. What is right stays here: it never goes on the bus."""
+    """One question. The right answer stays here: it never goes on the bus."""
 
     id: str
     task: Task
@@ -80,7 +80,7 @@ class Questions:
 
     @property
     def sha256(self) -> str:
-        """Of all questions: a search that goes on must ask the same ones."""
+        """SHA-256 of all questions: a search that resumes must ask the same ones."""
         hashed = hashlib.sha256()
         for part in (self.train, self.held_out):
             for question in part:
@@ -92,9 +92,9 @@ class Questions:
 def fault(question: Question, trajectory: Trajectory) -> str:
     """What is wrong with a run; empty if it solved the question.
 
-    Nothing that the run says of its own success counts, nor the task that it brings along; but of
-    code and mathematics the deployment's judge alone knows what is right, and its verdict stands
-    nowhere but in the run.
+    What the run says of its own success does not count, nor does the task that it brings along.
+    Only for code and mathematics does the run's verdict count: the deployment's judge alone knows
+    what is right.
     """
     if question.gold is not None:
         return _answer_fault(question.gold, trajectory)
@@ -237,7 +237,7 @@ def _domains_of(intent: str) -> frozenset[str]:
 
 
 def _is_held_out(prompt: str) -> bool:
-    """Of a quarter of all questions."""
+    """Whether a question is in the quarter that is held out, by the hash of its prompt."""
     return split_of(prompt) is Split.TEST
 
 
@@ -271,8 +271,9 @@ def puzzles(
 
 
 def from_file(path: Path, held_out: int) -> Questions:
-    """JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an answer with
-    `####` what stands behind it counts. A quarter of the questions, by their hash, is held out.
+    """Questions of JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an
+    answer with `####` only what follows it counts. A quarter of the questions, by their hash, is
+    held out.
 
     Raises `UnreadableData` naming the line.
     """

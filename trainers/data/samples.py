@@ -1,5 +1,5 @@
-"""Recorded runs as a training needs them: who sampled which ids, at what probability, and what it
-was worth. Several times as fast as reading whole records.
+"""Recorded runs as a training needs them: which policy sampled which ids, at what probability, and
+what they earned. Several times as fast as reading whole records.
 
 Of the JSON of a run the rest is passed over without being made into objects. A row is held against
 its hash, and a recorder writes none that it has not validated; so what is read here is checked for
@@ -47,7 +47,7 @@ Tokens = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
 
 
 class SampledCall(msgspec.Struct, frozen=True, gc=False):
-    """Of `loopline.agents.records.Call` what its tokens are and how they were sampled."""
+    """Part of `loopline.agents.records.Call`: its tokens and how they were sampled."""
 
     id: str
     text: str
@@ -97,14 +97,14 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class SampledCandidate(msgspec.Struct, frozen=True, gc=False):
-    """Of `loopline.agents.records.Candidate` its completions and what they earned."""
+    """Part of `loopline.agents.records.Candidate`: its completions and their rewards."""
 
     calls: tuple[SampledCall, ...] = ()
     reward_parts: dict[str, float] = {}
 
 
 class SampledStep(msgspec.Struct, frozen=True, gc=False):
-    """Of `loopline.agents.records.Step` who took it and what was proposed."""
+    """Part of `loopline.agents.records.Step`: who took it and what was proposed."""
 
     turn: int
     agent: str
@@ -118,7 +118,7 @@ class SampledStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunFacts(msgspec.Struct, frozen=True, dict=True):
-    """Of `loopline.agents.records.Run` what was played, and how."""
+    """Part of `loopline.agents.records.Run`: what was played, and how."""
 
     id: str
     workflow: str
@@ -135,7 +135,7 @@ class RunFacts(msgspec.Struct, frozen=True, dict=True):
 
 
 class SampledRun(msgspec.Struct, frozen=True, gc=False):
-    """Of `loopline.agents.records.Trajectory` the run, its samples and rewards."""
+    """Part of `loopline.agents.records.Trajectory`: the run, its samples and rewards."""
 
     run: RunFacts
     steps: tuple[SampledStep, ...]
@@ -147,7 +147,7 @@ class SampledRun(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_rewards(self) -> bool:
-        """Without any, the whole run has to be judged."""
+        """Whether the run has any reward; one without has to be judged as a whole."""
         if self.team_reward is not None or self.agent_rewards:
             return True
         steps = [step for step in self.steps if step.candidates]
@@ -192,7 +192,7 @@ _DECODER = msgspec.json.Decoder(SampledRun)
 
 
 def parse_sample(body: bytes, workflow: str) -> AnyRun:
-    """A recorded trajectory. A call of a client is read whole, since conversations are made of
+    """Parse a recorded trajectory. A client's call is read whole, since conversations are made of
     such, and so is a run without a reward, which is judged by all of it. Raises ValidationError for
     what is not a trajectory."""
     if workflow == CHAT:
@@ -205,8 +205,8 @@ def parse_sample(body: bytes, workflow: str) -> AnyRun:
 
 
 def read_samples(store: Path, workflow: str | None) -> Reading[AnyRun]:
-    """As `loopline.trainers.data.store.read_trajectories`, and in the same order. Raises
-    `UnreadableData` if there is no store."""
+    """Read runs in the order of `loopline.trainers.data.store.read_trajectories`, as samples.
+    Raises `UnreadableData` if there is no store."""
     skipped: list[Skipped] = []
     try:
         with pause_collection():

@@ -1,7 +1,7 @@
 """Conversations out of single calls.
 
-A gateway records each call of a client as a run of its own, with the tag `session`. Where a call's
-prompt begins with the ids that an earlier call of the session read and wrote, it goes on with that
+A gateway records each call of a client as its own run, with the tag `session`. Where a call's
+prompt begins with the ids that an earlier call of the session read and wrote, it continues that
 call's conversation: both are one sample, and what was there before is not tokenized, or learned, a
 second time.
 
@@ -37,22 +37,22 @@ CHAT = "chat"
 """Workflow of a run that is one call of a client."""
 AGENT_TAG = "agent"
 GROUP_TAGS = "group", "task"
-"""Tags that say which sessions are about the same, the first of them that is there."""
+"""Tags that say which sessions are about the same task; the first one that is set counts."""
 
 
 @dataclass(frozen=True)
 class ChatCall:
-    """One call, in the run that it was recorded as."""
+    """One call, and the run that recorded it."""
 
     trajectory: Trajectory
     step: Step
     number: int
-    """Among the calls of its step: a client may ask for several answers."""
+    """Number among the calls of its step: a client may ask for several answers."""
     call: Call
 
     @property
     def session(self) -> str:
-        """What it belongs to: a run without a session stands for itself."""
+        """Session that the call belongs to: a run without one counts as its own session."""
         return targets_of(self.trajectory.run)[-1]
 
     @property
@@ -61,18 +61,18 @@ class ChatCall:
 
     @property
     def place(self) -> tuple[float, str, int, int]:
-        """In time; no two calls have the same."""
+        """Sort key in time, different for any two calls."""
         return self.step.timings.started, self.trajectory.run.id, self.step.turn, self.number
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Read and written."""
+        """Token ids that the call read and wrote."""
         return (*self.call.prompt_ids, *self.call.output_ids)
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """Calls of which each extends the one before."""
+    """Calls each of which extends the one before."""
 
     calls: tuple[ChatCall, ...]
     part: int
@@ -84,17 +84,17 @@ class Conversation:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Ids of the runs that it is made of."""
+        """Ids of the runs that it consists of."""
         return tuple(dict.fromkeys(call.trajectory.run.id for call in self.calls))
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All that was read and written."""
+        """Token ids that were read and written."""
         return self.calls[-1].ids
 
     @property
     def learned(self) -> tuple[bool, ...]:
-        """Of each id, whether a call of this conversation wrote it."""
+        """Whether a call of this conversation wrote the id, one flag for each id."""
         mask: list[bool] = []
         for call in self.calls:
             mask += [False] * (len(call.call.prompt_ids) - len(mask))
@@ -102,8 +102,8 @@ class Conversation:
         return tuple(mask)
 
     def feedback(self, by_target: Mapping[str, Sequence[Reward]]) -> Feedback:
-        """What the rewards of each run and session say of it: the session's, and the mean of its
-        runs that have one."""
+        """The feedback for it, by run and session: the session's, and the mean of those of its runs
+        that have one."""
         agent, run = self.first.agent, self.first.trajectory.run
         of_session = Feedback.of(
             reward for target in session_targets(run) for reward in by_target.get(target, ())
@@ -123,9 +123,9 @@ class Conversation:
         return Feedback(add(of_session.team, mean(team)), {} if earned is None else {agent: earned})
 
     def trajectory(self) -> Trajectory:
-        """As one run of one step, under the id of its first run. Its task is what it has in common
-        with those that it is compared with: the tag `group` or `task` and the number of its part,
-        else the messages that it begins with."""
+        """The conversation as one run of one step, under the id of its first run. Its task is what
+        it shares with those that it is compared with: the tag `group` or `task` and the number of
+        its part, or else the messages that it begins with."""
         first, last = self.first, self.calls[-1]
         run = first.trajectory.run
         tag = next((run.tags[name] for name in GROUP_TAGS if run.tags.get(name)), None)
@@ -162,7 +162,7 @@ def chat_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
 
 
 def chosen_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
-    """Those of the candidates that its steps went on with."""
+    """Calls of the candidates that the run's steps selected."""
     for step in trajectory.steps:
         if step.selected < len(step.candidates):
             for number, call in enumerate(step.candidates[step.selected].calls):
@@ -170,9 +170,9 @@ def chosen_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
 
 
 def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
-    """The conversations of any sessions, by their beginnings. Pure: the order of the calls does not
-    matter, and each is in exactly one. Only calls of one session, one agent and one version of one
-    policy go on with each other."""
+    """The conversations of any sessions, in the order of their beginnings. Pure: the order of the
+    calls does not matter, and each is in exactly one conversation. Only calls of one session, one
+    agent and one version of one policy continue each other."""
     threads: dict[tuple[str, str, PolicyRef], list[ChatCall]] = defaultdict(list)
     for call in calls:
         threads[call.session, call.agent, call.call.policy].append(call)
@@ -187,16 +187,16 @@ def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
 
 
 def _chains(thread: Sequence[ChatCall]) -> list[list[ChatCall]]:
-    """Shorter prompts come first: a call's prompt is longer than that of the call it extends,
-    whatever the clocks of two machines say."""
+    """Calls that extend each other. Shorter prompts are taken first: a call's prompt is longer than
+    that of the call it extends, whatever the clocks of two machines say."""
     lengths = sorted({len(call.ids) for call in thread})
     chains: list[list[ChatCall]] = []
     ends: dict[bytes, list[list[ChatCall]]] = defaultdict(list)
-    """Digest of a chain's ids → the chains that end with them."""
+    """Chains by the digest of the ids that they end with."""
     for call in sorted(thread, key=lambda call: (len(call.call.prompt_ids), call.place)):
         prompt = call.call.prompt_ids
         ending = [ends[digest] for digest in _digests(prompt, lengths) if digest in ends]
-        # An empty list: chains ended there, and all of them have gone on.
+        # An empty list: chains ended there, and all of them have been continued.
         if ending and ending[-1]:
             chain = ending[-1].pop(0)
             chain.append(call)
@@ -208,7 +208,7 @@ def _chains(thread: Sequence[ChatCall]) -> list[list[ChatCall]]:
 
 
 def _digests(ids: Sequence[int], lengths: Sequence[int]) -> Iterator[bytes]:
-    """Of the beginnings of these lengths, the shortest first."""
+    """Digests of the prefixes of these lengths, the shortest first."""
     data, digest, begin = array("q", ids).tobytes(), hashlib.sha256(), 0
     for length in lengths:
         end = length * 8

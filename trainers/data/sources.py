@@ -1,4 +1,4 @@
-"""Where trajectories come from: the simulator's oracle, ToolBench's files, runs of `umi`."""
+"""Sources of trajectories: the simulator's oracle, ToolBench's files, runs of `umi`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Source:
 
     name: str
     settings: JsonObject
-    """What they follow from."""
+    """Settings that determine them."""
     trajectories: tuple[Trajectory, ...]
     skipped: tuple[Skipped, ...] = ()
 
@@ -83,8 +83,8 @@ def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
 
 def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:
     """The last chain of each answer, but not of the test queries, where the folder lists those
-    (`test_query_ids/`, as in the full data); or, `held_out`, of nothing but those, and of every
-    query where the folder lists none. Raises `UnreadableData`."""
+    (`test_query_ids/`, as in the full data). With `held_out`, only those, or those of every query
+    where the folder lists none. Raises `UnreadableData`."""
     reading = toolbench.read_answers(folder)
     test = held_out_queries(folder)
     skipped = list(reading.skipped)
@@ -113,10 +113,10 @@ def from_recorded(
     threshold: RewardThreshold | None = None,
     require: Callable[[Run], None] = require_training,
 ) -> Source:
-    """As `from_store`, of runs that have been read; with a threshold posted rewards say which of
-    them are good. `require` raises `Unreadable` for a run that must not be learned from: one whose
-    task is of a split that is held out, where nobody says which instructions are held out
-    instead."""
+    """Source of runs that have been read, by the rules of `from_store`; with a threshold posted
+    rewards say which of them are good. `require` raises `Unreadable` for a run that must not be
+    learned from: by default one whose task is in a held-out split. A caller that holds out
+    instructions itself passes its own check."""
     skipped = list(reading.skipped)
     if threshold is not None:
         skipped += threshold.feedback.rewards.skipped
@@ -205,7 +205,7 @@ def _step_of_answer(step: toolbench.Step) -> Step:
 
 
 def held_out_queries(folder: Path) -> frozenset[str]:
-    """Ids of the queries that are kept for tests; none where the folder has no such list. Raises
+    """Ids of the queries that are kept for tests; empty where the folder has no such list. Raises
     `UnreadableData` for one that cannot be read."""
     ids: set[str] = set()
     for root in toolbench.part_folders(folder, TEST_QUERIES):
@@ -227,7 +227,8 @@ def _trajectory_of_run(
     threshold: RewardThreshold | None,
     require: Callable[[Run], None],
 ) -> Trajectory:
-    """Raises `UnreadableJson` for what is not trained on."""
+    """The training trajectory of a recorded run. Raises `UnreadableJson` for a run that is not
+    learned from."""
     try:
         tools = tools_of(recorded.run).specs
         instance = None

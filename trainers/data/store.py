@@ -27,7 +27,8 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
 def iterate_trajectories(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[Trajectory]:
-    """See `loopline.workers.store.records`. Raises `UnreadableData` if there is no store."""
+    """Trajectories of a store: see `loopline.workers.store.records`. Raises `UnreadableData` if
+    there is no store."""
     try:
         yield from store_records.iterate_trajectories(store, workflow, skipped)
     except store_records.NoRecords as error:

@@ -1,5 +1,5 @@
 """A file of tasks that a training plays in place of generated puzzles: JSON lines, each a
-`records.Task` of one and the same team of `pair`. `bench tasks` writes them."""
+`records.Task`, all of the same team of `pair`. `bench tasks` writes them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
 
 
 class TeamTasks(Record):
-    """What is known of a file of tasks that is played in place of a game."""
+    """Facts about a file of tasks that is played in place of a game."""
 
     sha256: str
-    """Of the file."""
+    """SHA-256 of the file."""
     environment: str
-    """Of all its tasks."""
+    """Environment of all its tasks."""
     team: tuple[str, ...]
-    """That plays them, in the order of a turn."""
+    """Agents that play them, in the order of a turn."""
     count: int = Field(ge=1)
 
 
@@ -62,9 +62,9 @@ class _Line:
 
 
 def read_tasks(path: Path) -> TaskFile:
-    """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
-    `pair` would refuse, that is another team's than the first, that is there twice, or that is
-    a puzzle of another split than the train one."""
+    """Read a file of tasks. Raises `UnreadableData`, naming the line, for a file without tasks, and
+    for a task that `pair` would refuse, that is another team's than the first, that is there twice,
+    or that is a puzzle of another split than the train one."""
     reading = read_records(path, _line, _LIMITS)
     if reading.skipped:
         first = reading.skipped[0]
@@ -102,7 +102,7 @@ def read_tasks(path: Path) -> TaskFile:
 
 
 def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
-    """Raises `UnreadableData` for puzzles that are kept for measuring and for choosing settings."""
+    """Raise `UnreadableData` for puzzles that are kept for measuring and for choosing settings."""
     splits = [(line, split_of_task(line.task)) for line in lines]
     held_out = [(line, split) for line, split in splits if split not in (None, Split.TRAIN)]
     if held_out:
@@ -116,7 +116,7 @@ def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
 
 
 def _line(number: int, value: Any) -> _Line:
-    """Raises `Unreadable`."""
+    """Parse one task. Raises `Unreadable`."""
     task = fit(Task, value)
     run = Run(
         id=new_run_id(), task=task, workflow=PairWorkflow.name, policies={},

@@ -1,7 +1,7 @@
-"""Rows of token ids: what a supervised training learns from, however it came about.
+"""Rows of token ids: what a supervised training learns from, however it was made.
 
-Those of recorded runs are kept in the training's own folder: what is recorded later belongs to the
-next one, or this one could not be resumed exactly.
+Rows of recorded runs are kept in the training's own folder: otherwise it could not be resumed
+exactly. What is recorded later belongs to the next training.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class RecordedRow:
     """A row of recorded ids, which were never text in between."""
 
     instruction_id: str
-    """The same for all rows of one instruction."""
+    """Id that all rows of one instruction share."""
     policy: str
-    """That wrote what is learned."""
+    """Policy that wrote what is learned."""
     row: TokenRow
     agent: str = ""
-    """Whose conversation it is; empty where nobody says."""
+    """Agent whose conversation it is; empty where it is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +50,28 @@ class RecordedRows:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the rows in order."""
+        """SHA-256 of the rows in order."""
         digest = hashlib.sha256()
         for recorded in self.rows:
             line: list[object] = [recorded.instruction_id, recorded.policy, recorded.row.ids]
-            # Rows of folders that were written without agents have the hash of then.
+            # Rows of folders that were written without agents keep the hash that they had then.
             line += [recorded.agent] if recorded.agent else []
             digest.update(f"{json.dumps([*line, recorded.row.learned])}\n".encode())
         return digest.hexdigest()
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """That wrote them."""
+        """Policies that wrote the rows, sorted."""
         return tuple(sorted({recorded.policy for recorded in self.rows}))
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Whose they are."""
+        """Agents whose conversations the rows are, sorted."""
         return tuple(sorted({recorded.agent for recorded in self.rows if recorded.agent}))
 
     def write(self, folder: Path) -> None:
-        """Write a folder that is not there yet, whole or not at all. Raises `UnreadableData` if it
-        is there, OSError if the disk refuses."""
+        """Write a new folder, whole or not at all. Raises `UnreadableData` if it exists, OSError if
+        the disk refuses."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -102,7 +102,7 @@ class RecordedRows:
 
     @classmethod
     def read(cls, folder: Path) -> RecordedRows:
-        """The rows of a folder. Raises `UnreadableData` for what is not as it was written."""
+        """Read the rows of a folder. Raises `UnreadableData` for what is not as it was written."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -53,7 +53,7 @@ FOLDERS = tuple(
     for above in ("", "tool/toolbench/")
     for inside in ("", "data_example", "data")
 )
-"""Where ToolBench's parts may lie in the folder that is given."""
+"""Subfolders of the given folder in which ToolBench's parts may be."""
 _ANSWER = re.compile(r'"final_answer"\s*:\s*"?')
 
 M = TypeVar("M", bound=BaseModel)
@@ -68,7 +68,7 @@ class Tool:
     name: str
     description: str
     parameters: JsonObject
-    """Its JSON schema, as it stood in the answer."""
+    """JSON schema of its arguments, as the answer has it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Step:
-    """One turn of the planner with what came of it."""
+    """One turn of the planner with its result."""
 
     rationale: str
     """The thought; often empty, since ChatGPT may call a function without saying why."""
@@ -89,7 +89,7 @@ class Step:
     action: str | None = None
     """The function, when one is called; possibly none of the tools."""
     arguments: str | None = None
-    """As they were written: JSON, mostly."""
+    """Arguments as they were written: mostly JSON."""
     observation: Observation | None = None
     answer: str | None = None
     """The final answer of a step that finishes; None when it gives none."""
@@ -104,7 +104,7 @@ class Trajectory:
     id: str
     """Group and number, for example `G1/57`."""
     query_id: str
-    """The number alone, by which ToolBench's test queries are told from the others."""
+    """The number alone, by which ToolBench's test queries are recognized."""
     instruction: str
     tools: tuple[Tool, ...]
     steps: tuple[Step, ...]
@@ -263,7 +263,7 @@ def _read_by_tool(kind: type[M], folder: Path, part: str) -> Reading[M]:
 
 
 def part_folders(folder: Path, part: str) -> Iterator[Path]:
-    """Each folder of that part, wherever it may lie in the folder that is given."""
+    """Each folder of that part, wherever it is in the given folder."""
     return (folder / at / part for at in FOLDERS if (folder / at / part).is_dir())
 
 
@@ -320,7 +320,8 @@ def _tool(function: _Function) -> Tool:
 
 
 def _steps(messages: list[_Message], place: str, skipped: list[Skipped]) -> list[Step]:
-    """The steps after the first two messages; what is none is added to `skipped`."""
+    """The steps after the first two messages; messages that are not a step are added to
+    `skipped`."""
     steps: list[Step] = []
     asked_again: str | None = None
     observed = True
@@ -360,8 +361,8 @@ def _with_observation(step: Step, content: str) -> Step:
 def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str | None]:
     """Whether it gave up, and the answer, from the arguments of `Finish`.
 
-    Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what stands
-    behind `"final_answer":`, else the thought.
+    Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what follows
+    `"final_answer":`, else the thought.
     """
     try:
         read = parse(arguments) if isinstance(arguments, str) else arguments
@@ -380,7 +381,7 @@ def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str 
 
 
 def _observation(content: str) -> Observation:
-    """The response and the error; a message that was cut off keeps what stands in `response`."""
+    """The response and the error; a message that was cut off keeps what its `response` holds."""
     try:
         read = parse(content)
     except Unreadable:

@@ -1,4 +1,4 @@
-"""What training examples are made of: an instruction, its tools, and one way that was gone.
+"""What training examples are made of: an instruction, its tools, and one way of solving it.
 
 Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
 are made by the functions of `loopline.agents.roles.umi.transcript` that the served roles use.
@@ -22,7 +22,7 @@ HALF_A_PAIR = "half a surrogate pair"
 
 @dataclass(frozen=True)
 class Step:
-    """One turn of the planner with what came of it."""
+    """One turn of the planner with its result."""
 
     rationale: str
     next: Next
@@ -33,7 +33,7 @@ class Step:
     output: JsonValue = None
     """What the tool answered, as a tool worker says it: `{"result": …}` or `{"error": …}`."""
     answer: str | None = None
-    """Of a step that concludes; None when the trajectory holds none."""
+    """Answer of a step that concludes; None when the trajectory holds none."""
     asked_again: str | None = None
     """What the user said before this step."""
 
@@ -69,8 +69,8 @@ class Trajectory:
 
 
 def require_writable(trajectory: Trajectory) -> None:
-    """Raises `Unreadable` for one with half a surrogate pair in a text: an escape of JSON can write
-    that, UTF-8 cannot, and so no file could hold a data set that this one is in."""
+    """Raise `Unreadable` for one with half a surrogate pair in a text: an escape of JSON can write
+    that, UTF-8 cannot, and so no file could hold a data set that includes it."""
     texts = [
         trajectory.instruction,
         [tool.model_dump() for tool in trajectory.tools],

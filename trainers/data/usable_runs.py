@@ -1,5 +1,5 @@
-"""Which recorded runs are learned from: the same while they are rolled out and when they are read
-from a store, so that a replay gives the same weights."""
+"""Recorded runs that trainings learn from: the same during a rollout and when a store is read, so
+that a replay gives the same weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline.trainers.data.samples import AnyRun
 from loopline.workers.store.records import OTHER_VERSION
 
 BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
-"""Outcomes that say nothing of what the agents did. One that gave up, or whose answer nobody has
+"""Outcomes that say nothing of what the agents did. A run that gave up, or whose answer nobody has
 judged, has come to its end."""
 BROKEN = "run that ended by"
 FORKED = "run that was forked from another"

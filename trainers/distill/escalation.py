@@ -1,4 +1,5 @@
-"""One escalation: what the small model was asked and answered, and what stands in its place."""
+"""One escalation: what the small model was asked and answered, and the answer that replaced its
+own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ UNANSWERED = "escalation without an answer"
 
 
 def question_key(question: str) -> str:
-    """The same for questions that differ in nothing but spaces and capitals."""
+    """A key that is equal for questions that differ only in spaces and capitals."""
     return " ".join(question.casefold().split())
 
 
@@ -47,7 +48,7 @@ class Escalation:
 
     @property
     def key(self) -> str:
-        """The same for escalations of which one is learned."""
+        """A key that is equal for escalations of which only one is learned."""
         return question_key(self.question)
 
     def opening(self) -> tuple[Sequence[Message], tuple[ToolSpec, ...]]:
@@ -69,7 +70,7 @@ class Escalation:
 
     @property
     def accepted(self) -> Call:
-        """The big model's."""
+        """The big model's completion that held the answer."""
         return self.big.calls[-1]
 
     @property
@@ -81,11 +82,11 @@ class Escalation:
         )
 
     def accepted_turns(self) -> list[Message]:
-        """What was said after the opening. Raises `Unreadable`."""
+        """What was said after the opening, with the big model's answer. Raises `Unreadable`."""
         return conversation_after(self.big, self.big.calls)
 
     def refused_turns(self) -> list[Message]:
-        """The same of the small model, where it has answered. Raises `Unreadable`."""
+        """What was said after the opening, with the small model's answer. Raises `Unreadable`."""
         refused = self.refused
         if refused is None:
             raise Unreadable(UNANSWERED)
@@ -95,11 +96,11 @@ class Escalation:
 
 @dataclass(frozen=True)
 class StepEscalation(Escalation):
-    """A single completion that the big model wrote in the place of a doubtful one, within a step:
-    `small` and `big` are the same one."""
+    """A single completion that the big model wrote in place of a doubtful one, within a step:
+    `small` and `big` are the same step."""
 
     place: int
-    """Of the big model's completion among the step's calls; the refused one is before it."""
+    """Index of the big model's completion among the step's calls; the refused one precedes it."""
     messages: tuple[Message, ...]
     """The conversation before both."""
     tools: tuple[ToolSpec, ...]
@@ -152,7 +153,8 @@ def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
 
 
 def _plain(message: Message) -> Message:
-    """In the markup of the model that learns: another model's is not its own."""
+    """The message without its raw text: another model's markup is not that of the model that
+    learns."""
     return message.model_copy(update={"raw_text": None})
 
 

@@ -1,9 +1,9 @@
 """Escalations of a store: questions whose small answer the ladder refused, with the answer that
-stands in its place.
+replaced it.
 
-What is learned from and what is measured with are kept apart. An *audited* run belongs to a random
-sample that calibrates routers and compares versions, so it is not an example. Neither is a run of a
-task that is held out from training, nor any other run that asks the same question as one of these.
+What is learned and what is measured are kept apart. An *audited* run belongs to a random sample
+that calibrates routers and compares versions, so it is not an example. Neither is a run of a task
+that is held out from training, nor any other run that asks the same question as one of these.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
 WORKFLOWS = ("cascade", "delegate")
-"""Those whose ladder escalates to a big model: a question, or a sub-task. Agents of others may
-escalate single steps."""
+"""Workflows whose ladder escalates to a big model: a question, or a sub-task. Agents of other
+workflows may escalate single steps."""
 SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
 """Tag of a run that says which kind of question it asks."""
@@ -46,14 +46,14 @@ class HeldOut:
     kinds: frozenset[str] = frozenset()
     """Values of the tag `kind`."""
     questions: frozenset[str] = frozenset()
-    """As `question_key` has them."""
+    """Questions, by their `question_key`."""
 
     @classmethod
     def of(cls, kinds: Collection[str], questions: Collection[str]) -> HeldOut:
         return cls(frozenset(kinds), frozenset(map(question_key, questions)))
 
     def require_free(self, run: Run, question: str) -> None:
-        """Raises `Unreadable` where the question, or that of its run, is one of these."""
+        """Raise `Unreadable` where the question, or that of its run, is one of these."""
         kind = run.tags.get(KIND_TAG)
         if kind in self.kinds:
             raise Unreadable(HELD_OUT_KIND, str(kind))
@@ -67,9 +67,9 @@ NOTHING = HeldOut()
 def read_escalations(
     store: Path, held_out: HeldOut = NOTHING, *, confirmed: bool = False
 ) -> Reading[Escalation]:
-    """One of each question, the last one asked, in the order in which they were admitted. What
-    feedback calls wrong is left out; with `confirmed` all that it does not call right. Raises
-    `UnreadableData` if there is no store."""
+    """One escalation of each question, the last one asked, in the order in which the runs were
+    admitted. What feedback calls wrong is left out; with `confirmed` all that it does not call
+    right. Raises `UnreadableData` if there is no store."""
     posted = read_rewards(store)
     rewards = posted.of_target()
     skipped = list(posted.skipped)
@@ -107,7 +107,7 @@ def read_escalations(
 
 
 def escalations_of(trajectory: Trajectory) -> list[Escalation]:
-    """Raises `Unreadable` for a run that has none to learn from."""
+    """The escalations of a run. Raises `Unreadable` for a run that has none to learn from."""
     require_usable(trajectory, whole=True)
     if trajectory.run.workflow == "cascade" and is_audited(trajectory.run):
         raise Unreadable(AUDITED)
@@ -126,7 +126,7 @@ def escalations_of(trajectory: Trajectory) -> list[Escalation]:
 
 
 def _replies(trajectory: Trajectory, refused: Step) -> Iterator[Step]:
-    """The step of the big model that follows one that was refused."""
+    """Steps of the big model that follow a refused one."""
     for step in trajectory.steps:
         if (step.turn, step.branch) == (refused.turn + 1, refused.branch):
             yield step

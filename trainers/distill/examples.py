@@ -1,8 +1,8 @@
-"""From an escalation to token ids of the model that learns: the conversation that it is served
-with, in its own chat template and its own tokenizer, cut where its engine cuts.
+"""Token ids of an escalation for the model that learns: the conversation that it is served with, in
+its own chat template and its own tokenizer, cut where its engine cuts.
 
-The big model may have another tokenizer, so its answer is text here, and the only text that is
-tokenized for a training on recorded runs.
+The big model may have another tokenizer, so its answer is text here; no other text is tokenized for
+a training on recorded runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SAME = "escalation whose two answers are the same"
 def imitations(
     escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
 ) -> list[RecordedRow]:
-    """A row of each escalation: the accepted answer. What has none is added to `skipped`."""
+    """One row for each escalation: the accepted answer. Escalations that give none are added to
+    `skipped`."""
     rows: list[RecordedRow] = []
     for escalation in escalations:
         try:
@@ -43,7 +44,7 @@ def imitations(
 def preferences(
     escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
 ) -> list[RecordedRow]:
-    """A pair of each escalation whose answers differ, as one row: the accepted answer and the
+    """One pair, as one row, for each escalation whose answers differ: the accepted answer and the
     refused one (`loopline.trainers.glpft.preference_training`)."""
     rows: list[RecordedRow] = []
     for escalation in escalations:
@@ -65,7 +66,7 @@ def preferences(
 
 
 def policy_of(escalation: Escalation) -> str:
-    """That the small model was served as."""
+    """Policy that the small model was served as."""
     if not escalation.small.calls:
         return escalation.run.policies.get(escalation.small.agent, "slm")
     policy = escalation.small.calls[0].policy
@@ -79,7 +80,7 @@ def _instruction(escalation: Escalation) -> str:
 def _row(
     escalation: Escalation, last: Call, turns: Sequence[Message], model: LoadedModel
 ) -> TokenRow:
-    """Raises `Unreadable`."""
+    """The row of a conversation that ends with the call `last`. Raises `Unreadable`."""
     if last.finish_reason == "length":
         raise Unreadable(CUT_OFF)
     opening, tools = escalation.opening()

@@ -1,4 +1,4 @@
-"""What `train distill` is asked for."""
+"""Options of `train distill`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DistillOptions(RowOptions):
     beta: Annotated[
         float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
     ] = Field(default=0.1, gt=0)
-    """How much a preference weighs against staying close to the initial model."""
+    """How strongly dpo holds to the initial model (beta)."""
     teacher: Annotated[str | None, Option(metavar="MODEL", default="none"), _ON_POLICY] = None
     """Model whose log-probabilities judge what was written: a folder, a hub id or a micro model,
     with the same vocabulary."""
@@ -63,8 +63,8 @@ class DistillOptions(RowOptions):
         return self
 
     def objective_settings(self) -> dict[str, object]:
-        """See `RowOptions.objective_settings`. Raises `TrainingError` for a teacher that is not
-        there."""
+        """Settings of the objective: see `RowOptions.objective_settings`. Raises `TrainingError`
+        for a missing teacher."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 
@@ -78,7 +78,7 @@ class DistillOptions(RowOptions):
         return values
 
     def held_out(self) -> HeldOut:
-        """Raises `UnreadableData` for a file that can't be read."""
+        """Held-out kinds and questions. Raises `UnreadableData` for a file that can't be read."""
         from loopline.trainers.data.data_files import local_file
         from loopline.trainers.distill.escalations import HeldOut
         from loopline.trainers.distill.held_out_file import ENDINGS, read_questions

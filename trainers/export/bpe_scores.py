@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 REPEATS = 3
-"""How many times over a text in question is tried."""
+"""Number of times that an ambiguous text is repeated when it is tried."""
 
 MAX_DISTANCE = 1000
-"""Between the first and the last merge that make one piece; it bounds the texts in question."""
+"""Largest distance between the first and the last merge that make one piece; it bounds the texts
+that have to be tried."""
 
 Pair = tuple[str, str]
 

@@ -1,6 +1,6 @@
 """A model of transformers as a GGUF file, with its tokenizer, for llama.cpp.
 
-Qwen2, Qwen3 and Llama architectures, which is all that is trained here and TinyLlama's kind. What
+Qwen2, Qwen3 and Llama architectures: all that this project trains, and TinyLlama's kind. What
 cannot be carried over exactly is refused.
 
 Tensor names and metadata keys: the GGUF specification, by the `gguf` package of llama.cpp.
@@ -87,7 +87,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
 def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     """Write a LoRA in PEFT's format, trained on the model in folder `base`, to the file `output`.
 
-    Raises TrainingError for one that is not there, not whole, no plain LoRA, or of another model.
+    Raises TrainingError for one that is missing, incomplete, not a plain LoRA, or of another model.
     """
     config = read_json(base / "config.json")
     kind = str(config.get("model_type"))
@@ -142,7 +142,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
 
 @contextmanager
 def _translate_engine_errors() -> Generator[None]:
-    """What an engine would say of these files, this command says too."""
+    """Report an engine's errors about these files as this command's own."""
     try:
         yield
     except EngineError as error:
@@ -150,7 +150,7 @@ def _translate_engine_errors() -> Generator[None]:
 
 
 def _shapes(model: Path) -> dict[str, tuple[int, ...]]:
-    """Of every tensor of a model, by its name."""
+    """Shape of every tensor of a model, by name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as weights:
@@ -195,8 +195,8 @@ def _write(
                 except ValueError as error:
                     raise TrainingError(f"{path}: its tensor {name!r} {error}") from error
     if tied:
-        # llama.cpp takes the embedding for it, as transformers does. Where the files have a head
-        # all the same, both take that.
+        # llama.cpp takes the embedding as the head, as transformers does. Where the files have a
+        # head all the same, both use that.
         wanted.pop(_HEAD, None)
     if wanted:
         raise TrainingError(
@@ -210,7 +210,7 @@ def _write(
 
 
 def _embedding(model: Path) -> torch.Tensor:
-    """In float32. Raises TrainingError for a model without one."""
+    """The embedding in float32. Raises TrainingError for a model without one."""
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as weights:
             if _EMBEDDING in weights.keys():  # noqa: SIM118 - not a mapping
@@ -219,7 +219,8 @@ def _embedding(model: Path) -> torch.Tensor:
 
 
 def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of each tensor that transformers would read for this configuration, the head included."""
+    """Shape of each tensor that transformers would read for this configuration, the head
+    included."""
     config_values = {name: value for name, value in config.items() if name != "quantization_config"}
     try:
         kind = AutoConfig.for_model(config_values.pop("model_type"), **config_values)
@@ -261,7 +262,7 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], model: Path) -> 
 
 
 def _permute_heads(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
-    """Llama's queries and keys: transformers rotates halves, llama.cpp neighbours."""
+    """Permute Llama's queries and keys: transformers rotates halves, llama.cpp neighbours."""
     heads = int(config["num_attention_heads"])
     if name.endswith(("q_proj.weight", "q_proj.bias")):
         count = heads
@@ -284,7 +285,7 @@ def _add_tensor(
     stored: gguf.GGMLQuantizationType,
     precision: Precision,
 ) -> None:
-    """Raises ValueError for numbers that the precision cannot hold."""
+    """Write a tensor. Raises ValueError for numbers that the precision cannot hold."""
     if not np.isfinite(values).all():
         raise ValueError("has numbers that are not finite (NaN or infinity)")
     if values.ndim < 2 or stored is gguf.GGMLQuantizationType.F32:

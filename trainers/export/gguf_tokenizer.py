@@ -108,7 +108,7 @@ def _add_byte_level(writer: gguf.GGUFWriter, saved: dict[str, Any]) -> None:
             "Qwen2's, Llama 3's or SmolLM's, and SentencePiece's style with byte fallback like "
             "Llama 2's can be"
         )
-    # For Llama 3's tokenizer llama.cpp takes a word that is a token as it is, and for no other.
+    # Only for Llama 3's tokenizer llama.cpp takes a word that is a token as it is.
     others = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
     used = [name for name in others if bpe.get(name)]
     if bool(bpe.get("ignore_merges")) != (splitter == "llama-bpe"):
@@ -184,8 +184,8 @@ def _add_sentencepiece(
 
 
 def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> None:
-    """Raises ValueError for an added token that llama.cpp would look for in another way: with the
-    blanks around it, as a word alone, or (where the text is `normalized`) after that."""
+    """Raise ValueError for an added token that llama.cpp would look for in another way: with the
+    blanks around it, only as a whole word, or (where the text is `normalized`) after that."""
     options = ("lstrip", "rstrip", "single_word") + (("normalized",) if normalized else ())
     for added in added_tokens:
         if used := [name for name in options if added.get(name)]:
@@ -193,8 +193,8 @@ def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> N
 
 
 def _blank_prefix_flags(saved: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the tokenizer puts a blank of its own before every text between added tokens, and
-    whether at the beginning alone."""
+    """Whether the tokenizer puts a blank before every text between added tokens, and whether only
+    at the beginning."""
     match _parts(saved, "normalizer", "normalizers"), saved.get("pre_tokenizer"):
         case [prepend, replace], None if prepend == _PREPEND and replace == _REPLACE:
             return True, False
@@ -225,7 +225,7 @@ def _merges(bpe: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises TrainingError for a file that is not there or is not JSON."""
+    """Read a JSON file. Raises TrainingError for a file that is missing or is not JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError as error:

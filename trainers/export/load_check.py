@@ -20,7 +20,7 @@ _WORDS = 400
 
 
 def require_loadable(file: Path) -> None:
-    """Raises TrainingError for a file that llama.cpp refuses or does not survive. Without
+    """Raise TrainingError for a file that llama.cpp refuses or does not survive. Without
     llama-cpp-python nothing is tried."""
     if find_spec("llama_cpp") is None:
         return

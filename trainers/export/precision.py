@@ -1,4 +1,4 @@
-"""What `train export` is asked for. Apart from the making of GGUF files, which imports torch."""
+"""Options of `train export`, separate from the making of GGUF files, which imports torch."""
 
 from __future__ import annotations
 

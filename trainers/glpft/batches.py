@@ -113,7 +113,7 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
 
 
 def _rows_between(rows: Sequence[TokenRow], seed: int, begin: int, count: int) -> list[TokenRow]:
-    """Rows `begin` to `begin + count` of all epochs, one behind the other."""
+    """Rows `begin` to `begin + count` of all epochs, one after the other."""
     drawn: list[TokenRow] = []
     while len(drawn) < count:
         epoch, at = divmod(begin + len(drawn), len(rows))
@@ -135,7 +135,7 @@ def _padded_length(row: TokenRow) -> int:
 
 def _micro_batch(rows: Sequence[TokenRow]) -> MicroBatch:
     length = _padded_length(rows[-1])
-    # What stands there is never seen: attention is causal, and nothing of it is learned.
+    # Padding is never seen: attention is causal, and nothing of it is learned.
     return MicroBatch(
         ids=[[*row.ids, *[0] * (length - len(row.ids))] for row in rows],
         learned=[[*row.learned, *[False] * (length - len(row.learned))] for row in rows],

@@ -1,4 +1,4 @@
-"""What a model of random weights learns first: to write again what stands in its prompt.
+"""What a model with random weights learns first: to repeat what its prompt holds.
 
 A call's arguments and an answer's facts are copied out of the question and the observations. The
 attention heads for that (Olsson et al. 2022, arXiv:2209.11895) come late, and from a task's own
@@ -22,7 +22,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 LOOKS_BACK = 3
 """Heads of the first layer that begin by looking 1, 2 and 3 tokens back; one stays free."""
 SHARPNESS = 5.0
-"""Of that look: nine tenths of the attention lie on the one token."""
+"""Scale of that look: nine tenths of the attention fall on the one token."""
 
 TEXT = (24, 64)
 """Tokens of the text that is copied from."""
@@ -30,7 +30,7 @@ COPIES = 4
 COPY = (6, 16)
 """Tokens of one copy. The first two tell where it begins, and are not learned."""
 ROW_TOKENS = 85
-"""Mean of a row, roughly."""
+"""Mean tokens of a row, roughly."""
 VALIDATION_ROWS = 256
 
 

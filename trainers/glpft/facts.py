@@ -1,4 +1,4 @@
-"""What is known of a finished stage, written into its folder."""
+"""Facts about a finished stage, written into its folder."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ class StageFacts(Record):
     stage: str
     adapter: bool
     base_sha256: str
-    """Of the weights that it was loaded from; an adapter fits no others, and workers that serve
-    others refuse it."""
+    """SHA-256 of the weights that it was loaded from; an adapter fits no others, and workers that
+    serve others refuse it."""
     parameters: int
     trained_parameters: int
     rows: int
     too_long: int
     steps: int
     tokens: int
-    """That went through the model, padding included."""
+    """Tokens that went through the model, padding included."""
     budget: int
-    """That were to go through it; the stage ends with the step that comes nearest."""
+    """Tokens that were to go through it; the stage ends with the step that comes nearest."""
     padding: int
     learned: int
-    """Tokens that the loss is about."""
+    """Tokens on which the loss is computed."""
     seconds: float
     losses: tuple[float, ...]
-    """Mean of each reported stretch, nats per learned token."""
+    """Mean loss of each reported stretch, in nats per learned token."""
     validation_before: float | None
     validation_after: float | None
-    """Nats per learned token on the kept-out instructions; None if there are none."""
+    """Nats per learned token on the held-out instructions; None if there are none."""
     peak_memory_mb: float
-    """Most that the process had held at the stage's end, in earlier stages too."""
+    """Most memory that the process had held by the stage's end, in earlier stages too."""
     torch: str
     transformers: str
 
 
 def read_facts(folder: Path) -> StageFacts | None:
-    """Of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
+    """Facts of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
     return find_record(folder / FACTS, StageFacts, "remove it to train again")

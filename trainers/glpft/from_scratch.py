@@ -44,7 +44,7 @@ UMI_MARKUP = (
 )
 """Frequent pieces of the roles' texts, one token each."""
 JSON_GLUE = re.compile(r'"?[\]}]*(?:, ?)?[\[{]*"[a-z_]+": ?[\[{]*"?')
-"""What stands between two values of a JSON object: the end of the one, a name, the begin of the
+"""Text between two values of a JSON object: the end of the one, a name, the beginning of the
 other."""
 GLUES = 128
 """Tokens for the most frequent of these. So the value that belongs to another one stands two tokens

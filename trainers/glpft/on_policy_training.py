@@ -1,7 +1,7 @@
 """On-policy distillation (Agarwal et al. 2024, arXiv:2306.13649, with the reverse divergence and
-the student's own samples alone; Lu & Thinking Machines Lab 2025, "On-Policy Distillation"): the
-student answers, and learns of each token that it wrote how much likelier it is to itself than to
-its teacher.
+only the student's own samples; Lu & Thinking Machines Lab 2025, "On-Policy Distillation"): the
+student answers, and learns from how much likelier each token that it wrote is to itself than to its
+teacher.
 
     loss = E over the student's own tokens of  log p(token) - log q(token)
 
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     import torch
 
 _SEEDS = 1_000_003
-"""Apart, so that no two steps of two seeds draw alike."""
+"""Distance between seeds, so that no two steps of two seeds draw alike."""
 
 
 def reverse_kl_losses(logprobs: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """Of each token [n] that the student drew: log p - log q, in nats, whose mean is KL(p || q).
+    """Loss of each token [n] that the student drew: log p - log q, in nats, whose mean is KL(p ||
+    q).
 
     Its gradient is (log p - log q) times that of log p, with the bracket held fixed. That is an
     unbiased estimate of the divergence's gradient: the term that is left out, the gradient of log p
@@ -48,15 +49,15 @@ def reverse_kl_losses(logprobs: torch.Tensor, teacher: torch.Tensor) -> torch.Te
 
 
 def prompts_of(ids: Sequence[int], learned: Sequence[bool]) -> list[list[int]]:
-    """The ids before each turn that a row has of the assistant."""
+    """The ids before each of the assistant's turns in a row."""
     begins = [at for at in range(1, len(ids)) if learned[at] and not learned[at - 1]]
     return [list(ids[:at]) for at in begins]
 
 
 @dataclass
 class OnPolicyTraining(StageTraining):
-    """Its loss is the mean over the tokens that the student wrote, in nats. So is that of the
-    validation rows, whose samples are drawn alike before and after."""
+    """Stage whose loss is the mean over the tokens that the student wrote, in nats. The validation
+    loss is too; its samples are drawn alike before and after training."""
 
     by_one_process: ClassVar[str] = "on-policy distillation is done"
     _teacher: Teacher = field(init=False)
@@ -75,8 +76,9 @@ class OnPolicyTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """As `StageTraining` divides by the learned tokens of the recorded batch, each token that
-        was written has its share of these: what comes out is the mean over written tokens."""
+        """Losses weighted so that they average over the written tokens: `StageTraining`
+        divides by the learned tokens of the recorded batch, so each written token gets an equal
+        share of these."""
         import torch
 
         rows = sorted(self._answers(batch), key=lambda row: len(row.ids))
@@ -98,8 +100,8 @@ class OnPolicyTraining(StageTraining):
             yield losses.sum() * share, losses.sum() * 0.0
 
     def _answers(self, batch: Batch) -> list[TokenRow]:
-        """What the student says at present at every place of the batch. It follows from the
-        weights, the seed and the step's number; what is only measured is drawn alike each time."""
+        """The student's present answers at every place of the batch. They follow from the weights,
+        the seed and the step's number; answers that only measure are drawn alike each time."""
         import torch
 
         network, settings = self.network, self.settings
@@ -139,8 +141,8 @@ class OnPolicyTraining(StageTraining):
         return rows
 
     def _logprobs(self, part: MicroBatch) -> torch.Tensor:
-        """Of the tokens that the student wrote [n], row after row, in float32: their differences
-        from the teacher's are small compared with them."""
+        """Log-probabilities of the tokens that the student wrote [n], row after row, in float32:
+        their differences from the teacher's are small compared with them."""
         import torch
         from torch.nn import functional
 

@@ -1,4 +1,4 @@
-"""What `train glpft` is asked for."""
+"""Options of `train glpft`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESERVED = frozenset(
     {"backbone", "single", "multitask", "copying", "initial", "data", "curves", "checkpoints"}
     | {"published", "report.html", "report.json", "settings.json", "options.toml"}
 )
-"""What else lies in the folder of a training."""
+"""Other contents of a training's folder."""
 
 
 def _begins_at_random(options: Any) -> bool:
@@ -99,8 +99,8 @@ class GlpftOptions(
         return self
 
     def settings(self, data_sha256: str) -> GlpftSettings:
-        """What the training follows from, with hashes of what the options name. Raises
-        `TrainingError` for a model or a size that is not there."""
+        """Settings of the training, with hashes of what the options name. Raises `TrainingError`
+        for a missing model or size."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 

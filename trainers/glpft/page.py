@@ -51,7 +51,7 @@ def render(report: Report) -> str:
 
 
 def _losses(stage: StageFacts) -> list[tuple[int, float]]:
-    """With the step at which each stretch ended."""
+    """Losses of each stretch with the step at which it ended."""
     return [
         (min(stage.steps, at * REPORT_EVERY), loss) for at, loss in enumerate(stage.losses, start=1)
     ]

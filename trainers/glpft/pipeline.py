@@ -1,10 +1,10 @@
 """All stages of a method, one after the other.
 
-    OUTPUT/settings.json          what everything follows from
+    OUTPUT/settings.json          what determines everything
     OUTPUT/data/                  the data set, if it was made for this training alone
     OUTPUT/initial/               random weights and their tokenizer, without a base
     OUTPUT/<stage>/               the finished stage: a model or an adapter, and training.json
-    OUTPUT/checkpoints/<stage>/   of the one in training
+    OUTPUT/checkpoints/<stage>/   of the stage in training
     OUTPUT/curves/<stage>/        for TensorBoard
     OUTPUT/report.json            compute and losses of all stages
     OUTPUT/report.html            the same as curves
@@ -63,20 +63,20 @@ SETTINGS = "settings.json"
 INITIAL = "initial"
 CHECKPOINTS = "checkpoints"
 DATA = "data"
-"""A data set that was made for this training alone."""
+"""Subfolder of a data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
-"""Of all stages that there are, but for those of agents."""
+"""Names of all stages, except those of agents."""
 TRAININGS: dict[str, type[StageTraining]] = {
     "sft": StageTraining,
     "dpo": PreferenceTraining,
     "on-policy": OnPolicyTraining,
 }
-"""By objective."""
+"""Class of a stage, by objective."""
 
 
 @dataclass(frozen=True)
 class StageListener:
-    """Who is told what goes on."""
+    """Callbacks that report progress."""
 
     progress: Callable[[StageProgress], None] = lambda progress: None
     checkpoint: Callable[[str, int], None] = lambda stage, step: None
@@ -94,9 +94,9 @@ def train(
     watch: StageListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
-    """Train what of the method is not finished in `output`, resuming the current stage.
+    """Train the stages of the method that are not finished in `output`, resuming the current one.
 
-    Of several processes, which must all see the same `output`, the first one writes and tells.
+    Of several processes, which must all see the same `output`, the first one writes and reports.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
     """
     processes = processes or Processes()
@@ -149,8 +149,8 @@ def train(
 
 
 def require_trainable(data: TrainingData) -> None:
-    """Raises `TrainingError` for a data set with instructions that a benchmark asks; what is read
-    from recorded runs has none of them."""
+    """Raise `TrainingError` for a data set with instructions that a benchmark asks; rows read from
+    recorded runs have none of them."""
     if isinstance(data, RecordedRows):
         return
     for source in data.card.sources:
@@ -178,12 +178,12 @@ class _Pipeline:
         import transformers
 
         settings, folder = self.settings, self.output / stage.name
-        # The model of the stage before is in a cycle of references with its adapter.
+        # The previous stage's model is in a cycle of references with its adapter.
         gc.collect()
         adapter = settings.trains_adapter(stage.name)
         before = None if stage.begins_from is None else self.output / stage.begins_from
         same_kind = before is not None and settings.trains_adapter(before.name) == adapter
-        # An adapter goes on from an adapter on the same base; everything else loads the weights.
+        # An adapter continues an adapter on the same base; everything else loads the weights.
         base = self.first if before is None or (adapter and same_kind) else before
         loaded = load_base(str(base), template_options=settings.template_options)
         rows = self._rows(stage, loaded, budget)
@@ -275,8 +275,8 @@ def claim(
     keep_data: bool = False,
     restart: bool = False,
 ) -> None:
-    """Make the folder this training's own; `keep_data` for data that are nowhere else. Raises
-    `TrainingError`, with the folder as it was, if it is another one's."""
+    """Mark the folder as this training's; `keep_data` for data that exist nowhere else. Raises
+    `TrainingError`, with the folder unchanged, if it belongs to another one."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, GlpftSettings) if path.exists() else None
     if existing_settings is not None and not restart:
@@ -300,8 +300,8 @@ def claim(
 
 
 def require_possible(settings: GlpftSettings, data: TrainingData, processes: Processes) -> None:
-    """Raises `TrainingError` for data that must not be learned from, for weights that the method
-    has nothing to put on, and for those that can't be spread."""
+    """Raise `TrainingError` for data that must not be learned from, for weights that the method has
+    nothing to train on, and for weights that can't be sharded."""
     require_trainable(data)
     if processes.sharded and settings.is_micro:
         raise TrainingError(
@@ -327,8 +327,8 @@ def _budget(
     """Tokens for all stages, and the weight of each against the others."""
     if settings.tokens is not None:
         return settings.tokens, even_shares(settings.agents)
-    # What GLPFT needs for its epochs, so that every method has the same; of recorded rows that
-    # train a single model, what that needs.
+    # What GLPFT needs for its epochs, so that every method has the same; for recorded rows that
+    # train a single model, what that model needs.
     is_single = isinstance(data, RecordedRows) and not settings.agents
     method = "single" if is_single else "glpft"
     loaded = load_base(str(first), template_options=settings.template_options)

@@ -1,5 +1,5 @@
-"""Direct preference optimization (Rafailov et al. 2023, arXiv:2305.18290, equation 7): a stage with
-pairs of answers to one question as its rows.
+"""Direct preference optimization (Rafailov et al. 2023, arXiv:2305.18290, equation 7): a stage
+whose rows are pairs of answers to one question.
 
     loss = -log sigmoid(beta (m(preferred) - m(rejected)))
     m(answer) = log p(answer) - log r(answer)
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 BETWEEN = -1
-"""Between both rows of a pair: no token has it."""
+"""Separator between both rows of a pair: not the id of any token."""
 
 
 def pair_row(preferred: TokenRow, rejected: TokenRow) -> TokenRow:
@@ -36,7 +36,7 @@ def pair_row(preferred: TokenRow, rejected: TokenRow) -> TokenRow:
 
 
 def pair_of(ids: Sequence[int], learned: Sequence[bool]) -> tuple[TokenRow, TokenRow]:
-    """The pair that a row is. Raises `TrainingError` for a row that is none."""
+    """Split a row into its pair. Raises `TrainingError` for a row that isn't one."""
     if BETWEEN not in ids:
         raise TrainingError("these rows are not pairs of answers: --restart reads the store again")
     cut = list(ids).index(BETWEEN)
@@ -53,7 +53,7 @@ def preference_loss(
     rejected_reference: torch.Tensor,
     beta: float,
 ) -> torch.Tensor:
-    """Of each pair, from its four log-probabilities [pairs], in nats."""
+    """Loss of each pair [pairs], from its four log-probabilities [pairs], in nats."""
     from torch.nn import functional
 
     margin = (preferred - preferred_reference) - (rejected - rejected_reference)
@@ -62,13 +62,14 @@ def preference_loss(
 
 @dataclass
 class PreferenceTraining(StageTraining):
-    """Its loss is the mean over pairs. It begins at log 2, where both models are one."""
+    """Stage whose loss is the mean over pairs. It begins at log 2, where both models are the
+    same."""
 
     by_one_process: ClassVar[str] = "preferences are learned"
     _references: dict[tuple[int, ...], float] = field(
         default_factory=dict[tuple[int, ...], float], init=False
     )
-    """Of each row, by its ids: its log-probability by the model that the stage begins as."""
+    """Log-probability of each row, by its ids, under the model that the stage begins with."""
 
     @contextmanager
     def _prepared(self) -> Generator[None]:
@@ -87,8 +88,8 @@ class PreferenceTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """As `StageTraining` divides by the learned tokens of the batch, each pair has its share of
-        these: what comes out is the mean over pairs."""
+        """Losses weighted so that they average over pairs: `StageTraining` divides by
+        the learned tokens of the batch, so each pair gets an equal share of these."""
         import torch
 
         micro_batches = share_of(batch, self.processes.index, self.processes.count)
@@ -109,8 +110,8 @@ class PreferenceTraining(StageTraining):
             yield losses.sum() * share, losses.sum() * 0.0
 
     def _log_probabilities(self, rows: Sequence[TokenRow]) -> torch.Tensor:
-        """Of each row, the sum over its learned tokens [rows], in float32: their differences are
-        small compared with them."""
+        """Sum of log-probabilities over each row's learned tokens [rows], in float32: their
+        differences are small compared with them."""
         import torch
         from torch.nn import functional
 

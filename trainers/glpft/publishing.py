@@ -1,4 +1,4 @@
-"""Which policies of a deployment the adapters, or the models, of a finished training are."""
+"""Maps the adapters, or the models, of a finished training to policies of a deployment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline.trainers.glpft.stages import ROLES
 
 
 def require_publishable(settings: GlpftSettings) -> None:
-    """Raises `TrainingError` for what the policies of one pool can't be served by. Asked before
-    the training, which takes long."""
+    """Raise `TrainingError` for results that the policies of one pool can't be served by. Called
+    before the training, which takes long."""
     if settings.method == "single" and not settings.agents:
         raise TrainingError(
             "--publish: a single model writes no turns of a planner, a caller or a summarizer; "
@@ -28,8 +28,8 @@ def require_publishable(settings: GlpftSettings) -> None:
 
 
 def publications(report: Report, output: Path, pool: str) -> tuple[Publication, ...]:
-    """The policies of the roles, or of the agents; of a model for all of them each is the same
-    adapter."""
+    """The policies of the roles, or of the agents; one model for all of them is published as each
+    policy's adapter."""
     settings = report.settings
     by_stage = {facts.stage: facts for facts in report.stages}
     return tuple(
@@ -37,7 +37,7 @@ def publications(report: Report, output: Path, pool: str) -> tuple[Publication, 
             f"{pool}/{role}",
             output / stage,
             by_stage[stage].base_sha256,
-            # Prompts that came from recorded ids were made by no template here.
+            # Prompts that came from recorded ids were not rendered by a template here.
             None if settings.agents else settings.template_options,
         )
         for role in settings.agents or ROLES

@@ -1,4 +1,4 @@
-"""What a training did, as its report.json keeps it."""
+"""Results of a training, as its report.json keeps them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Report(Record):
     budget: int
     """Tokens, padding included, for all stages together."""
     tokens: int
-    """That went through a model."""
+    """Tokens that went through a model."""
     padding: int
     seconds: float
     stages: tuple[StageFacts, ...]
 
 
 def read_report(output: Path) -> Report | None:
-    """Of a folder; None before the training has ended. Raises `UnreadableModel`."""
+    """Report of a folder; None before the training has ended. Raises `UnreadableModel`."""
     return find_record(output / REPORT, Report, "remove it to train again")

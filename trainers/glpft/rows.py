@@ -1,5 +1,5 @@
-"""From the rows of a data set to token ids with a mask, in the very ids that an engine would feed:
-the messages go through the engine's own rendering and tokenizer."""
+"""Token ids with a mask for the rows of a data set, exactly the ids that an engine would feed: the
+messages go through the engine's own rendering and tokenizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 
 @dataclass(frozen=True)
 class StageRows:
-    """What a stage learns from, and what its loss is measured on."""
+    """Rows that a stage learns from, and rows that its loss is measured on."""
 
     training: tuple[TokenRow, ...]
     validation: tuple[TokenRow, ...]
@@ -27,7 +27,7 @@ class StageRows:
 
     @property
     def tokens(self) -> int:
-        """Of the training rows, without padding."""
+        """Tokens of the training rows, without padding."""
         return sum(len(row.ids) for row in self.training)
 
 
@@ -35,7 +35,7 @@ TrainingData = DataSet | RecordedRows
 
 
 def sha256_of(data: TrainingData) -> str:
-    """Its hash, which a training's settings record."""
+    """Hash of the data, which a training's settings record."""
     return data.sha256 if isinstance(data, RecordedRows) else data.card.sha256
 
 
@@ -71,7 +71,7 @@ def rows_of(
 def token_row(example: Example, model: LoadedModel) -> TokenRow:
     """The prompt, the target, and the token that ends a turn.
 
-    Text is cut where an engine cuts it: behind the prompt, and around what the model does not
+    Text is split where an engine splits it: after the prompt, and around what the model does not
     write itself.
     """
     messages = (
@@ -82,7 +82,7 @@ def token_row(example: Example, model: LoadedModel) -> TokenRow:
     learned = [False] * len(ids)
     for span in example.target:
         if span.text:
-            # A data set's text may hold a control token, which nobody wrote as one.
+            # A data set's text may hold a control token, which nobody meant as one.
             text = as_plain_text(span.text, model.control_tokens)
             piece = model.codec.encode(text, ids[-1])
             ids += piece
@@ -99,7 +99,7 @@ def end_of_turn(model: LoadedModel) -> int:
 
 
 def _examples(data: TrainingData, stage: Stage) -> Iterable[tuple[str, Example | TokenRow]]:
-    """With the id of the instruction of each. Of recorded rows a stage reads those of its
+    """Examples, each with the id of its instruction. Of recorded rows a stage reads those of its
     agent, or all of them."""
     if isinstance(data, RecordedRows):
         for recorded in data.rows:

@@ -1,4 +1,4 @@
-"""What a training follows from: two runs with equal settings have equal weights."""
+"""What determines a training: two runs with equal settings have equal weights."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ SIZES = {
 
 
 class Schedule(Record):
-    """How one stage is trained."""
+    """Schedule of one stage."""
 
     epochs: float
-    """Times that the stage's set is gone through, where no budget is given."""
+    """Passes over the stage's set, where no budget is given."""
     learning_rate: float
     matrix_learning_rate: float | None = None
-    """Of the matrices inside the layers, by Muon and in units of AdamW's step, where all weights
-    are trained. None: AdamW trains everything."""
+    """Learning rate of the matrices inside the layers where all weights are trained, by Muon and in
+    units of AdamW's step. None: AdamW trains everything."""
     warmup: float
     """Share of the stage in which the learning rate rises to its full height."""
     weight_decay: float
     prompts: float = 0.0
-    """Weight of a prompt's token in the loss, where one of the target has 1."""
+    """Weight of a prompt's token in the loss, where a target's token has 1."""
     lowest: float = 0.0
-    """Share of the learning rate that is left at the end."""
+    """Fraction of the learning rate that is left at the end."""
     batch: int | None = None
-    """Rows per step; None: those of the whole training."""
+    """Rows per step; None: as many as the whole training has."""
 
 
 PUBLISHED: dict[str, Schedule] = {
@@ -63,15 +63,17 @@ PUBLISHED: dict[str, Schedule] = {
     "caller": Schedule(epochs=1, learning_rate=1e-5, warmup=0.2, weight_decay=0.01),
     "summarizer": Schedule(epochs=2, learning_rate=1e-5, warmup=0.4, weight_decay=0.01),
 }
-"""For a base that has learned language already: X-PLUG/Multi-LLM-Agent, `GLPFT/scripts`."""
+"""Schedules for a base that has already learned language: X-PLUG/Multi-LLM-Agent,
+`GLPFT/scripts`."""
 PROMPTS = 0.15
-"""Random weights learn to read from their prompts as well: to copy a name or a number out of one,
-above all. The micro model's loss on targets after 1.4 M tokens was 0.73 nats with it and 0.96
-without. A target is a sixth or seventh of a row, so both parts weigh about the same."""
+"""Weight of prompts for random weights, which learn to read from them as well: above all to copy a
+name or a number out of one. The micro model's loss on targets after 1.4 M tokens was 0.73 nats with
+it and 0.96 without. A target is a sixth or seventh of a row, so both parts weigh about the same."""
 COPYING_SHARE = 0.2
 COPYING_TOKENS = 1_500_000
-"""Learning to copy takes a fifth of the compute, and no more than this. A micro model's loss on
-digits to be copied falls from 1.9 nats to 1.3 within some hundred steps near 1.1 M tokens."""
+"""Most tokens spent on learning to copy, which otherwise takes a fifth of the compute. A micro
+model's loss on copied digits falls from 1.9 nats to 1.3 within some hundred steps near 1.1 M
+tokens."""
 _RANDOM_WEIGHTS = Schedule(
     epochs=8,
     learning_rate=2e-3,
@@ -90,22 +92,23 @@ MICRO: dict[str, Schedule] = {
         for role in ROLES
     },
 }
-"""For micro models, at the rates of `train sft`. The published ones would leave random weights
-where they are."""
+"""Schedules for micro models, at the rates of `train sft`. The published ones would leave random
+weights nearly unchanged."""
 Schedules = Literal["published", "micro"]
-"""`published`: of a base that knows language. `micro`: of random weights, or to go on training a
-base that began with them."""
+"""`published`: for a base that knows language. `micro`: for random weights, or to continue training
+a base that began with them."""
 LORA_RATE = 10.0
-"""An adapter learns best at about ten times the rate of all weights (Biderman et al. 2024,
-arXiv:2405.09673)."""
+"""Factor of an adapter's rate: it learns best at about ten times the rate of all weights (Biderman
+et al. 2024, arXiv:2405.09673)."""
 LORA_RATE_MICRO = 3.0
-"""The rates of micro models are that high already: at ten times those their roles unlearned."""
+"""The same factor for micro models, whose rates are high already: at ten times those their roles
+unlearned."""
 
 BATCH = 48
 """Rows per step, as published."""
 BATCH_MICRO = 16
-"""Small steps, and more of them: after 0.86 M tokens the loss of a micro model was 1.65 nats where
-steps of 48 rows had left it at 2.1."""
+"""Rows per step of micro models. Smaller steps, and more of them: after 0.86 M tokens the loss of a
+micro model was 1.65 nats, with steps of 48 rows 2.1."""
 
 
 class StageOptions(Options):
@@ -156,13 +159,12 @@ class StageOptions(Options):
 
 
 class GlpftSettings(StageOptions):
-    """What one training follows from, but for where it is written. It is what the folder
-    records."""
+    """What determines one training, except where it is written. The folder records it."""
 
     data_sha256: str
     """Hash of the data set."""
     agents: tuple[str, ...] = ()
-    """Agents of recorded rows, each a role of its own; empty: the roles of umi."""
+    """Agents of recorded rows, each with its own role; empty: the roles of umi."""
     base: str | None = None
     """Folder or hub id of the model to begin with; None begins with random weights."""
     base_sha256: str | None = None
@@ -175,17 +177,17 @@ class GlpftSettings(StageOptions):
     """What a row is: an answer to be written, a pair of which one is to be preferred, or a
     conversation with places where the model answers by itself."""
     beta: float = Field(default=0.1, gt=0)
-    """Of dpo: how much a preference weighs against staying close to the initial model."""
+    """Weight of staying close to the initial model, against preferences; for dpo."""
     teacher: str | None = None
-    """Of on-policy: folder or hub id of the model that judges what was written."""
+    """Folder or hub id of the model that judges what was written; for on-policy."""
     teacher_url: str | None = None
-    """Of the server that it runs in; None: in this process."""
+    """URL of the server that runs the teacher; None: it runs in this process."""
     teacher_sha256: str | None = None
-    """Hash of its weights; None for those of a server."""
+    """Hash of the teacher's weights; None for those of a server."""
     samples: int = Field(default=1, ge=1)
-    """Of on-policy: answers at each place."""
+    """Answers at each place; for on-policy."""
     max_tokens: int = Field(default=256, ge=1)
-    """Of on-policy: tokens of such an answer."""
+    """Most tokens of such an answer; for on-policy."""
 
     @property
     def is_micro(self) -> bool:
@@ -193,8 +195,8 @@ class GlpftSettings(StageOptions):
         return is_micro(self.schedules, self.base)
 
     def schedule(self, stage: str, *, begins: bool = False) -> Schedule:
-        """Of a stage; a single model is trained as the backbone is, and so is a role that `begins`
-        with random weights. An agent of recorded rows is trained as the caller is."""
+        """Schedule of a stage. A single model is trained as the backbone is, and so is a role that
+        `begins` with random weights. An agent of recorded rows is trained as the caller is."""
         table = MICRO if self.is_micro else PUBLISHED
         random = begins and self.base is None and stage in ROLES
         other = table["caller"] if stage in self.agents else table[BACKBONE]
@@ -225,7 +227,7 @@ def is_micro(schedules: str | None, base: str | None) -> bool:
 
 
 def size(name: str) -> Size:
-    """Raises `UnknownModel` with the names that there are."""
+    """Size of that name. Raises `UnknownModel` with the available names."""
     model_size = SIZES.get(name)
     if model_size is None:
         raise UnknownModel(f"there is no size {name!r}; choose one of: {', '.join(SIZES)}")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 REPORT_EVERY = 20
 """Steps per reported mean loss."""
 VALIDATION_ROWS = 256
-"""The loss is measured on that many kept-out rows at most."""
+"""Most held-out rows that the loss is measured on."""
 AUTOCAST_FROM = 500_000
 """Parameters from which bf16 is faster than fp32 on a CPU: at 0.1 M it is slower, at 0.9 M 1.3
 times as fast, at 2.8 M twice."""
@@ -44,7 +44,7 @@ _RANDOM_STATE = "random_state"
 
 
 class StageState(CheckpointState):
-    """What a checkpoint knows besides its tensors."""
+    """State that a checkpoint holds besides its tensors."""
 
     settings: GlpftSettings
     stage: str
@@ -55,15 +55,15 @@ class StageState(CheckpointState):
     losses: tuple[float, ...] = ()
     """Mean loss of each reported stretch."""
     stretch: tuple[float, ...] = ()
-    """Losses of the steps since."""
+    """Losses of the steps since the last stretch."""
     validation_before: float | None = None
     ended: bool = False
-    """Whether another step would go farther beyond the budget than this falls short of it."""
+    """Whether another step would overshoot the budget by more than this one falls short of it."""
 
 
 @dataclass(frozen=True)
 class StageProgress:
-    """What is shown while a stage goes on."""
+    """What is shown while a stage is training."""
 
     stage: str
     step: int
@@ -77,7 +77,7 @@ class StageProgress:
 
 @dataclass
 class StageTraining:
-    """One stage, begun or resumed in `work`, a folder of its own for checkpoints."""
+    """One stage, begun or resumed in `work`, its own folder for checkpoints."""
 
     by_one_process: ClassVar[str] = ""
     """What one process alone can do, and in which way; empty: several may train together."""
@@ -108,7 +108,7 @@ class StageTraining:
         """Train to the budget; returns the loss on the validation rows.
 
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a
+        one of them receives it. Raises `TrainingError`s; a step whose loss or gradient is not a
         number raises one before it changes weights.
         """
         if self.by_one_process and self.processes.count > 1:
@@ -163,7 +163,7 @@ class StageTraining:
                     self._save(optimizers)
                     on_checkpoint(self.stage, self.state.step)
                 if is_interrupted:
-                    # The first process is at its checkpoint still.
+                    # The first process is still writing its checkpoint.
                     self.processes.wait()
                     raise KeyboardInterrupt
             after = self.validation_loss()
@@ -194,7 +194,7 @@ class StageTraining:
         import torch
 
         began = time.monotonic()
-        # The middle of the step, so that neither the first nor the last one is without effect.
+        # The middle of the step, so that both the first and the last step have an effect.
         remaining = self.budget - self.state.tokens
         progress = (self.state.tokens + min(batch.tokens, remaining) / 2) / self.budget
         factor = rate_factor(progress, self.schedule.warmup, self.schedule.lowest)
@@ -255,7 +255,8 @@ class StageTraining:
         )
 
     def _require_number(self, what: str, value: float, rate: float) -> None:
-        """Before weights are changed; the same in all processes."""
+        """Raise `TrainingError` for a value that is not a number, before weights are changed; the
+        same in all processes."""
         if not math.isfinite(value):
             raise TrainingError(
                 f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which is not "
@@ -265,8 +266,8 @@ class StageTraining:
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Of this process's share of each micro-batch the sum of the negative log-likelihoods
-        (nats) of its learned tokens, and that of the others times `prompts`."""
+        """Sums of negative log-likelihoods (nats) in this process's share of each micro-batch: of
+        the learned tokens, and of the other tokens times `prompts`."""
         import torch
         from torch.nn import functional
 
@@ -278,7 +279,7 @@ class StageTraining:
             if prompts:
                 lengths = torch.tensor(micro_batch.lengths, device=device)
                 mask = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
-            # Padding stands on the right, so that causal attention alone keeps it out of sight.
+            # Padding is on the right, so that causal attention alone hides it.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
                 logits = self.network.learned_logits(ids, mask)
             lost = functional.cross_entropy(logits.float(), ids[:, 1:][mask], reduction="none")
@@ -286,8 +287,8 @@ class StageTraining:
             yield lost[target].sum(), prompts * lost[~target].sum()
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Each group of parameters knows its full rate as `initial_lr`. Raises `TrainingError` for
-        an offloaded optimizer that can't be."""
+        """The optimizers. Each group of parameters holds its full rate as `initial_lr`. Raises
+        `TrainingError` where the optimizer can't be offloaded."""
         import torch
 
         from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
@@ -354,7 +355,7 @@ class StageTraining:
         )
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
         of_cuda = checkpoint.tensors.get(f"{_RANDOM_STATE}.cuda")
-        # The stage may go on with another device than it was begun with.
+        # The stage may resume on another device than it was begun on.
         if of_cuda is not None and self.network.device.type == "cuda":
             torch.cuda.set_rng_state(of_cuda)
         self.state = checkpoint.state

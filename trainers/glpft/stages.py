@@ -1,4 +1,4 @@
-"""Which models a method trains, in which order, on what, and for which share of the compute.
+"""The models that a method trains: in which order, on what, and for which share of the compute.
 
 | method | models | trained on |
 |---|---|---|
@@ -30,7 +30,7 @@ GlobalSet = Literal["global_steps", "global_trajectories"]
 Role = Literal["planner", "caller", "summarizer"]
 ROLES: tuple[Role, ...] = ("planner", "caller", "summarizer")
 Part = Literal["all", "first", "second"]
-"""Of the instructions: all, or one of two disjoint halves."""
+"""Part of the instructions: all, or one of two disjoint halves."""
 
 BACKBONE = "backbone"
 COPYING = "copying"
@@ -47,12 +47,12 @@ class Stage:
     name: str
     sets: tuple[SetName, ...]
     share: float
-    """Of the method's whole compute; all stages together have 1."""
+    """Share of the method's whole compute; the shares of all stages add up to 1."""
     begins_from: str | None = None
     """The stage whose weights it begins with; None is the base."""
     part: Part = "all"
     agent: str | None = None
-    """Of recorded rows, whose are learned; None: those of all."""
+    """Agent whose recorded rows are learned; None: those of all."""
 
     @property
     def is_first(self) -> bool:
@@ -61,7 +61,7 @@ class Stage:
 
 
 def even_shares(agents: Sequence[str]) -> Mapping[str, float]:
-    """`EVEN_SHARES` of these agents in place of the roles."""
+    """`EVEN_SHARES` for these agents in place of the roles."""
     if not agents:
         return EVEN_SHARES
     return {BACKBONE: 1 / 2, **dict.fromkeys(agents, 1 / (2 * len(agents)))}
@@ -76,8 +76,8 @@ def stages_of(
     agents: Sequence[str] = (),
 ) -> tuple[Stage, ...]:
     """The stages of a method, in order. `shares` weighs backbone and roles against each other;
-    those that the method does not train are left out and the others get their compute, all but
-    what is spent on `copying`, a share of the whole. `agents`: of recorded rows, in place of the
+    those that the method does not train are left out and the others get their compute, all but what
+    is spent on `copying`, a share of the whole. `agents`: those of recorded rows, in place of the
     roles."""
     stages = _stages_of(method, shares, global_set, agents)
     if copying == 0.0:
@@ -136,7 +136,8 @@ def is_in_part(instruction_id: str, part: Part) -> bool:
 
 
 def is_validation(instruction_id: str, share: float) -> bool:
-    """Whether an instruction is kept out of every stage of every method, to measure the loss on."""
+    """Whether an instruction is held out from every stage of every method, to measure the loss
+    on."""
     return _uniform("validation", instruction_id) < share
 
 

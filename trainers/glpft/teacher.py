@@ -1,5 +1,5 @@
-"""A model that judges, token by token, what another one has written: by an engine in this process,
-or by a running vLLM server, which gives the log-probabilities of prompts."""
+"""A model that judges, token by token, what another one has written: run by an engine in this
+process, or by a vLLM server, which gives the log-probabilities of prompts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings, VllmSettings
 
 WAIT_SECONDS = 30.0
-"""Until a server answers for the first time."""
+"""Seconds until a server must answer for the first time."""
 
 
 class Teacher:
-    """A context: its engine runs within it, in an event loop of its own."""
+    """Context within which the teacher's engine runs, in its own event loop."""
 
     def __init__(self, model: str, url: str | None = None) -> None:
-        """`model`: a folder, a hub id or a micro model; with `url` it is served there, and only
-        its tokenizer is read here. Raises `TrainingError` for an address that is none."""
+        """`model`: a folder, a hub id or a micro model; with `url` it is served there, and only its
+        tokenizer is read here. Raises `TrainingError` for an invalid address."""
         if url is None:
             self._settings = ModelSettings(engine="torch", model=model)
             return
@@ -60,7 +60,7 @@ class Teacher:
             self._loop.run(self._engine.close())
 
     def require_vocabulary_of(self, student: ModelText) -> None:
-        """Raises `TrainingError` unless every token of the student is the same token here."""
+        """Raise `TrainingError` unless every token of the student is the same token here."""
         try:
             text = read_text_files(find_text_folder(self._settings), self._settings)
         except EngineError as error:
@@ -68,7 +68,7 @@ class Teacher:
         require_same_vocabulary(student, text)
 
     def score(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Of each row's ids from the second on, the natural log-probability given those before it.
+        """Natural log-probability of each id of a row, from the second on, given those before it.
         Raises `TrainingError`."""
 
         async def score_all() -> list[list[float]]:
@@ -81,7 +81,7 @@ class Teacher:
 
 
 def require_same_vocabulary(student: ModelText, teacher: ModelText) -> None:
-    """Raises `TrainingError` unless every id that the student can write is the same token to the
+    """Raise `TrainingError` unless every id that the student can write is the same token to the
     teacher, which may have more."""
     student_ids: dict[str, int] = student.tokenizer.get_vocab()
     teacher_ids: dict[str, int] = teacher.tokenizer.get_vocab()

@@ -1,8 +1,8 @@
-"""Groups of observations that were sampled until they had shown enough: Reinforce-Ada (Xiong et
-al. 2025, arXiv:2510.04996; `loopline.agents.roles.pair.adaptive_sampling` draws them).
+"""Groups of observations that were sampled until they had shown enough: Reinforce-Ada (Xiong et al.
+2025, arXiv:2510.04996; `loopline.agents.roles.pair.adaptive_sampling` draws them).
 
 K of the samples are learned from, as evenly mixed as they allow; baseline and deviation are those
-of everything that was sampled, so that picking does not bend them.
+of everything that was sampled, so that the selection does not bias them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def succeeds(parts: Mapping[str, float], adaptive: AdaptiveSampling) -> bool:
 
 
 def select_samples(successes: Sequence[bool], size: int, seed: str) -> tuple[int, ...]:
-    """Which K samples are trained on: half of them successes and half of them not, or, where one
-    kind has fewer, all of that kind. Indices in order; the same for the same seed."""
+    """The K samples to train on: half of them successes and half of them not, or, where one kind
+    has fewer, all of that kind. Indices in order; the same for the same seed."""
     rng = random.Random(seed)
     kinds = (
         [at for at, good in enumerate(successes) if good],

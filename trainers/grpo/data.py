@@ -1,5 +1,5 @@
-"""The sealed groups of a store, and which of its runs a running training is made of: what is
-recorded later belongs to the next one, or this one could not be resumed exactly."""
+"""The sealed groups of a store, and the runs that belong to a running training. What is recorded
+later belongs to the next training: otherwise this one could not be resumed exactly."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RUNS = "runs.json"
 
 
 class RecordedRuns(Record):
-    """What is written alongside a training: its runs, by their ids, and the rewards that had been
+    """Record written next to a training: its runs, by their ids, and the rewards that had been
     posted when it began."""
 
     runs: tuple[str, ...]
     rewards: tuple[str, ...] | None = None
-    """None where it learns from recorded rewards."""
+    """Entries of the posted rewards; None where it learns from recorded rewards."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,23 @@ class GrpoData:
     groups: tuple[Group, ...]
     runs: tuple[str, ...]
     left_out: tuple[Skipped, ...]
-    """What could not be learned from: where it stands, and why."""
+    """What could not be learned from: where it is, and why."""
     rewards: tuple[str, ...] | None = None
-    """Posted rewards by their entries; None where recorded ones are learned from."""
+    """Entries of the posted rewards; None where it learns from recorded ones."""
 
     @property
     def skipped(self) -> dict[str, int]:
-        """How often each reason was met, the most frequent first."""
+        """How often each reason occurred, the most frequent first."""
         return dict(Counter(entry.reason for entry in self.left_out).most_common())
 
     def example(self, reason: str) -> str:
-        """The first that was left out for it."""
+        """The first one that was left out for that reason."""
         entry = next(entry for entry in self.left_out if entry.reason == reason)
         return f"{entry.where} ({entry.detail})" if entry.detail else entry.where
 
     @property
     def sha256(self) -> str:
-        """Of all that the weights depend on."""
+        """SHA-256 of everything that determines the weights."""
         digest = hashlib.sha256()
         for group in self.groups:
             digest.update(f"{group.id} {group.policy.version} {group.key.agent}\n".encode())
@@ -90,9 +90,9 @@ class GrpoData:
 
     @property
     def oldest(self) -> dict[str, int]:
-        """Policy → the first of its versions that sampled any of the groups. A deployment counts
-        the versions of each policy for itself, a training all of them as one. Of a pool whose
-        adapters sampled too, version 0 is theirs: it answered until they were published."""
+        """The first version of each policy that sampled any of the groups. A deployment counts the
+        versions of each policy separately, a training all of them as one. In a pool whose adapters
+        sampled too, version 0 is theirs: it answered until they were published."""
         adapted = {group.policy.name for group in self.groups if group.policy.adapter}
         versions: dict[str, int] = {}
         for group in self.groups:
@@ -104,7 +104,8 @@ class GrpoData:
 
     @property
     def bases(self) -> dict[str, int]:
-        """Name of the model that sampled, or whose adapter did → groups, the most first."""
+        """Groups by the name of the model that sampled them, or whose adapter did, the most
+        first."""
         return dict(Counter(group.policy.base for group in self.groups).most_common())
 
     @property
@@ -119,13 +120,14 @@ def read_data(
     run_ids: Sequence[str] | None = None,
     feedback: PostedFeedback | None = None,
 ) -> GrpoData:
-    """The groups of a store; of the runs `run_ids` alone, where those are given. With `feedback`
+    """The groups of a store; only of the runs `run_ids`, where those are given. With `feedback`
     they have the posted rewards, and runs without one are left out.
 
     Raises `UnreadableData` for a store without runs, without a complete group, or without those
     runs, and `TrainingError` where no group has anything to learn from.
     """
-    # Posted rewards are joined to whole records, and a user's function and costs need them, too.
+    # Posted rewards are joined to whole records; a user's reward function and costs need those,
+    # too.
     needs_whole = feedback is not None or sealing.reward.needs_whole_runs
     reading = _whole(store, workflow) if needs_whole else read_samples(store, workflow)
     trajectories = {trajectory.run.id: trajectory for trajectory in reading.records}
@@ -175,7 +177,7 @@ def _whole(store: Path, workflow: str | None) -> Reading[AnyRun]:
 
 
 def _require_agents(runs: Iterable[AnyRun], sealing: Sealing, store: Path) -> None:
-    """Raises `UnreadableData` where one of the agents that are wanted has not acted."""
+    """Raise `UnreadableData` where one of the required agents has not acted."""
     if sealing.agents is not None:
         acted = {step.agent for run in runs for step in run.steps if step.calls}
         unknown = sorted(sealing.agents - acted)
@@ -204,7 +206,7 @@ def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
 
 
 def _fit_of(model: str) -> BaseFit:
-    """Raises `UnreadableModel`."""
+    """The completions that a base can learn from. Raises `UnreadableModel`."""
     model_settings = ModelSettings(engine="torch", model=model)
     try:
         text = read_text_files(base_folder(model), model_settings)
@@ -220,7 +222,8 @@ def known_runs(output: Path) -> tuple[str, ...] | None:
 
 
 def known_rewards(output: Path) -> tuple[str, ...] | None:
-    """As `known_runs`, the posted rewards; None also if it learns from recorded ones."""
+    """The posted rewards of the training in `output`; None if there is none, and also if it learns
+    from recorded ones. Raises `UnreadableModel`."""
     record = find_record(output / RUNS, RecordedRuns)
     return None if record is None else record.rewards
 

@@ -1,5 +1,4 @@
-"""What is written alongside a trained policy: the engines read from it which base an adapter
-fits."""
+"""Facts written next to a trained policy: the engines read from them which base an adapter fits."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ class PolicyFacts(Record):
     policy: str
     adapter: bool
     base_sha256: str
-    """Of the weights that it was loaded from; an adapter fits no others, and workers that serve
-    others refuse it."""
+    """SHA-256 of the weights that it was loaded from; an adapter fits no others, and workers that
+    serve others refuse it."""
     version: int
     steps: int
-    """In which it learned something."""
+    """Steps in which it learned something."""
     groups: int
     tokens: int
-    """That went through the model, padding included."""
+    """Tokens that went through the model, padding included."""
     learned: int
     losses: tuple[float, ...]
     rewards: tuple[float, ...]
-    """Mean of each step."""
+    """Mean reward of each step."""
     torch: str
     transformers: str
 
@@ -38,7 +37,7 @@ class PolicyFacts(Record):
     def of(
         cls, policy: str, settings: GrpoSettings, version: int, steps: Sequence[StepFacts]
     ) -> Self:
-        """Of one policy of a training, after these steps."""
+        """Facts of one policy of a training, after these steps."""
         policy_steps = [step.policies[policy] for step in steps if policy in step.policies]
         return cls(
             settings=settings,

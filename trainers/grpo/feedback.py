@@ -1,5 +1,5 @@
 """Recorded runs as groups are made of them: single calls of a client become conversations, and
-posted rewards take the place of recorded ones where that is asked for."""
+posted rewards replace recorded ones on request."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def samples_of(
 def _usable_calls(
     trajectory: Trajectory, belongs_to: Callable[[str], Belongs], skipped: list[Skipped]
 ) -> list[ChatCall]:
-    """The calls of a run that can be learned from: in a conversation that goes on, another one is
+    """The calls of a run that can be learned from: in a conversation that continues, another one is
     only read."""
     usable: list[ChatCall] = []
     try:

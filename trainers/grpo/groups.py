@@ -8,23 +8,22 @@
 
 A whole run is worth what its whole team did: runs in which another agent had other weights, or with
 other prompts, do not compete. Where a publication falls into a wave, its runs may be of several
-such groups, of which none is complete. An agent that had nothing to do in a run fits any weights.
+such groups, none of which is complete. An agent that had nothing to do in a run fits any weights.
 
 Where runs compete, `rewards` says what one is worth, whatever its workflow and however many agents
 it has, and `credit` how that spreads over an agent's turns. A run without a reward is left out,
 counted and named.
 
-A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). It
-does not matter either whether the K candidates stand in one step or in K runs of one instance:
-the same state is the same group. A group is sealed when all K members of one policy version are
-there; what is left over is counted and named, and never trained on. A step that was sampled
-adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
+A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). Nor
+does it matter whether the K candidates are in one step or in K runs of one instance: the same state
+is the same group. A group is sealed when all K members of one policy version are there; the rest is
+counted and named, and never trained on. A step that was sampled adaptively is its own group, of K
+of its candidates (`adaptive_groups`).
 
-Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
-journal begins with its parent's. A fork is not a whole run of its own either, since it shares what
-came before with its parent. Nor is a run in which a step was chosen among several candidates by
-their rewards: that one is not a plain sample of its policy. Play whole runs with one candidate
-each.
+Nothing is learned from runs that `usable_runs` refuses, and nothing twice from the same completion:
+a fork's journal begins with its parent's. A fork does not count as a whole run, since it shares its
+beginning with its parent. Nor does a run in which a step was chosen among several candidates by
+their rewards: it is not a plain sample of its policy. Play whole runs with one candidate each.
 
 (The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
 agent alone compete in one state.)
@@ -81,7 +80,7 @@ class GroupKey:
     """Hash of the task and of how it is played: workflow and options."""
     agent: str
     turn: int | None
-    """None for whole runs."""
+    """Number of the turn; None for whole runs."""
     state: str | None
     """Hash of the ids that the agent read; None for whole runs."""
 
@@ -99,14 +98,15 @@ class Member:
     reward: float
     sequences: tuple[TokenSequence, ...]
     turns: tuple[int, ...] = ()
-    """Of a whole run, by sequence: which of the agent's turns it is of, from 0. Empty: one turn."""
+    """Number of the agent's turn, from 0, to which each sequence of a whole run belongs. Empty: one
+    turn."""
     turn_rewards: tuple[float | None, ...] = ()
-    """Of a whole run, by turn of the agent: what it earned by itself; None where nobody said."""
+    """Own reward of each of the agent's turns in a whole run; None for a turn without one."""
 
 
 @dataclass(frozen=True)
 class GroupSamples:
-    """Everything that was sampled, where a group is a part of it."""
+    """All samples of a group that keeps only a part of them."""
 
     rewards: tuple[float, ...]
     members: tuple[int, ...]
@@ -126,16 +126,16 @@ class Group:
 
     key: GroupKey
     policy: PolicyRef
-    """That sampled all of it."""
+    """Policy that sampled all of it."""
     members: tuple[Member, ...]
     sampled: GroupSamples | None = None
-    """None: nothing but the members."""
+    """All samples; None: nothing but the members."""
     round: Round | None = None
-    """That it was played in; None: in no loop's, or one that did not say."""
+    """Round that it was played in; None: not in a loop's round, or not recorded."""
 
     @property
     def id(self) -> str:
-        """Hash of what it holds: the same wherever it was sealed."""
+        """Hash of its contents: the same wherever it was sealed."""
         return _digest([str(self.key), *(member.origin for member in self.members)])
 
     @property
@@ -144,16 +144,16 @@ class Group:
 
     @property
     def sampled_rewards(self) -> tuple[float, ...]:
-        """Of everything that was sampled."""
+        """Rewards of everything that was sampled."""
         return self.rewards if self.sampled is None else self.sampled.rewards
 
     def advantages(self, baseline: Baseline) -> list[float]:
-        """Of the members, against everything that was sampled."""
+        """Advantages of the members, relative to everything that was sampled."""
         values = ADVANTAGES[baseline](self.sampled_rewards)
         return values if self.sampled is None else [values[at] for at in self.sampled.members]
 
     def sequence_advantages(self, baseline: Baseline, credit: Credit) -> list[list[float]]:
-        """Of each member's sequences."""
+        """Advantages of each member's sequences."""
         members = self.members
         turns = [member.turn_rewards or (None,) for member in members]
         by_turn = spread(self.advantages(baseline), turns, baseline, credit)
@@ -163,7 +163,7 @@ class Group:
         ]
 
     def has_signal(self, credit: Credit) -> bool:
-        """Whether some sample of it is better than another, by what `credit` pays for."""
+        """Whether some sample is better than another, by what `credit` rewards."""
         if credit.outcome_weight > 0 and has_signal(self.rewards):
             return True
         if credit.turn_weight == 0:
@@ -172,7 +172,8 @@ class Group:
 
 
 class BaseFit(NamedTuple):
-    """Which completions a base can learn from."""
+    """Completions that a base can learn from: whether their ids belong to it, and how long they
+    may be."""
 
     belongs: Belongs
     max_context: int
@@ -183,7 +184,7 @@ class Sealing:
     """How groups are made."""
 
     size: int
-    """K."""
+    """Members of a group (K)."""
     belongs: Belongs
     max_context: int
     grouping: Grouping = "at-grpo"
@@ -193,10 +194,10 @@ class Sealing:
     split: str = TRAIN
     """Of a generator, that is learned in besides the training split."""
     fits: Callable[[str], BaseFit] | None = None
-    """By agent, what its base takes, where policies have several; else all are of one base."""
+    """What an agent's base can learn from, where policies have several; None: all have one base."""
 
     def fit_of(self, agent: str) -> BaseFit:
-        """What the base of an agent's policy takes."""
+        """What the base of an agent's policy can learn from."""
         return BaseFit(self.belongs, self.max_context) if self.fits is None else self.fits(agent)
 
 
@@ -208,18 +209,18 @@ class _Sample:
     calls: frozenset[str]
     """Ids of its completions."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of a candidate's reward."""
+    """Parts of a candidate's reward."""
     beside: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of a whole run, what it shares with those that it competes with: each other agent that acted
-    → by which weights, and the hash of the prompts."""
+    """What a whole run shares with those that it competes with: the weights of each other agent
+    that acted, and the hash of its prompts."""
 
 
 @dataclass
 class _Open:
-    """Members of one policy version, of a group that is not complete."""
+    """Members of one policy version, in a group that is not complete."""
 
     beside: dict[str, str] = field(default_factory=dict[str, str])
-    """Of all members."""
+    """What all members share with the others they compete with, as in `_Sample`."""
     members: list[Member] = field(default_factory=list[Member])
     round: Round | None = None
 
@@ -236,7 +237,7 @@ class _Open:
 
 
 class Sealer:
-    """Groups of runs that come one after the other, as they end."""
+    """Seals groups of runs that arrive one after the other, as they end."""
 
     def __init__(self, sealing: Sealing) -> None:
         self.sealing = sealing
@@ -248,7 +249,7 @@ class Sealer:
         """Ids of the completions that are in members."""
 
     def add(self, trajectory: AnyRun) -> list[Group]:
-        """The groups that this run completes. One that was there already counts once."""
+        """The groups that this run completes. A run that is added twice counts once."""
         if trajectory.run.id in self._known:
             self.skipped.append(Skipped(trajectory.run.id, TWICE))
             return []
@@ -267,7 +268,7 @@ class Sealer:
         played = _round(trajectory.run)
         for sample in self._new_samples(trajectory):
             opened = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
-            # A loop seals each round for itself, also where a late worker played in two alike.
+            # A loop seals each round separately, also where a late worker played alike in two.
             round_groups = (candidate for candidate in opened if candidate.round == played)
             group = next((candidate for candidate in round_groups if candidate.fits(sample)), None)
             if group is None:
@@ -309,7 +310,7 @@ class Sealer:
         return sealed
 
     def _new_samples(self, trajectory: AnyRun) -> Iterator[_Sample]:
-        """Those whose completions are in no member yet."""
+        """Samples whose completions are in no member yet."""
         whole = self.sealing.grouping != "at-grpo"
         samples = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
         for sample in samples:
@@ -322,7 +323,7 @@ class Sealer:
                 )
 
     def incomplete_groups(self) -> list[Skipped]:
-        """The groups that are not complete, when no run comes any more."""
+        """The groups that are not complete, once no more runs arrive."""
         return [
             omission
             for key, by_policy in self._open.items()
@@ -339,7 +340,7 @@ class Sealer:
     def _incomplete(
         self, key: GroupKey, remaining: Sequence[tuple[PolicyRef, _Open]]
     ) -> Iterator[Skipped]:
-        """Of members that are in no group; nothing where there are none."""
+        """Entries for members that are in no group; none where there are none."""
         if not remaining:
             return
         size, count = self.sealing.size, sum(len(open_group.members) for _, open_group in remaining)
@@ -357,9 +358,8 @@ class Sealer:
 
 
 def seal(trajectories: Iterable[AnyRun], sealing: Sealing) -> Reading[Group]:
-    """Every complete group, and alongside them what was left out and why. The order of the
-    trajectories does not matter; groups come by policy version, then by the run that completed
-    them."""
+    """Every complete group, and what was left out and why. The order of the trajectories does not
+    matter; groups are sorted by policy version, then by the run that completed them."""
     sealer = Sealer(sealing)
     sealed: list[Group] = []
     for trajectory in sorted(trajectories, key=lambda entry: entry.run.id):
@@ -418,8 +418,8 @@ def _whole_runs(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
 
 
 def _only_candidate(step: AnyStep) -> AnyCandidate:
-    """The completion of a step, which is a plain sample of its policy: one that was chosen among
-    several, by their rewards, is none. Raises `Unreadable`."""
+    """The completion of a step as a plain sample of its policy. Raises `Unreadable` for one that
+    was chosen among several by their rewards."""
     if len(step.candidates) > 1:
         raise Unreadable(CHOSEN, f"turn {step.turn} of {step.agent}: {len(step.candidates)}")
     return executed_candidate(step)
@@ -428,8 +428,8 @@ def _only_candidate(step: AnyStep) -> AnyCandidate:
 def _learnable(
     candidates: list[AnyCandidate], fit: BaseFit
 ) -> tuple[PolicyRef, tuple[TokenSequence, ...], tuple[int, ...]]:
-    """Who sampled the candidates of one member, what, and of which candidate each sequence is.
-    Raises `Unreadable`."""
+    """The policy that sampled the candidates of one member, their sequences, and the candidate to
+    which each sequence belongs. Raises `Unreadable`."""
     sequences: list[TokenSequence] = []
     turns: list[int] = []
     calls: list[AnyCall] = []
@@ -452,7 +452,7 @@ def _is_wanted(agent: str, sealing: Sealing) -> bool:
 
 
 def _round(run: AnyRunFacts) -> Round | None:
-    # A fork has its parent's tags, and is of no round.
+    # A fork has its parent's tags, but belongs to no round.
     if run.parent is not None or LOOP_TAG not in run.tags:
         return None
     try:

@@ -1,4 +1,5 @@
-"""Where a policy goes on from: the folder of an earlier version of it, a model or an adapter."""
+"""Initial weights of a policy from the folder of an earlier version of it, a model or an
+adapter."""
 
 from __future__ import annotations
 
@@ -20,9 +21,8 @@ _SHOWN = 2
 def initial_weights(
     networks: Mapping[str, Network], settings: GrpoSettings
 ) -> dict[str, dict[str, torch.Tensor]]:
-    """By policy and parameter name, the weights that the settings have it begin with. `networks`
-    are by policy. Raises `TrainingError`, also for those of another architecture, rank, scale or
-    base."""
+    """Initial weights, by policy and parameter name. `networks` are by policy. Raises
+    `TrainingError`, also for weights of another architecture, rank, scale or base."""
     weights_by_policy: dict[str, dict[str, torch.Tensor]] = {}
     for policy, begin in settings.init_from.items():
         if policy not in networks:
@@ -68,7 +68,8 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
 def _select_trained(
     network: Network, weights: Mapping[str, torch.Tensor], folder: Path
 ) -> dict[str, torch.Tensor]:
-    """Those of the trained parameters, as they are trained."""
+    """Tensors of the trained parameters, in the type and on the device in which they are
+    trained."""
     trained = network.trained()
     wrong = [
         name

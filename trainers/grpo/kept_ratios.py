@@ -35,7 +35,7 @@ class KeptRatios:
         self._kept: list[LearnedSequence] = []
 
     def begin_step(self) -> None:
-        """Forget a step that did not come to its end."""
+        """Drop a step that did not finish."""
         self._kept.clear()
 
     def begin_policy(self, policy: str, version: int, groups: Sequence[Group]) -> None:
@@ -68,7 +68,7 @@ class KeptRatios:
                     LearnedSequence(
                         run_id=row.origin.partition("/")[0],
                         sample=row.origin,
-                        step=1,  # Until `write`, which is told the number.
+                        step=1,  # Until `write`, which receives the number.
                         policy=self._policy,
                         version=self._version,
                         sampled_version=row.version,

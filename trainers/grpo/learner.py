@@ -1,8 +1,8 @@
-"""One step: from a batch of groups to the policies' next version. A pure function of the settings,
+"""One step: takes a batch of groups to the policies' next version. A pure function of the settings,
 the batch and the tensors before it, wherever the batch came from.
 
-Several processes share the rows of each update and make the same step, which is that of a single
-one but for the order in which gradients are added up.
+Several processes share the rows of each update and make the same step; it equals that of a single
+process except for the order in which gradients are added up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NotFinite(TrainingError):
 
 
 class _Scores(NamedTuple):
-    """Of the learned tokens of a micro-batch; both [n]."""
+    """Scores of a micro-batch's learned tokens; both [n]."""
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
@@ -63,11 +63,11 @@ class _Minibatch(NamedTuple):
     """What an update is made of."""
 
     rows: Sequence[Row]
-    """Of all processes."""
+    """Rows of all processes."""
     row_numbers: Sequence[int]
-    """The rows of this process among them."""
+    """Indices of this process's rows among them."""
     micro_batches: Sequence[MicroBatch]
-    """Of those."""
+    """Micro-batches of this process's rows."""
     echoes: Sequence[MicroBatch] = ()
     """Passes that other processes need this one for: see `echoes_of`."""
     pairs: Sequence[tuple[str, str]] = ()
@@ -76,7 +76,7 @@ class _Minibatch(NamedTuple):
 
 @dataclass
 class _Sums:
-    """What a policy's step adds up to."""
+    """Sums over a policy's step."""
 
     loss: float = 0.0
     divergence: float = 0.0
@@ -99,7 +99,7 @@ class Learner:
         self.policies = policies
         self.ratios = ratios
         self._holds = False
-        """Whether gradients are put aside until those of all policies are there."""
+        """Whether gradients are put aside until those of all policies are computed."""
         if self.settings.objective.prefers and self.processes.count > 1:
             raise TrainingError(
                 f"--loss {self.settings.objective.loss} compares samples with each other, which "
@@ -115,8 +115,8 @@ class Learner:
         return self.policies.settings
 
     def step(self, batch: StepBatch, rate: float = 1.0) -> dict[str, PolicyStep]:
-        """Train every policy that has groups in the batch, by `rate` times the learning rate; what
-        came of it, by policy.
+        """Train every policy that has groups in the batch, at `rate` times the learning rate;
+        returns the results by policy.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
         not a number.
@@ -131,8 +131,8 @@ class Learner:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         zero_variance = self._zero_variance_counts(batch)
         learning = {name: groups for name, groups in by_policy.items() if groups}
-        # Of single updates the gradients are all computed before any weight changes: a step that
-        # is refused has changed nothing, and nothing has to be copied for it.
+        # With a single update, the gradients are all computed before any weight changes: a step
+        # that is refused has changed nothing, and nothing has to be copied for it.
         self._holds = len(learning) > 1 and self._updates(learning.values()) == len(learning)
         several = self._updates(learning.values()) > 1 and not self._holds
         before = self.policies.copied() if several else None
@@ -150,7 +150,7 @@ class Learner:
         return policy_steps
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
-        """What is known of a step; `policy_steps` is what it made of a batch."""
+        """Facts about a step; `policy_steps` are its results on a batch."""
         zero_variance = dict(self._zero_variance_counts(batch))
         return StepFacts(
             version=batch.version,
@@ -161,11 +161,11 @@ class Learner:
         )
 
     def _zero_variance_counts(self, batch: StepBatch) -> Counter[str]:
-        """Groups by policy, also of one that learns nothing in the step."""
+        """Groups without variance by policy, also for one that learns nothing in the step."""
         return Counter(self.settings.policy_of(group.key.agent) for group in batch.zero_variance)
 
     def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
-        """How often a step changes weights, at most."""
+        """Most updates of the weights in a step."""
         size = self.settings.minibatch
         return sum(
             math.ceil(len(groups) / size) if size else min(1, len(groups))
@@ -188,7 +188,7 @@ class Learner:
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [self._minibatch(part) for part in parts]
-        # In a single update the present weights are the proximal ones: one pass less.
+        # In a single update the present weights are the proximal ones, which saves a pass.
         proximal = None if len(parts) == 1 else [self._scores_of(entry) for entry in minibatches]
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
@@ -237,7 +237,7 @@ class Learner:
         for number, micro_batch in enumerate(micro_batches):
             scores = self._scores(micro_batch)
             old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
-            # Of its row among those of all processes.
+            # The row's index among those of all processes.
             number_of = places[micro_batch.sequence + micro_batch.first]
             advantages = micro_batch.advantages if preferences is None else preferences[number_of]
             tokens = Tokens(
@@ -258,7 +258,7 @@ class Learner:
                 number_of, counts, objective.normalisation, objective.completion_limit
             )
             if preferences is not None:
-                # A mean over pairs, in which a sample's tokens are added up.
+                # A mean over pairs, in which the tokens of a sample are added up.
                 token_shares = torch.full_like(token_shares, 1.0 / max(len(pairs), 1))
             whole = (losses * token_shares).sum()
             self._note_bad(sums, losses, rows, number_of)
@@ -272,7 +272,7 @@ class Learner:
                 )
         for echo in echoes:
             (self._scores(echo).logprobs.sum() * 0.0).backward()
-        # All stop, or none: the others would wait for this one's gradients.
+        # All processes stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(_not_finite_message("loss", sums.bad, where))
         norm = self._clipped_norm()
@@ -288,13 +288,13 @@ class Learner:
         sums.loss += processes.sum_of(loss)
 
     def _clipped_norm(self) -> float:
-        """Of the gradients of all processes, before they are clipped."""
+        """Norm of the gradients of all processes, before they are clipped."""
         import torch
 
         parameters = [parameter for _, parameter in self.policies.network.trained()]
         if self.processes.count > 1:
             for parameter in parameters:
-                # A process without a row has a share in the sum all the same.
+                # A process without a row still takes part in the sum.
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
             self.processes.sum_gradients(parameters)
@@ -302,7 +302,7 @@ class Learner:
         return float(self.policies.network.gather_parameter(norm))
 
     def _scores_of(self, minibatch: _Minibatch) -> list[_Scores]:
-        """Without gradients."""
+        """Scores of a minibatch, without gradients."""
         import torch
 
         counted = minibatch.micro_batches
@@ -319,7 +319,7 @@ class Learner:
     def _preferences(
         self, minibatch: _Minibatch, references: Sequence[torch.Tensor], places: torch.Tensor
     ) -> torch.Tensor:
-        """Weight of each row [rows]: that of the sample that it is of."""
+        """Weight of each row [rows]: that of the sample to which it belongs."""
         import torch
 
         origins = {row.origin: at for at, row in enumerate(minibatch.rows)}
@@ -337,7 +337,7 @@ class Learner:
 
     def _scores(self, micro_batch: MicroBatch) -> _Scores:
         """Log-probabilities of the learned ids at the temperature that they were sampled at, and
-        the entropy (nats) of the distributions they are from."""
+        the entropy (nats) of their distributions."""
         import torch
         from torch.utils.checkpoint import checkpoint
 
@@ -365,7 +365,7 @@ class Learner:
     def _scores_of_logits(
         self, logits: torch.Tensor, targets: torch.Tensor, temperatures: torch.Tensor
     ) -> _Scores:
-        """Of logits [n, vocabulary]."""
+        """Scores from logits [n, vocabulary]."""
         import torch
         from torch.nn import functional
 
@@ -468,7 +468,7 @@ def _pairs_of(
 
 
 def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
-    """The fact alone: anyone who called for the step knows what can be done about it."""
+    """The fact alone: the caller of the step knows what can be done about it."""
     if not bad_values:
         return f"the {what} is not a number in another process, at {where}"
     named = list(dict.fromkeys(origin for origin, _ in bad_values))

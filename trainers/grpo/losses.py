@@ -67,7 +67,7 @@ _CLIPPED = OnlyWith("every --correction but truncated", _clips_ratios)
 
 
 class Objective(Options):
-    """Which loss, and its constants."""
+    """Choice of the loss, and its constants."""
 
     panel: ClassVar[str] = "Objective"
 
@@ -126,12 +126,12 @@ class Objective(Options):
 
     @property
     def prefers(self) -> bool:
-        """Whether pairs are learned from."""
+        """Whether the loss compares pairs of samples."""
         return self.loss in PREFERENCES
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the weights that the training began with take part."""
+        """Whether the loss uses the weights that the training began with."""
         return self.kl > 0 or self.prefers
 
     @property
@@ -193,7 +193,7 @@ def _old_logprobs(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 
 def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """What a decoupled objective multiplies a token's loss with [n], detached; 1 for the others."""
+    """Factor [n] of a token's loss in a decoupled objective, detached; 1 for the others."""
     import torch
 
     if objective.correction == "token":
@@ -204,8 +204,8 @@ def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 
 def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """What any objective corrects a token's loss for its sampler with [n], detached: that of
-    `behaviour_weights`, and min(π_θ/π_behav, C) of `truncated`."""
+    """Factor [n] by which any objective corrects a token's loss for its sampler, detached: that of
+    `behaviour_weights`, and min(π_θ/π_behav, C) for `truncated`."""
     if objective.correction == "truncated":
         return token_weights(tokens.logprobs, tokens.behaviour, objective.cap)
     return behaviour_weights(tokens, objective)
@@ -213,8 +213,8 @@ def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 def has_no_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
-    advantage pushes, or its weight is 0. `truncated`, `rft` and a function of the user's are taken
-    to have no such tokens."""
+    advantage pushes, or its weight is 0. `truncated`, `rft` and a user's function are assumed to
+    have no such tokens."""
     import torch
 
     if objective.correction == "truncated" or objective.loss not in ("grpo", "gspo"):
@@ -310,8 +310,8 @@ def sequence_weights(
     proximal: torch.Tensor, behaviour: torch.Tensor, sequence: torch.Tensor, cap: float
 ) -> torch.Tensor:
     """Π π_prox/π_behav over a token's sequence, and 0 where that is above C [n], detached: a
-    sequence that the trainer's policy would write so much more often than the sampler's is left
-    out whole (TRL's `sequence_mask`)."""
+    sequence that the trainer's policy would write so much more often than the sampler's is left out
+    as a whole (TRL's `sequence_mask`)."""
     import torch
 
     apart = (proximal - behaviour).detach()
@@ -343,9 +343,8 @@ def divergences(tokens: Tokens, reference: torch.Tensor, objective: Objective) -
 def shares(
     sequence: torch.Tensor, counts: torch.Tensor, normalisation: Normalisation, limit: int
 ) -> torch.Tensor:
-    """What each token's loss is multiplied with [n], so that the sum is the loss of the whole
-    minibatch; `counts` [sequences] are the learned tokens of all its sequences, those of other
-    parts as well.
+    """Factor of each token's loss [n], so that the sum is the loss of the whole minibatch; `counts`
+    [sequences] are the learned tokens of all its sequences, those of other parts as well.
 
     `token`: 1/Σ counts, every token alike (DAPO, §3.3). `constant`: 1/(sequences · limit), without
     a length in it (Dr.GRPO, §3.2). `sequence`: 1/(sequences · own count), GRPO as published, in

@@ -1,4 +1,4 @@
-"""What `train grpo offline` is asked for, and what it shares with `train grpo loop`."""
+"""Options of `train grpo offline`, and those that it shares with `train grpo loop`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _published(options: Any) -> bool:
 
 
 class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptions, FolderOptions):
-    """What every training by GRPO is asked for."""
+    """Options of every training by GRPO."""
 
     panel: ClassVar[str] = "Policies"
 
@@ -63,8 +63,8 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
     """Pool of the deployment whose adapters are published to, by the agents' names."""
 
     def settings(self, **more: object) -> GrpoSettings:
-        """What the training follows from, with hashes of the weights that the options name. Raises
-        `TrainingError` for models that are not there."""
+        """Settings of the training, with hashes of the weights that the options name. Raises
+        `TrainingError` for missing models."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 

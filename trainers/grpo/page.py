@@ -14,11 +14,11 @@ from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
 _LOW, _MIDDLE, _HIGH = 1, 2, 3
-"""Places in `PolicyStep.ratios` of the 5, 50 and 95 % quantiles."""
+"""Indices of the 5, 50 and 95 % quantiles in `PolicyStep.ratios`."""
 
 
 def base_names(settings: GrpoSettings, policies: Iterable[str]) -> str:
-    """Of these policies' models, in words."""
+    """Names of these policies' models, in words."""
     names = dict.fromkeys(model_name(settings.base_of(policy).model) for policy in policies)
     return " and ".join(names) or model_name(settings.base)
 
@@ -48,8 +48,8 @@ def render(report: Report) -> str:
 
 
 def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
-    """What is drawn of the steps of any training, offline or in a loop; `clip` is the largest norm
-    of the gradient."""
+    """Plots of the steps of any training, offline or in a loop; `clip` is the largest norm of the
+    gradient."""
     return [
         Plot(
             "Reward",
@@ -134,7 +134,7 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
 
 
 def _own_steps(steps: Sequence[StepFacts]) -> dict[str, list[tuple[int, PolicyStep]]]:
-    """By policy, its steps with their numbers."""
+    """Steps of each policy, with their numbers."""
     steps_by_policy: dict[str, list[tuple[int, PolicyStep]]] = {}
     for at, step in enumerate(steps, start=1):
         for name, policy_step in step.policies.items():
@@ -155,7 +155,7 @@ def _by_policy(
 
 
 def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
-    """Also at steps in which a policy learned nothing."""
+    """Shares of groups without variance, also at steps in which a policy learned nothing."""
     points_by_policy: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
     for at, step in enumerate(steps, start=1):
         for name, value in step.zero_variance_shares.items():
@@ -195,7 +195,7 @@ def _ages(steps: Sequence[StepFacts]) -> list[Curve]:
 
 
 def policy_table(policies: Mapping[str, PolicySummary]) -> tuple[list[str], list[list[str]]]:
-    """What became of each policy, as a heading and rows."""
+    """Results of each policy, as a heading and rows."""
     head = [
         "policy", "steps", "groups", "zero-variance", "learned tokens", "loss", "reward",
         "ESS, least", "clipped", "oldest", "tokens/s",
@@ -220,12 +220,12 @@ def policy_table(policies: Mapping[str, PolicySummary]) -> tuple[list[str], list
 
 
 def left_out_table(counts: Mapping[str, int]) -> tuple[list[str], list[list[str]]]:
-    """What was not learned from, by its reason, as a heading and rows."""
+    """What was not learned from, by reason, as a heading and rows."""
     return ["why", "times"], [[why, f"{count:,}"] for why, count in counts.items()]
 
 
 def _seconds(report: Report) -> dict[str, float]:
-    """Of each policy's learning, and of what is around it."""
+    """Seconds of each policy's learning, and of the time between steps."""
     seconds_by_part = {
         f"learning of {name}": sum(step.seconds for _, step in steps)
         for name, steps in _own_steps(report.steps).items()

@@ -1,8 +1,8 @@
-"""A whole training from groups that are there.
+"""A whole training from existing groups.
 
-    OUTPUT/settings.json          what everything follows from
+    OUTPUT/settings.json          what determines everything
     OUTPUT/options.toml           the command's options, a file for --config
-    OUTPUT/runs.json              the recorded runs that it is made of
+    OUTPUT/runs.json              the recorded runs that it learns from
     OUTPUT/checkpoints/           of the running training
     OUTPUT/curves/<policy>/       for TensorBoard
     OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
@@ -70,11 +70,11 @@ _LONGER = "roll out with a higher limit (--max-tokens), or learn from them by --
 
 
 class GrpoState(CheckpointState):
-    """What a checkpoint knows besides its tensors."""
+    """State that a checkpoint holds besides its tensors."""
 
     settings: GrpoSettings
     version: int
-    """Of the policies."""
+    """Version of the policies."""
     seconds: float
     history: tuple[StepFacts, ...]
 
@@ -90,7 +90,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class StepListener:
-    """Who is told what goes on."""
+    """Callbacks that report progress."""
 
     progress: Callable[[Progress], None] = lambda progress: None
     checkpoint: Callable[[int], None] = lambda step: None
@@ -110,10 +110,10 @@ def train(
     watch: StepListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
-    """Train the policies in `output` on the data, resuming where a checkpoint is; `loaded` is the
-    base, whose weights are changed. `keep_ratios` are tokens: see `KeptRatios`.
+    """Train the policies in `output` on the data, resuming from a checkpoint where there is one;
+    `loaded` is the base, whose weights are changed. `keep_ratios` are tokens: see `KeptRatios`.
 
-    Of several `processes`, which must all see the same `output`, the first one writes and tells.
+    Of several `processes`, which must all see the same `output`, the first one writes and reports.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is not a
     number raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
     """
@@ -152,7 +152,7 @@ def initial_policies(
     processes: Processes | None = None,
 ) -> Policies:
     """The policies as they begin: with what the settings name, else with their base's weights or,
-    of adapters, random A of the settings' seed and zero B. `loaded` is the model `settings.base`;
+    for adapters, random A of the settings' seed and zero B. `loaded` is the model `settings.base`;
     other bases are loaded here, each once. Raises `TrainingError`."""
     import torch
 
@@ -175,7 +175,7 @@ def initial_policies(
 def _network(
     settings: GrpoSettings, loaded: LoadedModel, base: str, processes: Processes | None
 ) -> Network:
-    """Of one base. Raises `TrainingError` for what it can't be computed with."""
+    """Network of one base. Raises `TrainingError` for settings that it can't be computed with."""
     if processes is not None and processes.sharded:
         refused = {
             "--head-chunk": settings.head_chunk > 0,
@@ -208,7 +208,7 @@ def _network(
 
 
 def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:
-    """Of all policies that the groups train."""
+    """Names of all policies that the groups train."""
     return tuple(dict.fromkeys(settings.policy_of(agent) for agent in data.agents))
 
 
@@ -237,7 +237,7 @@ class _Training:
         )
 
     def run(self) -> Report:
-        """Train to the end, and write what came of it."""
+        """Train to the end, and write the results."""
         require_room(self.work, self.policies)
         self.state = restore(self.work, GrpoState, self.policies) or self.state
         if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
@@ -261,7 +261,7 @@ class _Training:
                     self._save()
                     self.watch.checkpoint(self.state.step)
                 if is_interrupted:
-                    # The first process is at its checkpoint still.
+                    # The first process is still writing its checkpoint.
                     self.processes.wait()
                     raise KeyboardInterrupt
         report = self._report(stale)
@@ -284,8 +284,8 @@ class _Training:
             try:
                 saved = self._save_last_good() if self.processes.is_first else None
             finally:
-                # A launcher kills the first process at its checkpoint once another one has ended.
-                # Of one that is gone already, this error is what the user must know.
+                # A launcher kills the first process during its checkpoint once another one has
+                # ended. If one is gone already, this error is what the user must know.
                 with suppress(RuntimeError):
                     self.processes.wait()
             lower = f"Lower --learning-rate ({self.settings.learning_rate:.1e})"
@@ -306,8 +306,8 @@ class _Training:
         self.watch.progress(Progress(self.state.step, steps, facts))
 
     def _save_last_good(self) -> str:
-        """Writes the last good version, which the bad step has left in place, and says which one it
-        is and where, or why it is not there."""
+        """Write the last good version, which the bad step has left in place, and say which one it
+        is and where, or why it is missing."""
         if self.state.step == 0:
             return "nothing was trained before it"
         if self.processes.sharded:
@@ -320,7 +320,8 @@ class _Training:
             self._save()
             self._write(LAST_GOOD, self._report())
         except NotEnoughDisk as error:
-            # What was not a number, and of which runs, is not to be lost over it.
+            # The report of what was not a number, and in which runs, must not get lost because of
+            # it.
             return f"{good}, and could not be kept: {error}"
         return f"{good}: it is in {self.output / LAST_GOOD}"
 
@@ -330,7 +331,7 @@ class _Training:
 
     @property
     def _writes(self) -> bool:
-        """Whether weights can't be written without this process."""
+        """Whether this process is needed to write weights."""
         return self.processes.is_first or self.processes.sharded
 
     def _curves(self, name: str) -> Path | None:
@@ -355,7 +356,7 @@ class _Training:
         )
 
     def _write(self, where: str, report: Report) -> None:
-        """All policies as the engines read them."""
+        """Write all policies as the engines read them."""
         facts_of = partial(
             PolicyFacts.of, settings=report.settings, version=report.version, steps=report.steps
         )
@@ -363,7 +364,7 @@ class _Training:
 
 
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
-    """Raises `TrainingError` if settings and data don't go together."""
+    """Raise `TrainingError` if settings and data don't go together."""
     require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
         counts = Counter(group_worth(group, settings) for group in data.groups)
@@ -381,7 +382,7 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
 
 
 def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
-    """Raises `TrainingError` for what is said of a policy that is not among those names."""
+    """Raise `TrainingError` for settings of a policy that is not among those names."""
     options = {
         "--init-from": settings.init_from,
         "--policy-base": settings.bases,
@@ -395,21 +396,21 @@ def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
 
 
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
-    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
+    """Mark the folder as this training's. Raises `TrainingError` if it belongs to another one."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, GrpoSettings) if path.exists() else None
     if existing_settings is not None and not restart:
         require_same_recipe(existing_settings, settings, output)
         return
     if existing_settings is not None:
-        # The settings stay until others take their place: whose folder it is, is known at any time.
-        # The report goes first: with it a training is finished, whatever else is there.
+        # The settings stay until others replace them: the folder's owner is known at any time. The
+        # report is removed first: with it a training counts as finished, whatever else is there.
         for name in (REPORT, PAGE, RUNS):
             (output / name).unlink(missing_ok=True)
         for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
             shutil.rmtree(output / name, ignore_errors=True)
     else:
-        # The runs are written first: they may stand there alone after a kill.
+        # The runs are written first: after a kill they may be there alone.
         require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
     write_record(output / RUNS, RecordedRuns(runs=data.runs, rewards=data.rewards))

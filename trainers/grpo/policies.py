@@ -1,9 +1,10 @@
-"""The policies that are trained: of each base one network in memory, and of each policy its own
+"""The policies that are trained: one network in memory for each base, and for each policy its own
 weights and its own optimizer.
 
-To activate a policy is to let the network's parameters point to its weights: nothing is copied,
-and many roles cost no time more than one. Weights that are spread over processes are copied in
-place, each process its part, since FSDP holds on to the memory that it gathers from."""
+To activate a policy is to let the network's parameters point to its weights: nothing is copied, and
+many roles take no more time than one. Weights that are sharded over processes are copied in place,
+each process its part, since FSDP holds on to the memory that it gathers from.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +30,17 @@ class _Policy:
     network: Network
     optimizer: torch.optim.Optimizer
     weights: Weights
-    """By parameter name; empty while they are in the network."""
+    """Weights by parameter name; empty while they are in the network."""
     reference: Weights
-    """What it began with, where a divergence from it is asked for; else empty."""
+    """Initial weights, where a divergence from them is computed; else empty."""
     gradients: Weights = field(default_factory=dict)
-    """Put aside by `hold_gradients`."""
+    """Gradients put aside by `hold_gradients`."""
 
 
 class Policies:
     """All policies, which begin with `begins`, or with their network's present weights.
 
-    `networks` are those of policies whose base is another one than that of `network`.
+    `networks` are those of policies with a base other than that of `network`.
     """
 
     def __init__(
@@ -74,27 +75,27 @@ class Policies:
 
     @property
     def network(self) -> Network:
-        """With the weights of the policy that was activated last."""
+        """Network with the weights of the policy that was activated last."""
         return self._policies[self._active].network
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Of all bases."""
+        """Networks of all bases."""
         networks = {id(policy.network): policy.network for policy in self._policies.values()}
         return tuple(networks.values())
 
     @property
     def parameters(self) -> int:
-        """Of all networks, those that are not trained included."""
+        """Number of parameters of all networks, including those that are not trained."""
         return sum(int(network.whole.num_parameters()) for network in self.networks)
 
     def trained_parameters(self, name: str) -> int:
-        """Of one policy."""
+        """Number of trained parameters of one policy."""
         return sum(parameter.numel() for _, parameter in self._policies[name].network.trained())
 
     @property
     def most_trained_parameters(self) -> int:
-        """Of the policy that has most."""
+        """Number of trained parameters of the policy that has most."""
         return max(map(self.trained_parameters, self.names))
 
     def activate(self, name: str) -> torch.optim.Optimizer:
@@ -122,7 +123,7 @@ class Policies:
             parameter.grad = None
 
     def apply_gradients(self) -> None:
-        """An update of every policy whose gradients were put aside."""
+        """Update every policy whose gradients were put aside."""
         for name, policy in self._policies.items():
             if not policy.gradients:
                 continue
@@ -134,14 +135,14 @@ class Policies:
             optimizer.zero_grad()
 
     def drop_gradients(self) -> None:
-        """Forget those that were put aside."""
+        """Drop the gradients that were put aside."""
         for policy in self._policies.values():
             policy.gradients = {}
 
     @contextmanager
     def reference(self) -> Generator[None]:
-        """In the network, for the time of the block, what its present policy began with. Raises
-        KeyError where no divergence from it is asked for."""
+        """Put the initial weights of the active policy into its network for the time of the block.
+        Raises KeyError where no divergence from them is computed."""
         network = self.network
         weights = _taken(network)
         _put(network, self._policies[self._active].reference)
@@ -151,16 +152,17 @@ class Policies:
             _put(network, weights)
 
     def tensors(self) -> Weights:
-        """Weights and moments of all policies, for a checkpoint. Where they are spread over
-        processes all of these must ask, and get them whole."""
+        """Weights and moments of all policies, for a checkpoint. Where they are sharded over
+        processes, all of these must call this, and get them whole."""
         return {
             key: self.network.gather_parameter(tensor).contiguous()
             for key, tensor in self._named_tensors()
         }
 
     def copied(self) -> Weights:
-        """The same in the machine's memory, which stay as they are when training goes on; of what
-        is spread over processes each copies its part, where it is."""
+        """Copies of weights and moments in the machine's memory, which stay as they are when
+        training continues; where they are sharded over processes, each copies its part on its
+        device."""
         if self.network.processes.sharded:
             return {key: tensor.clone() for key, tensor in self._named_tensors()}
         return {key: tensor.to("cpu", copy=True) for key, tensor in self._named_tensors()}
@@ -172,7 +174,7 @@ class Policies:
                 yield f"{name}/{key}", tensor
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Put back what `tensors` gave."""
+        """Restore what `tensors` returned."""
         for name in self.names:
             optimizer = self.activate(name)
             prefix = f"{name}/"
@@ -212,7 +214,7 @@ class Policies:
 
 
 def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None) -> Weights:
-    """Of `weights`, or of the network's present ones, laid out as its parameters are."""
+    """Copy of `weights`, or of the network's present ones, laid out as its parameters are."""
     import torch
 
     _spread_again(network)
@@ -225,15 +227,15 @@ def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None
 
 
 def _taken(network: Network) -> Weights:
-    """The present weights; copied where FSDP goes on to hold their memory."""
+    """The present weights; copied where FSDP continues to hold their memory."""
     if network.processes.sharded:
         return _copy_of(network)
     return {name: parameter.data for name, parameter in network.trained()}
 
 
 def _spread_again(network: Network) -> None:
-    """Give up what a pass without gradients has put together of weights that are spread over
-    processes: until then it stands in their place, and it would outlast new ones."""
+    """Free what a pass without gradients has gathered of weights that are sharded over processes:
+    until then it takes their place, and it would outlast new ones."""
     if network.processes.sharded:
         for module in network.whole.modules():
             if (reshard := getattr(module, "reshard", None)) is not None:

@@ -1,4 +1,4 @@
-"""Which policies of a deployment the policies of a training are."""
+"""Maps the policies of a training to policies of a deployment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def served_policies(
     environment: str | None = None,
     option: str = "--publish",
 ) -> dict[str, str]:
-    """By agent, the policy of the deployment that answers for it: as its `[policies]` say, else
-    the defaults of the workflow and the environment; with `pool`, the adapter of that pool that has
-    the agent's name. Raises `TrainingError`, which blames `option`, for an agent that nothing
-    answers for."""
+    """Policy of the deployment that answers for each agent: by its `[policies]`, else the defaults
+    of the workflow and the environment; with `pool`, the adapter of that pool that has the agent's
+    name. Raises `TrainingError`, which blames `option`, for an agent without a policy."""
     defaults = agents_of(workflow or deployed.workflow, environment)
     policy_by_agent: dict[str, str] = {}
     for agent in agents:
@@ -50,12 +49,12 @@ def require_publishable(
     *,
     option: str = "--publish",
 ) -> None:
-    """Raises `TrainingError`, which blames `option`, before the training, for what would keep the
+    """Raise `TrainingError`, which blames `option`, before the training, for what would keep the
     policies in `folder` from being published after it."""
     trained = _trained_policies(settings, policy_by_agent, option)
     for publication in publications(settings, policy_by_agent, folder, option=option):
         if settings.weights == "full":
-            # A whole model is held against the pool's by its tokenizer, which is its base's.
+            # A whole model is compared with the pool's by its tokenizer, which is its base's.
             base = base_folder(settings.base_of(trained[publication.policy]).model)
             publication = replace(publication, folder=base)
         require_base(publication, deployed.models, option=option)
@@ -68,7 +67,7 @@ def publications(
     *,
     option: str = "--publish",
 ) -> tuple[Publication, ...]:
-    """Of each policy of the deployment what in `folder` was trained for it. Raises
+    """Publications of what was trained in `folder`, one for each policy of the deployment. Raises
     `TrainingError`, which blames `option`, where two trained policies would be the same one of the
     deployment."""
     return tuple(
@@ -80,7 +79,7 @@ def publications(
 def _trained_policies(
     settings: GrpoSettings, policy_by_agent: Mapping[str, str], option: str
 ) -> dict[str, str]:
-    """By policy of the deployment, that of the training. Raises `TrainingError`."""
+    """Policy of the training for each policy of the deployment. Raises `TrainingError`."""
     adapters: dict[str, str] = {}
     for agent, policy in policy_by_agent.items():
         trained_policy = settings.policy_of(agent)

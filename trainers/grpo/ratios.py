@@ -1,4 +1,4 @@
-"""How far the policy has moved from the one that sampled: what is reported alongside every loss."""
+"""How far the policy has moved from the one that sampled, as it is reported with every loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a training: of each step, and of the whole."""
+"""Facts about a training: about each step, and the whole."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ class PolicyStep(Record):
     """One step of one policy."""
 
     groups: int
-    """Learned from."""
+    """Groups that were learned from."""
     zero_variance: int
-    """Passed over: all rewards the same."""
+    """Groups that were skipped since all rewards are the same."""
     reward: float
-    """Mean over all that was sampled for the learned groups."""
+    """Mean reward of everything that was sampled for the learned groups."""
     loss: float
-    """Mean over the updates."""
+    """Mean loss over the updates."""
     gradient_norm: float
-    """Before clipping; mean over the updates."""
+    """Norm of the gradient before clipping; mean over the updates."""
     divergence: float | None
-    """From the reference, nats per token; None where it is not asked for."""
+    """Divergence from the reference, nats per token; None where it is not computed."""
     entropy: float
-    """Nats per token."""
+    """Entropy, nats per token."""
     clipped: float
     """Share of the learned tokens that get no gradient: they are clipped, or their weight is 0."""
     effective_samples: float
-    """Share of the tokens that π_prox/π_behav leaves: 1 on policy."""
+    """Effective sample size under π_prox/π_behav, as a share of the tokens: 1 on policy."""
     ratios: tuple[float, ...]
     """Quantiles of π_prox/π_behav: 1, 5, 50, 95 and 99 %."""
     kl_to_sampler: float
-    """KL(π_behav ‖ π_prox), nats per token: 0 on policy but for the two programs' rounding."""
+    """KL(π_behav ‖ π_prox), nats per token: 0 on policy except for the two programs' rounding."""
     ages: dict[int, int]
-    """Groups by versions that they are behind."""
+    """Groups by the number of versions that they are behind."""
     truncated: float
     """Share of the sequences that ran into their limit."""
     learned: int
     """Tokens in the loss."""
     tokens: int
-    """Of one pass over the step's rows, padding included; passes that only score don't count."""
+    """Tokens of one pass over the step's rows, padding included; passes that only score don't
+    count."""
     seconds: float
 
     def curves(self) -> dict[str, float]:
@@ -77,16 +78,16 @@ class StepFacts(Record):
     """One step of all policies."""
 
     version: int
-    """Of the weights that it began with."""
+    """Version of the weights that the step began with."""
     stale: int
     """Groups that were too old to be learned from."""
     truncated: int = 0
-    """Passed over: all completions ran into their limit."""
+    """Groups that were skipped since all completions ran into their limit."""
     zero_variance: dict[str, int] = Field(default_factory=dict[str, int])
-    """By policy, groups that were passed over because all rewards are the same; of a policy that
-    learned nothing this is all that is known. Empty of steps that were recorded without it."""
+    """Groups of each policy that were skipped since all rewards are the same; nothing else is
+    recorded of a policy that learned nothing. Empty for steps that were recorded without it."""
     policies: dict[str, PolicyStep]
-    """That learned something."""
+    """Steps of the policies that learned something."""
 
     def zero_variance_of(self, policy: str) -> int:
         policy_step = self.policies.get(policy)
@@ -96,7 +97,7 @@ class StepFacts(Record):
 
     @property
     def zero_variance_shares(self) -> dict[str, float]:
-        """By policy that had any group, the share of those whose rewards are all the same."""
+        """Share of groups whose rewards are all the same, for each policy that had any group."""
         shares: dict[str, float] = {}
         for name in dict.fromkeys([*self.policies, *self.zero_variance]):
             policy_step, zero_variance = self.policies.get(name), self.zero_variance_of(name)
@@ -106,7 +107,7 @@ class StepFacts(Record):
         return shares
 
     def curves(self) -> dict[str, dict[str, float]]:
-        """By policy, values by the name of their curve."""
+        """Values of each policy by the name of their curve."""
         return {
             name: {"zero-variance share": share}
             if (policy_step := self.policies.get(name)) is None
@@ -120,33 +121,35 @@ class Report(Record):
 
     settings: GrpoSettings
     version: int
-    """Of the policies that it ended with."""
+    """Version of the policies that the training ended with."""
     runs: int
     groups: int
-    """Sealed."""
+    """Number of sealed groups."""
     zero_variance: int
-    """Of these, with all rewards the same."""
+    """Sealed groups whose rewards are all the same."""
     truncated: int = 0
-    """Of the others, those whose completions all ran into their limit, where these are masked."""
+    """Other groups whose completions all ran into their limit, where these are masked."""
     stale: int
-    """Left out, of all epochs, because they were too old, those after the last step included."""
+    """Groups left out because they were too old, over all epochs, those after the last step
+    included."""
     skipped: dict[str, int]
-    """What could not be learned from, by its reason."""
+    """Number of what could not be learned from, by reason."""
     seconds: float
     peak_memory_mb: float
     parameters: int
-    """Of all bases."""
+    """Parameters of all bases."""
     trained_parameters: int
-    """Of each policy; where they have several bases, of the one that has most."""
+    """Trained parameters of each policy; where they have several bases, of the policy that has
+    most."""
     steps: tuple[StepFacts, ...]
 
 
 class PolicySummary(Record):
-    """What became of one policy, in a line of a table."""
+    """Results of one policy, as a row of a table."""
 
     steps: int
     groups: int
-    """Learned from."""
+    """Groups that were learned from."""
     zero_variance_share: float
     learned_tokens: int
     first_loss: float
@@ -156,12 +159,12 @@ class PolicySummary(Record):
     least_effective_samples: float
     clipped_share: float
     oldest: int
-    """Versions that the oldest group was behind."""
+    """Number of versions that the oldest group was behind."""
     tokens_per_second: float
 
 
 def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
-    """Of each policy that learned something."""
+    """Summary of each policy that learned something."""
     summary_by_policy: dict[str, PolicySummary] = {}
     for name in dict.fromkeys(name for step in steps for name in step.policies):
         policy_steps = [step.policies[name] for step in steps if name in step.policies]
@@ -194,5 +197,5 @@ def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
 
 
 def read_report(folder: Path) -> Report | None:
-    """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    """Report of a finished training; None if it is not finished. Raises `UnreadableModel`."""
     return find_record(folder / REPORT, Report)

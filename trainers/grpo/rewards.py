@@ -1,14 +1,14 @@
-"""What a candidate, or a whole run, is worth to an agent.
+"""Rewards of a candidate, or of an agent in a whole run.
 
 The paper writes r(t, i) = α · team + local with α = 1, and local = Σ c_l · s_l over parts such as
 format and legality with Σ c_l = 1 (arXiv 2510.11062, §4 and its appendix). The environments of
-`pair` record every part, what the parts of each scheme add up to, and as `total` the reward that
-candidates were ranked by; another scheme, or another α, is made of these. An environment that says
-no `total` has its parts added up here, each with weight 1.
+`pair` record every part, the sum of the parts in each scheme, and as `total` the reward that
+candidates were ranked by; another scheme, or another α, is computed from these. An environment that
+gives no `total` has its parts added up here, each with weight 1.
 
-A whole run of any workflow is worth what its recorded rewards say or, without any, what its outcome
-says: 1 if it was solved, 0 if it was not, by the judge of its environment. A function of the user's
-may say it in their place, and λ · dollars may be taken off.
+The reward of a whole run of any workflow is the recorded one or, without any, that of its outcome:
+1 if it was solved, 0 if it was not, by the judge of its environment. A user's function may replace
+it, and λ · dollars may be subtracted.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from loopline.trainers.data.samples import AnyCandidate, AnyRun, AnyStep
 from loopline.workers.store.rewards import AGENT, TEAM, TURN, Feedback, rewarded_by
 
 LOCAL = "local"
-"""Name of the sum of an agent's own parts, alongside a total; without one, every part but the
-team's is local."""
+"""Name of the sum of an agent's own parts, next to a total; without one, every part but the team's
+is local."""
 TOTAL = "total"
-"""Name of the part that is the reward as it was ranked by."""
+"""Name of the part that is the reward by which candidates were ranked."""
 NO_REWARD = "candidate without a reward"
 NO_RUN_REWARD = "run without a reward"
 FAILED_FUNCTION = "run for which the reward function failed"
@@ -44,8 +44,9 @@ NOT_A_NUMBER = "reward that is not a finite number"
 
 
 RewardFunction = Callable[[Trajectory], float | Feedback | None]
-"""What a run is worth: a number for the whole team, or rewards of the team, of agents and of turns;
-None where nobody can say. It sees the run as it was recorded, and no reference answer."""
+"""Reward of a run: a number for the whole team, or rewards of the team, of agents and of turns;
+None where it is undecided. The function gets the run as it was recorded, and no reference
+answer."""
 
 
 @cache
@@ -104,18 +105,18 @@ class RewardChoice(Options):
 
     @property
     def needs_whole_runs(self) -> bool:
-        """Samples alone do not say it."""
+        """Whether rewards need more of a run than its samples."""
         return self.function is not None or self.dollar_weight != 0.0
 
     @property
     def effective_scheme(self) -> Scheme | None:
-        """None: rewards are taken as they are."""
+        """Scheme by which rewards are computed; None: rewards are taken as they are."""
         return self.scheme or ("paper" if self.alpha != 1.0 else None)
 
 
 def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
-    """Raises `Unreadable` without any part, without those of the scheme, or for a part that is not
-    a number (a reward function that failed)."""
+    """Reward of a candidate with these parts. Raises `Unreadable` without any part, without those
+    of the scheme, or for a part that is not a number (a reward function that failed)."""
     if not parts:
         raise Unreadable(NO_REWARD)
     scheme = choice.effective_scheme
@@ -136,8 +137,8 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
 
 
 def outcome_reward(trajectory: Trajectory) -> float | None:
-    """1 for a run that is solved, 0 for one that is not; None where nobody can say: a run that was
-    answered by a workflow without a verifier has to be judged by somebody."""
+    """1 for a run that is solved, 0 for one that is not; None where it is undecided: a run that was
+    answered by a workflow without a verifier still has to be judged."""
     match trajectory.outcome:
         case Outcome.SOLVED:
             return 1.0
@@ -150,8 +151,8 @@ def outcome_reward(trajectory: Trajectory) -> float | None:
 
 
 def rewarded(trajectory: AnyRun, choice: RewardChoice) -> AnyRun:
-    """The run with the rewards that it is learned from by: those of the user's function where one
-    is chosen, else those that it was recorded with, else its outcome. Raises `Unreadable` where the
+    """The run with the rewards that it is learned by: those of the user's function where one is
+    chosen, else those that it was recorded with, else its outcome. Raises `Unreadable` where the
     function fails."""
     if not isinstance(trajectory, Trajectory):  # a sample has its rewards (`read_samples`)
         return trajectory
@@ -166,7 +167,7 @@ def rewarded(trajectory: AnyRun, choice: RewardChoice) -> AnyRun:
 
 
 def _ask(path: str, trajectory: Trajectory) -> Feedback:
-    """Raises `Unreadable`."""
+    """Call the user's function. Raises `Unreadable`."""
     try:
         value = reward_function(path)(trajectory)
         if not isinstance(value, Feedback):
@@ -184,7 +185,8 @@ def overlong_penalty(length: int, limit: int, buffer: int) -> float:
 
 
 def length_penalty(candidates: Iterable[AnyCandidate], choice: RewardChoice) -> float:
-    """Of the longest completion, by its own limit, of all that an agent wrote for one reward."""
+    """Largest penalty of all completions that an agent wrote for one reward, each by its own limit;
+    0 or negative."""
     if choice.overlong_buffer == 0:
         return 0.0
     return min(
@@ -198,14 +200,14 @@ def length_penalty(candidates: Iterable[AnyCandidate], choice: RewardChoice) -> 
 
 
 def dollars_of(trajectory: Trajectory) -> float:
-    """What all model calls of a run cost, US dollars, by the prices of their pools."""
+    """Cost of all model calls of a run, US dollars, by the prices of their pools."""
     calls = (call for step in trajectory.steps for call in step.calls)
     return sum(call.cost_micro_dollars for call in calls) / 1e6
 
 
 def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | None:
-    """What an executed candidate earned by itself, the team's share left out; None where nobody
-    said."""
+    """Reward of an executed candidate by itself, without the team's share; None where none is
+    recorded."""
     scheme = choice.effective_scheme
     if TURN in parts:
         return parts[TURN]
@@ -218,11 +220,11 @@ def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | Non
 
 
 def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
-    """What a whole run is worth to one of its agents: α · team + its own − λ · dollars.
+    """Reward of one of a run's agents: α · team + its own − λ · dollars.
 
-    The team's reward is the run's or, where nobody has set it, that of the last executed candidate
-    that has one. The agent's own is the run's for it, if rewards are taken as they are, else the
-    mean over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
+    The team's reward is the run's or, where none is set, that of the last executed candidate that
+    has one. The agent's own is the run's for it, if rewards are taken as they are, else the mean
+    over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
     """
     executed = [(step, executed_candidate(step)) for step in trajectory.steps if step.candidates]
     team = trajectory.team_reward

@@ -1,4 +1,4 @@
-"""From groups to padded rows of token ids, each with its advantage and how it was sampled."""
+"""Padded rows of token ids made from groups, each with its advantage and how it was sampled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
     origin: str
     """The member that it belongs to."""
     version: int
-    """Of the policy that sampled it."""
+    """Version of the policy that sampled it."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -42,23 +42,23 @@ class MicroBatch:
     after row."""
 
     ids: torch.Tensor
-    """[rows, length]."""
+    """Token ids [rows, length]."""
     learned: torch.Tensor
-    """[rows, length - 1], of the ids from the second on: what stands first was never sampled."""
+    """Mask [rows, length - 1] of the ids from the second on: the first id was never sampled."""
     behaviour: torch.Tensor
     """log π_behav [n]."""
     advantages: torch.Tensor
-    """[n]."""
+    """Advantages [n]."""
     temperatures: torch.Tensor
-    """[n]."""
+    """Temperatures [n]."""
     sequence: torch.Tensor
-    """[n]: number of the token's row within the micro-batch."""
+    """Index [n] of the token's row within the micro-batch."""
     first: int
-    """Number of the micro-batch's first row within this process's share of the minibatch."""
+    """Index of the micro-batch's first row within this process's share of the minibatch."""
 
     @property
     def tokens(self) -> int:
-        """Padding included."""
+        """Number of tokens, padding included."""
         return self.ids.numel()
 
     @property
@@ -67,17 +67,17 @@ class MicroBatch:
         return self.ids[:, 1:][self.learned]
 
     def logits(self, network: Network) -> torch.Tensor:
-        """What the learned ids were drawn from [n, vocabulary]."""
+        """Logits that the learned ids were drawn from [n, vocabulary]."""
         return network.learned_logits(self.ids, self.learned)
 
     def hidden(self, network: Network) -> torch.Tensor:
-        """What the output layer makes these logits of [n, width]."""
+        """Inputs of the output layer for these logits [n, width]."""
         return network.learned_hidden(self.ids, self.learned)
 
 
 def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
-    """The sequences of all members, shortest first. Where truncated ones are masked they are left
-    out, so that no denominator counts them either."""
+    """The sequences of all members, shortest first. Truncated ones are left out where they are
+    masked, so that no denominator counts them either."""
     rows: list[Row] = []
     for group in groups:
         imitates = settings.objective.imitates
@@ -96,8 +96,8 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
 def micro_batches_of(
     rows: Sequence[Row], micro_batch_tokens: int, device: torch.device
 ) -> list[MicroBatch]:
-    """Rows, which are sorted by length, cut into micro-batches of at most that many tokens; a row
-    that is longer alone is a micro-batch of its own."""
+    """Cut rows, which are sorted by length, into micro-batches of at most that many tokens; a row
+    that alone is longer becomes its own micro-batch."""
     micro_batches: list[MicroBatch] = []
     begin = 0
     for at in range(1, len(rows) + 1):

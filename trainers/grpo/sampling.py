@@ -3,7 +3,7 @@
 Candidates that have written the same so far are one row: their next tokens are drawn from one
 distribution. The keys and values of a prompt are computed once for all of its candidates.
 
-It is for small models: at full speed a GPU is used by the engines that serve, and by `Learner`.
+It is for small models: only the engines that serve, and `Learner`, use a GPU at full speed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE = "cpu"
-"""Where the model lies that a `Sampler` draws from, whatever else the machine has."""
+"""Device of the model that a `Sampler` draws from, whatever else the machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Completion:
     """One candidate, as it was sampled."""
 
     ids: tuple[int, ...]
-    """With the token that ends the turn, unless it was cut short."""
+    """Ids with the token that ends the turn, unless the completion was cut short."""
     logprobs: tuple[float, ...]
-    """Of each id, natural, under the whole softmax at the temperature."""
+    """Natural log-probability of each id, under the whole softmax at the temperature."""
     truncated: bool
     """Whether it ran into the limit."""
 
@@ -41,12 +41,12 @@ class _Branch:
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     row: int = 0
-    """Of the branch that it grew from."""
+    """Row of the branch that it grew from."""
 
     def grow_branch(
         self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
     ) -> list[_Branch]:
-        """One for each different token that its candidates, in `row`, go on with."""
+        """One branch for each different token that its candidates, in `row`, continue with."""
         scores = dict(zip(tokens, logprobs, strict=True))
         return [
             _Branch(self.prompt, count, (*self.ids, token), (*self.logprobs, scores[token]), row)
@@ -55,7 +55,7 @@ class _Branch:
 
 
 class Sampler:
-    """Draws from a causal model of transformers, wherever it lies; a `generator` must be of that
+    """Draws from a causal model of transformers, on any device; a `generator` must be of that
     device. `tokens` counts what went through the model, padding included."""
 
     def __init__(self, model: Any, end_ids: frozenset[int], padding: int) -> None:
@@ -106,7 +106,7 @@ class Sampler:
         completions: list[list[Completion]] = [[] for _ in prompts]
         branches = [_Branch(at, count) for at in range(len(prompts))]
         longest = max(len(prompt) for prompt in prompts)
-        # Padding on the left, so that every row's next token stands in the same column.
+        # Padding on the left, so that every row's next token is in the same column.
         padded = [[self._padding] * (longest - len(p)) + list(p) for p in prompts]
         ids = torch.tensor(padded, device=self._model.device)
         read = [[0] * (longest - len(p)) + [1] * len(p) for p in prompts]
@@ -151,7 +151,7 @@ class Sampler:
 def _grow_all(
     branches: Sequence[_Branch], drawn: list[list[int]], logprobs: list[list[float]]
 ) -> list[_Branch]:
-    """Each branch by as many of the tokens drawn for its row as it has candidates."""
+    """Grow each branch by as many of the tokens drawn for its row as it has candidates."""
     return [
         grown
         for row, branch in enumerate(branches)

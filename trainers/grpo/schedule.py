@@ -1,5 +1,5 @@
-"""The learning rate over a training, as a factor of the one that was asked for: a pure function of
-the step, so that a resumed training goes on with the same rates."""
+"""The learning rate over a training, as a factor of the requested one: a pure function of the step,
+so that a resumed training continues with the same rates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Schedule(Options):
     """Steps in which the learning rate rises to the one that is asked for."""
 
     def factor(self, step: int, steps: int) -> float:
-        """Of step 1 to `steps`; above 0 and at most 1."""
+        """Factor of the learning rate in step 1 to `steps`; above 0 and at most 1."""
         if step <= self.warmup:
             return step / (self.warmup + 1)
         if self.shape == "constant":

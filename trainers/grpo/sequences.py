@@ -2,7 +2,7 @@
 log-probability of each written token as it was sampled.
 
 Text is never tokenized again. Where a completion's prompt begins with the ids of the sequence
-before it, the conversation goes on in the same sequence; where it does not (a template that drops
+before it, the conversation continues in the same sequence; where it does not (a template that drops
 earlier reasoning, for example), a new one begins.
 """
 
@@ -37,15 +37,15 @@ class TokenSequence:
     learned: tuple[bool, ...]
     """Whether the policy sampled the id. Prompts and observations are not learned."""
     logprobs: tuple[float, ...]
-    """As sampled, natural; 0 where nothing was sampled."""
+    """Natural log-probabilities as sampled; 0 where nothing was sampled."""
     temperature: float
-    """That all of it was sampled at."""
+    """Temperature that all of it was sampled at."""
     truncated: bool
     """Whether any of its completions ended at its limit of tokens."""
 
     @property
     def count(self) -> int:
-        """Learned tokens."""
+        """Number of learned tokens."""
         return sum(self.learned)
 
 
@@ -83,8 +83,8 @@ def sequences_of(
 
 
 def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -> Belongs:
-    """A fingerprint that every record carries: the ids, read by `codec`, must say what was written
-    down as text. A stop string ends the text early; the token that ends a turn is not text."""
+    """A check by a fingerprint that every record carries: the ids, decoded by `codec`, must give
+    the recorded text. A stop string ends the text early; the token that ends a turn is not text."""
 
     def belongs(call: AnyCall) -> bool:
         if any(not 0 <= token_id < vocabulary for token_id in (*call.prompt_ids, *call.output_ids)):
@@ -94,7 +94,7 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
             written.pop()
         after = call.prompt_ids[-1] if call.prompt_ids else None
         text = codec.decode(written, after)
-        # Without a stop string the text is all there is, but for half a character at its end.
+        # Without a stop string the text is complete, except for half a character at its end.
         return text.startswith(call.text) and (bool(call.sampling.stop) or text == call.text)
 
     return belongs
@@ -107,7 +107,7 @@ def _is_continued_by(before: TokenSequence, call: AnyCall) -> bool:
 
 
 def require_learnable(call: AnyCall, belongs: Belongs) -> None:
-    """Raises `Unreadable` for a completion that can't be learned from, as `sequences_of` does."""
+    """Raise `Unreadable` for a completion that can't be learned from, as `sequences_of` does."""
     sampling = call.sampling
     require_written(call)
     if len(call.logprobs) != len(call.output_ids) or not all(
@@ -123,7 +123,7 @@ def require_learnable(call: AnyCall, belongs: Belongs) -> None:
 
 
 def require_written(call: AnyCall) -> None:
-    """Raises `Unreadable` for a completion that was broken off, or whose ids nobody knows."""
+    """Raise `Unreadable` for a completion that was broken off, or whose ids are unknown."""
     if call.finish_reason in ("cancelled", "content_filter"):
         raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")
     if not call.trainable or not call.prompt_ids or not call.output_ids:

@@ -1,5 +1,5 @@
-"""What a training follows from: two runs with equal settings have equal weights on a CPU. A GPU
-adds up in no fixed order, and the last digits of two runs differ."""
+"""What determines a training: two runs with equal settings have equal weights on a CPU. A GPU adds
+up in no fixed order, and the last digits of two runs differ."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Precision = Literal["float32", "bfloat16"]
 SHARED = "shared"
 
 LEARNING_RATE = 1e-6
-"""Of all weights of a model that has learned language: PettingLLMs' settings."""
+"""Learning rate of all weights of a model that has learned language: PettingLLMs' settings."""
 LORA_RATE = 10.0
-"""An adapter learns best at about ten times the rate of all weights (Biderman et al. 2024,
-arXiv:2405.09673)."""
+"""Factor of an adapter's rate: it learns best at about ten times the rate of all weights (Biderman
+et al. 2024, arXiv:2405.09673)."""
 
 
 class InitialPolicy(BaseModel):
@@ -133,40 +133,40 @@ class GroupOptions(Options):
 
 
 class TrainingOptions(GroupOptions, PolicyOptions, OptimisationOptions, ComputationOptions):
-    """What recorded and rolled out runs are learned from alike."""
+    """Options that trainings on recorded runs and on rollouts share."""
 
     objective: Objective = Field(default_factory=Objective)
 
 
 class GrpoSettings(TrainingOptions):
-    """What one training by GRPO follows from, but for where it is written: its options with the
-    hashes of what they name. It is what the folder records."""
+    """What determines one training by GRPO, except where it is written: its options with the hashes
+    of what they name. The folder records it."""
 
     base: str
     """Folder or hub id of the model that policies begin with, or are adapters of."""
     base_sha256: str
     """Hash of its weights."""
     init_from: dict[str, InitialPolicy] = Field(default_factory=dict)
-    """By policy, what it goes on from; others begin with the base, or an adapter that changes
+    """Weights that each policy begins with; others begin with the base, or an adapter that changes
     nothing."""
     data_sha256: str
     """Hash of the sealed groups."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the groups."""
     steps: int | None = Field(default=None, ge=1)
-    """Versions to train at most; None: until the groups are used up."""
+    """Most versions to train; None: until the groups are used up."""
     staleness: int | None = Field(default=None, ge=0)
     """Versions that a sample may be behind; None: any number."""
     base_version: int = Field(default=0, ge=0)
-    """Which version of the policies the base is."""
+    """Version of the policies that the base is."""
     learning_rate: float = Field(default=LEARNING_RATE, gt=0)
-    """Its highest; `schedule` says how it changes."""
+    """Highest learning rate; `schedule` says how it changes."""
     assigned: dict[str, str] = Field(default_factory=dict)
-    """Agent → the policy that learns from its samples; of others `policies` says it."""
+    """Policy that learns from each agent's samples; for others `policies` decides."""
     bases: dict[str, PolicyBase] = Field(default_factory=dict)
-    """Policy → the model that it begins with, or is an adapter of; of others it is `base`."""
+    """Model that each policy begins with, or is an adapter of; for others it is `base`."""
     rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Policy → its highest learning rate; of others it is `learning_rate`."""
+    """Highest learning rate of each policy; for others it is `learning_rate`."""
 
     def base_of(self, policy: str) -> PolicyBase:
         """The model that a policy begins with, or is an adapter of."""
@@ -178,10 +178,10 @@ class GrpoSettings(TrainingOptions):
 
     @property
     def base_precision(self) -> Precision:
-        """What the base's weights are held in. Beneath adapters they never change, and half the
-        bytes are enough; as weights that are trained they would round most updates away."""
+        """Precision of the base's weights. Under adapters they never change, and half the bytes are
+        enough; as trained weights they would round most updates away."""
         return self.precision if self.weights == "lora" else "float32"
 
     def policy_of(self, agent: str) -> str:
-        """Which policy learns from an agent's samples."""
+        """Policy that learns from an agent's samples."""
         return self.assigned.get(agent) or (SHARED if self.policies == SHARED else agent)

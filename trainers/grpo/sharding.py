@@ -1,9 +1,9 @@
-"""Which rows of an update each of several processes puts through the model. All of them deal alike,
-so that none has to be told.
+"""Divides the rows of an update among several processes. All of them divide alike, so that they
+need not communicate.
 
-Where the weights are spread over the processes (FSDP), each needs the others' parts for each pass:
-all make as many passes. One that has fewer micro-batches puts a row through again, of which nothing
-is learned.
+Where the weights are sharded over the processes (FSDP), each needs the others' parts for each pass:
+all make equally many passes. A process that has fewer micro-batches repeats a row, from which
+nothing is learned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline.trainers.grpo.rows import MicroBatch, Row
 
 
 def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
-    """By process, the numbers of its rows, in order.
+    """Indices of each process's rows, in order.
 
     They are dealt one by one. Where rows that begin alike go through the model as one tree, those
     of a prompt stay together instead, or each process would have all the prompts: but not where so
@@ -35,7 +35,7 @@ def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[
 def _by_prompt(
     rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], count: int
 ) -> list[list[int]]:
-    """The largest trees first, each to the process that has the least so far."""
+    """Assign the largest trees first, each to the process that has the least so far."""
     trees: dict[tuple[int, ...], list[int]] = {}
     for number, prompt in enumerate(prompts):
         trees.setdefault(prompt, []).append(number)
@@ -49,7 +49,7 @@ def _by_prompt(
 
 
 def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Sequence[int]) -> int:
-    """That go through the model: of each prompt once, of each answer."""
+    """Tokens that go through the model: each prompt's once, and each answer's."""
     answers = sum(len(rows[number].sequence.ids) - len(prompts[number]) for number in numbers)
     return answers + sum(map(len, {prompts[number] for number in numbers}))
 
@@ -60,8 +60,9 @@ def echoes_of(
     cut: Callable[[Sequence[Row]], Sequence[MicroBatch]],
     processes: Processes,
 ) -> list[MicroBatch]:
-    """Micro-batches of which nothing is learned, besides a process's `micro_batches`, so that all
-    make as many passes; none unless the weights are spread over them. `rows` are those of all."""
+    """Micro-batches from which nothing is learned, added to a process's `micro_batches` so that all
+    make equally many passes; none unless the weights are sharded. `rows` are those of all
+    processes."""
     if not processes.sharded or not rows:
         return []
     missing = processes.largest_of(len(micro_batches)) - len(micro_batches)

@@ -1,4 +1,4 @@
-"""Policies on disk: a checkpoint to go on from, and folders as the engines read them."""
+"""Policies on disk: a checkpoint to resume from, and folders as the engines read them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ StateT = TypeVar("StateT", bound=CheckpointState)
 
 
 def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
-    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and alongside them that
-    many versions of all policies as the engines read them."""
+    """Raise `NotEnoughDisk` unless `work` has room for two checkpoints and that many versions of
+    all policies as the engines read them."""
     weights = 4 * sum(map(policies.trained_parameters, policies.names))
-    # A checkpoint has two moments besides, of the same size.
+    # A checkpoint holds two moments in addition, of the same size.
     require_room_for_two(work, 3 * weights, versions * weights)
 
 
 def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None:
-    """Put the latest checkpoint's weights, moments and random state back; its state, or None if
-    there is none. Raises `CorruptCheckpoint`."""
+    """Restore the latest checkpoint's weights, moments and random state; returns its state, or None
+    if there is none. Raises `CorruptCheckpoint`."""
     import torch
 
     checkpoint = load_checkpoint(work, kind)
@@ -47,7 +47,7 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
     tensors = dict(checkpoint.tensors)
     torch.set_rng_state(tensors.pop(_RANDOM_STATE))
     of_cuda = tensors.pop(f"{_RANDOM_STATE}.cuda", None)
-    # The training may go on with another device than it was begun with.
+    # The training may resume on another device than it was begun on.
     if of_cuda is not None and policies.network.device.type == "cuda":
         torch.cuda.set_rng_state(of_cuda)
     policies.restore(tensors)
@@ -55,8 +55,8 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
 
 
 def save(work: Path, state: CheckpointState, policies: Policies) -> None:
-    """Write a checkpoint, by the first process; of weights that are spread over several all must
-    ask. Raises `NotEnoughDisk`."""
+    """Write a checkpoint. The first process writes; where weights are sharded over several, all
+    must call this. Raises `NotEnoughDisk`."""
     import torch
 
     tensors: dict[str, torch.Tensor] = policies.tensors()
@@ -75,9 +75,9 @@ def save(work: Path, state: CheckpointState, policies: Policies) -> None:
 
 
 def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]) -> None:
-    """All policies as the engines read them, each in `final/<name>` with what is known of it; the
-    folder appears whole or not at all. The first process writes; of weights that are spread over
-    several all must ask. Raises `NotEnoughDisk`."""
+    """Write all policies as the engines read them, each to `final/<name>` with its facts; the
+    folder appears whole or not at all. The first process writes; where weights are sharded over
+    several, all must call this. Raises `NotEnoughDisk`."""
     if not policies.network.processes.is_first:
         for name in policies.names:
             policies.activate(name)
@@ -93,5 +93,5 @@ def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], Ba
 
 
 def folder_name(policy: str) -> str:
-    """Of what is written for a policy."""
+    """Name of the folder that a policy is written to."""
     return policy.replace("/", "_")

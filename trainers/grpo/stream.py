@@ -1,13 +1,13 @@
-"""Batches as a pure function of the groups and the settings: resuming needs no state but the
-number of steps done, and the loop that trains while it rolls out has the batches of its replay.
+"""Batches as a pure function of the groups and the settings: resuming needs no state but the number
+of steps done, and the loop that trains while it rolls out has the batches of its replay.
 
-A recorded store is a log of versions. At version v those groups are taken that v or an earlier
-version sampled and that are not too old, oldest versions first, those of one version in an order
-that the seed decides. After each batch the policies have another version. A group that nothing can
-be learned from is passed over, counted, and takes no place in a batch.
+A recorded store is a log of versions. Version v takes the groups that v or an earlier version
+sampled and that are not too old, oldest versions first, those of one version in an order that the
+seed decides. After each batch the policies have another version. A group that nothing can be
+learned from is skipped and counted, and takes no place in a batch.
 
-What a worker sampled that was late to load a version is older than its round. Where the runs say
-of which round they are, it is taken with that round: too old there, if it was in the loop.
+Samples of a worker that loaded a version late are older than their round. Where the runs name their
+round, they are taken with that round: too old there, if they were too old in the loop.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from loopline.trainers.grpo.staleness import is_too_old
 
 @dataclass(frozen=True)
 class StepBatch:
-    """What one step learns from."""
+    """Groups that one step learns from."""
 
     version: int
-    """Of the weights that learn from it."""
+    """Version of the weights that learn from it."""
     groups: tuple[Group, ...]
     zero_variance: tuple[Group, ...]
-    """Passed over on the way: all rewards the same."""
+    """Groups that were skipped since all rewards are the same."""
     stale: int
     """Groups that were too old when the batch was made."""
     truncated: int = 0
-    """Passed over: all completions ran into their limit."""
+    """Groups that were skipped since all completions ran into their limit."""
 
 
 class Batches(NamedTuple):
-    """Of all steps."""
+    """Batches of all steps."""
 
     steps: tuple[StepBatch, ...]
     stale: int
-    """Groups that were found too old after the last of them."""
+    """Groups that turned out too old after the last batch."""
 
 
 def batches_of(groups: Sequence[Group], settings: GrpoSettings) -> Batches:
@@ -61,7 +61,7 @@ def batches_of(groups: Sequence[Group], settings: GrpoSettings) -> Batches:
 def step_batches(
     groups: Sequence[Group], settings: GrpoSettings
 ) -> Generator[StepBatch, None, int]:
-    """One after the other, and in the end `Batches.stale`."""
+    """Yield one batch after the other; returns `Batches.stale`."""
     version, step_count, passed = settings.base_version, 0, _SkippedGroups()
     dues = _by_due(groups)
     for epoch in range(settings.epochs):
@@ -83,7 +83,7 @@ def step_batches(
                 if step_count == settings.steps:
                     return 0
             elif waiting:
-                # Somebody else has trained in between: the log goes on with a later version.
+                # Another training came in between: the log continues with a later version.
                 version = max(version, waiting[0][0])
     return passed.stale
 
@@ -93,7 +93,7 @@ def order_groups(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
     order_groups: list[Group] = []
     by_version = sorted(groups, key=lambda group: group.policy.version)
     for version, same in groupby(by_version, key=lambda group: group.policy.version):
-        # By their ids first: the order in which they were read does not matter.
+        # Sorted by their ids first: the order in which they were read does not matter.
         shuffled = sorted(same, key=lambda group: group.id)
         random.Random(f"{seed}:{epoch}:{version}").shuffle(shuffled)
         order_groups += shuffled
@@ -102,7 +102,7 @@ def order_groups(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
 
 @dataclass
 class _SkippedGroups:
-    """What was passed over since the last batch."""
+    """What was skipped since the last batch."""
 
     zero_variance: list[Group] = field(default_factory=list[Group])
     stale: int = 0
@@ -112,7 +112,7 @@ class _SkippedGroups:
 def _take_batch(
     waiting: deque[tuple[int, Group]], version: int, settings: GrpoSettings, passed: _SkippedGroups
 ) -> list[Group]:
-    """From the front, of what is due at this version and earlier ones, until a batch can be
+    """Take groups that are due at this version or earlier ones from the front, until a batch can be
     learned from."""
     learned: list[Group] = []
     while len(learned) < settings.batch and waiting and waiting[0][0] <= version:
@@ -131,10 +131,10 @@ def _take_batch(
 
 
 def _by_due(groups: Sequence[Group]) -> list[tuple[int, list[Group]]]:
-    """By the version that is to learn from them, the earliest first: the one that sampled them; of
-    a loop's round, the newest that sampled any of it. If that is the one of the round before, then
-    all of the round was sampled late: each round makes a version."""
-    # Of each loop and policy, whose versions a deployment counts by themselves.
+    """Groups by the version that is to learn from them, the earliest first: the one that sampled
+    them; for a loop's round, the newest that sampled any of it. If that is the one of the round
+    before, all of the round was sampled late: each round makes a version."""
+    # By loop and policy: a deployment counts the versions of each policy separately.
     newest: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     for group in groups:
         if group.round is not None:

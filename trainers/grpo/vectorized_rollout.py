@@ -2,9 +2,9 @@
 
 The rules are those of the workflow `pair`: an agent's K candidates answer one observation, each is
 scored on a copy of the episode, and the best one is executed before the next agent observes
-(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group. In one thing they differ: of
-equally good candidates `pair` executes the one drawn first, this the one that ended first, which is
-none longer than the others.
+(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group. They differ in one respect: of
+equally good candidates `pair` executes the one drawn first, this module the one that ended first,
+which is at most as long as the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 @dataclass
 class Prompter:
-    """The prompts that a gpu worker would make of an agent's observation."""
+    """Renders the prompts that a gpu worker would make of an agent's observation."""
 
     loaded: LoadedModel
     _around: tuple[str, str] = field(init=False)
@@ -57,7 +57,7 @@ class Prompter:
         return self.loaded.codec.encode(f"{head}{observation}{tail}")
 
     def text(self, completion: Completion) -> str:
-        """What was written, without the token that ends the turn."""
+        """The text of a completion, without the token that ends the turn."""
         ids = completion.ids
         if ids[-1] in self.loaded.end_ids:
             ids = ids[:-1]
@@ -65,7 +65,7 @@ class Prompter:
 
 
 TEMPERATURE = 1.0
-"""Of everything that is learned from: the whole softmax is the policy's."""
+"""Temperature of everything that is learned from: the whole softmax is the policy's."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,19 @@ class Rules:
 
     candidates: int
     limit: int
-    """Tokens of one completion."""
+    """Most tokens of one completion."""
     scheme: Scheme = "paper"
 
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """What came of a rollout."""
+    """Results of a rollout."""
 
     groups: tuple[Group, ...]
     outcomes: str
     """`1` for each episode that ended solved, `0` for each that did not, in order."""
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Of those that were not, by kind; none are told of whole runs, which only train."""
+    """Number of unsolved episodes by kind of failure; empty for whole runs, which only train."""
 
     @property
     def solved(self) -> int:
@@ -98,7 +98,7 @@ class RolloutResult:
 
     @property
     def samples(self) -> int:
-        """Completions that were drawn."""
+        """Number of completions that were drawn."""
         return sum(len(member.sequences) for group in self.groups for member in group.members)
 
 
@@ -130,7 +130,7 @@ class _Endings:
 
     @property
     def outcomes(self) -> str:
-        """Of all, in order."""
+        """Outcomes of all episodes, in order."""
         return outcomes_of(self.solved)
 
 
@@ -143,7 +143,7 @@ class _Trial(NamedTuple):
 
 
 class Played(Protocol):
-    """What an episode is played in."""
+    """State in which an episode is played."""
 
     @property
     def episode(self) -> Episode: ...
@@ -152,10 +152,10 @@ class Played(Protocol):
 def turns(
     playing: Mapping[int, Played], prompter: Prompter, activate: Callable[[Agent], object]
 ) -> Iterator[tuple[Agent, Sequence[int], list[list[int]]]]:
-    """Who is to act next, in which at most `ROWS` of the episodes, on which prompts; until none is
-    `playing`. The caller takes those out that ended.
+    """Yield the agent to act next, at most `ROWS` of the episodes in which it acts, and their
+    prompts, until none is `playing`. The caller removes those that ended.
 
-    Episodes end at the end of a turn: all that go on are at the same agent, whose policy is
+    Episodes end at the end of a turn: all that continue are at the same agent, whose policy is
     activated once for all of them.
     """
     while playing:
@@ -177,7 +177,7 @@ def roll_out(
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> RolloutResult:
     """Play every episode, from its beginning to its end. `activate` puts an agent's policy into the
-    sampler's model; `run` names the rollout in what members come from; `failure` as in
+    sampler's model; `run` names the rollout in the origins of members; `failure` is as in
     `evaluate`."""
     groups: list[Group] = []
     endings = _Endings(failure)
@@ -204,7 +204,7 @@ def roll_out(
 
 
 def outcomes_of(solved: Mapping[int, bool]) -> str:
-    """Of episodes by their number."""
+    """Outcomes of episodes by their number."""
     return "".join("1" if solved[index] else "0" for index in range(len(solved)))
 
 
@@ -215,13 +215,13 @@ class EvaluationResult:
     outcomes: str
     """`1` for each puzzle solved, `0` for each that was not, in order."""
     failures: dict[str, int]
-    """Of the puzzles that were not solved, by kind."""
+    """Number of unsolved puzzles by kind of failure."""
     proposals: int
     """Turns in which the tool agent proposed something."""
     agreed: int
-    """Of these, turns in which the plan agent did exactly that."""
+    """Turns in which the plan agent did exactly what was proposed."""
     answers: dict[str, dict[str, int]]
-    """By agent, its most frequent answers and how often it gave them."""
+    """Most frequent answers of each agent, and how often it gave them."""
 
 
 def evaluate(
@@ -232,9 +232,9 @@ def evaluate(
     activate: Callable[[Agent], object] = lambda agent: None,
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> EvaluationResult:
-    """One completion at temperature 0 of every observation. Plays the episodes as they are.
-    `failure(episode, refused)` names the kind of one that was not solved, where that many actions
-    on the real state were refused."""
+    """Draw one completion at temperature 0 for every observation. Plays the episodes in place.
+    `failure(episode, refused)` names the kind of failure of an unsolved one, where that many
+    actions on the real state were refused."""
     endings = _Endings(failure)
     proposed: dict[int, object] = {}
     proposals = agreed = 0
@@ -269,7 +269,7 @@ def _try_candidates(
     prompter: Prompter,
     rules: Rules,
 ) -> list[_Trial]:
-    """Each candidate on a copy; candidates that say the same do the same."""
+    """Try each candidate on a copy; candidates with the same text have the same effect."""
     trials: dict[tuple[int, ...], _Trial] = {}
     for completion in completions:
         if completion.ids not in trials:
@@ -300,7 +300,7 @@ def _group(
 
 
 def sequence_of(prompt: Sequence[int], completion: Completion, temperature: float) -> TokenSequence:
-    """What was read and what was sampled, as one row to learn from."""
+    """A prompt and its sampled completion as one row to learn from."""
     read, written = len(prompt), len(completion.ids)
     return TokenSequence(
         ids=(*prompt, *completion.ids),
@@ -312,5 +312,5 @@ def sequence_of(prompt: Sequence[int], completion: Completion, temperature: floa
 
 
 def slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Cut into parts of at most that many."""
+    """Slices of at most that many elements."""
     return [every[at : at + size] for at in range(0, len(every), size)]

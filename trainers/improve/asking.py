@@ -1,5 +1,5 @@
-"""Puts questions to one version of a small model alone, and keeps its answers: what is in the file
-is not asked again."""
+"""Asks one version of a small model alone, and keeps its answers in a file: questions that the file
+answers are not asked again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.trainers.router.recorded import Answered
 AT_ONCE = 32
 """Questions that are asked at the same time."""
 TAG = "improve"
-"""Of the runs that compare, with the version's name."""
+"""Tag of comparison runs; its value is the version's name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SmallAnswer:
 
     @classmethod
     def of(cls, step: Step) -> SmallAnswer:
-        """Of a step of the role `first` or `solo`."""
+        """The answer of a step of the role `first` or `solo`."""
         cost = sum(call.cost_micro_dollars for call in step.calls)
         if not step.calls:
             return cls("", (), cost)
@@ -49,9 +49,9 @@ async def ask_small(
     *,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, SmallAnswer]:
-    """`questions`: key → the question, and options of the workflow `solo`. The answers by key, also
-    those that the file at `path` has of others. Raises `TrainingError` for a file that is damaged
-    or can't be written."""
+    """Ask all `questions`, by key: the question, and options of the workflow `solo`. Returns the
+    answers by key, including those of other questions in the file at `path`. Raises `TrainingError`
+    for a file that is damaged or can't be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     answers = {
         str(line["key"]): SmallAnswer(line["text"], tuple(line["logprobs"]), line["cost"])

@@ -70,7 +70,7 @@ async def _follow(
 
 
 def bound_reached(options: ImproveOptions, decisions: list[Decision]) -> str | None:
-    """In words, or None."""
+    """The bound that was reached, in words, or None."""
     cpu = sum(decision.cpu_seconds for decision in decisions) / 60
     dollars = sum(decision.micro_dollars for decision in decisions) / 1e6
     if options.max_rounds is not None and len(decisions) >= options.max_rounds:

@@ -1,8 +1,8 @@
 """Whether a candidate may serve: it is compared with the version that serves on the same questions.
 
 It costs as much, so it passes if it is better, and if the 95 % interval of the difference of right
-answers, by the bootstrap over questions, lies above minus the margin. Questions of which nobody
-knows whether one of both answers is right say nothing.
+answers, by the bootstrap over questions, is above minus the margin. Questions say nothing where it
+is unknown whether one of both answers is right.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class GateResult(Record):
     candidate: float
     serving: float
     low: float
-    """95 % interval of candidate less serving."""
+    """Lower end of the 95 % interval of candidate less serving."""
     high: float
     margin: float
     passed: bool
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The result in words."""
         gap = f"{self.low * 100:+.1f} to {self.high * 100:+.1f} points"
         word = "better, and not" if self.passed else "not better, or perhaps"
         return (
@@ -40,8 +40,8 @@ class GateResult(Record):
 def compare(
     candidate: Sequence[bool | None], serving: Sequence[bool | None], *, margin: float, least: int
 ) -> GateResult:
-    """Both in the order of the questions. With fewer than `least` that are known the candidate does
-    not pass."""
+    """Compare both, in the order of the questions. With fewer than `least` known answers the
+    candidate does not pass."""
     pairs = [
         (new, old)
         for new, old in zip(candidate, serving, strict=True)

@@ -1,4 +1,4 @@
-"""Questions that are kept back from training, with what is known of their answers: the audited runs
+"""Questions that are held back from training, with the verdicts on their answers: the audited runs
 of the cascade, a random sample of its traffic."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeldBack:
     small: Step
     big: Step
     right: bool | None
-    """Whether the big model's answer is, as far as anyone said."""
+    """Whether the big model's answer is right; None where nobody said."""
 
     @property
     def question(self) -> str:
@@ -40,12 +40,12 @@ class HeldBack:
 
     @property
     def first_call(self) -> Call | None:
-        """That held the small model's answer."""
+        """Call that held the small model's answer."""
         return Answered(self.small, None).last if self.small.calls else None
 
     def is_right(self, answer: str, judge: Judge | None) -> bool | None:
-        """By the judge; without one it is right if it is the big model's answer, and nothing is
-        known where that is wrong."""
+        """Whether an answer is right, by the judge. Without one it is right if it equals the big
+        model's answer; where that is wrong, another answer is undecided (None)."""
         if judge is not None and (judged := judge(self.question, answer)) is not None:
             return judged
         same = comparable_answer(answer) == comparable_answer(self.big.calls[-1].said)
@@ -73,8 +73,8 @@ def read_held_back(store: Path, most: int) -> list[HeldBack]:
 def labelled(
     questions: Iterable[HeldBack], answers: dict[str, SmallAnswer], judge: Judge | None
 ) -> list[Labelled]:
-    """What a router is calibrated on: a version's answers, by run, with the big model's. Without
-    answers of unknown correctness."""
+    """Rows that calibrate a router: a version's answers, by run, with the big model's. Answers of
+    unknown correctness are left out."""
     rows: list[Labelled] = []
     for entry in questions:
         answer = answers[entry.run.id]

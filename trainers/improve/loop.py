@@ -1,16 +1,16 @@
 """One object that closes the loop: collect, train, gate, promote; and again.
 
-    OUTPUT/settings.json               what it follows from
-    OUTPUT/answers/VERSION.jsonl       answers of a version to questions that were kept back
+    OUTPUT/settings.json               what determines it
+    OUTPUT/answers/VERSION.jsonl       answers of a version to questions that were held back
     OUTPUT/rounds/0001/training/       the folder of `train distill`
-    OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
+    OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
-A round that was killed is taken again: its training goes on from its checkpoint, an answer that is
-there is not asked for again, and publishing a folder that is published already changes nothing.
+A round that was killed is repeated: its training resumes from its checkpoint, recorded answers are
+not asked for again, and publishing a folder that is published already changes nothing.
 
-A router's bound is of one version, so the order matters: the router is shut before another version
-serves, and opened by what was calibrated on that version's own answers. In between all questions
-go to the big model.
+A router's bound holds for one version, so the order matters: the router is shut before another
+version serves, and opened by what was calibrated on that version's own answers. In between all
+questions go to the big model.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ from loopline.trainers.router.training import describe, first_run_id, train_rout
 SETTINGS = "settings.json"
 DECISION = "decision.json"
 CALIBRATED_EVERY = 20
-"""More questions that are kept back, and the router is calibrated again."""
+"""Number of further held-back questions after which the router is calibrated again."""
 STAGE = "single"
-"""Folder of what `train distill` comes to."""
+"""Folder of the result of `train distill`."""
 
 
 class Decision(Record):
-    """What became of a candidate."""
+    """Decision on a candidate."""
 
     number: int
     escalations: int
-    """That it learned from."""
+    """Escalations that it learned from."""
     gate: GateResult
     promoted: bool
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
     router: str
-    """What the router does from now on, in words."""
+    """Description of what the router does from now on."""
     accepted_share: float
-    """Of the answers that calibrated the router; 0 where it accepts nothing."""
+    """Share accepted of the answers that calibrated the router; 0 where it accepts nothing."""
     cpu_seconds: float
-    """Of the training, as far as it was not killed."""
+    """CPU seconds of the training, without parts of it that were killed."""
     micro_dollars: int
-    """That the candidate's answers cost."""
+    """Cost of the candidate's answers."""
 
 
 class ImprovementLoop:
-    """See `run_round`. The cascade that it serves has the policy of `first` in `settings.policy`
-    and the option `router` at `router`."""
+    """A loop whose rounds `run_round` takes. The cascade that it serves has the policy of `first`
+    in `settings.policy` and the option `router` at `router`."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class ImprovementLoop:
         self._trackers = trackers
         self._versions = Versions(client.bus, settings.wait)
         self._calibrated_on = 0
-        """Questions that were kept back when the router was calibrated last."""
+        """Questions that were held back when the router was last calibrated."""
         self._claim()
 
     def decisions(self) -> list[Decision]:
-        """Of all rounds that have ended, in order."""
+        """Decisions of all rounds that have ended, in order."""
         files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
         records = [find_record(path, Decision) for path in files]
         return [decision for decision in records if decision is not None]
@@ -120,8 +120,8 @@ class ImprovementLoop:
         return new >= self.settings.every and held_back >= self.settings.least_held_back
 
     async def look(self) -> Decision | None:
-        """Take a round if it is due; else calibrate the router again where there are enough more
-        questions that were kept back. Raises `TrainingError`."""
+        """Take a round if it is due; else calibrate the router again where enough further questions
+        were held back. Raises `TrainingError`."""
         # Reading a store and fitting a router take seconds, in which the client has to be served.
         if await asyncio.to_thread(self.is_due):
             return await self.run_round()
@@ -189,7 +189,7 @@ class ImprovementLoop:
         write_record(path, self.settings)
 
     async def _train(self, folder: Path, store: Path) -> float:
-        """CPU seconds of the process that trains."""
+        """Train in another process; returns its CPU seconds."""
         before = self.serving
         begin = None if before == BASE else self.output / "rounds" / before / "training" / STAGE
         arguments = self.settings.training.arguments(store, folder, begin)
@@ -200,8 +200,8 @@ class ImprovementLoop:
     async def _answers(
         self, version: str, pin: str, questions: Sequence[HeldBack]
     ) -> dict[str, SmallAnswer]:
-        """By the ids of the questions' runs. What the version answered while it served is taken
-        from there."""
+        """Answers of a version, by the ids of the questions' runs. Answers that it gave while it
+        served are taken from there."""
         recorded = {
             entry.run.id: SmallAnswer.of(entry.small)
             for entry in questions
@@ -261,12 +261,12 @@ def _pin_of(entry: HeldBack, policy: str) -> str | None:
     if call is None:
         return None
     name = call.policy.adapter or call.policy.name
-    # Before the first version the adapter's policy is answered by the pool's own model.
+    # Before the first version the pool's own model answers for the adapter's policy.
     if name != policy and call.policy.version != 0:
         return None
     return f"{policy}@{call.policy.version}"
 
 
 def _solo_options(options: JsonObject) -> JsonObject:
-    """Those of a cascade that say how a model is asked."""
+    """Options of a cascade that say how a model is asked."""
     return {name: options[name] for name in ("calculator", "prompts") if name in options}

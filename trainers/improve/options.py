@@ -1,4 +1,4 @@
-"""What `train improve` is asked for."""
+"""Options of `train improve`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ImproveOptions(DeploymentOptions, TrackingOptions):
     """US dollars of all comparisons after which it ends."""
 
     def loop(self, model: str) -> LoopSettings:
-        """With the model that the pool serves."""
+        """Settings of the loop, with the model that the pool serves."""
         names = set(TrainingSettings.model_fields) & set(ImproveOptions.model_fields)
         training = TrainingSettings(model=model, **{name: getattr(self, name) for name in names})
         names = set(LoopSettings.model_fields) & set(ImproveOptions.model_fields)

@@ -1,4 +1,4 @@
-"""What the loop follows from."""
+"""What determines the loop."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class TrainingSettings(Record):
     model, all weights from the version that serves."""
 
     model: str = "micro:slm"
-    """That the pool serves."""
+    """Model that the pool serves."""
     weights: Literal["full", "lora"] = "lora"
     rank: int = Field(default=16, ge=1)
     schedules: Schedules = "published"
     rate: float = Field(default=1.0, gt=0)
     batch: int = Field(default=48, ge=1)
     tokens: int | None = Field(default=None, ge=1)
-    """That go through the model in one round: the bound of its compute."""
+    """Tokens that go through the model in one round: the bound of its compute."""
     confirmed: bool = False
     seed: int = 1
 
     def arguments(self, store: Path, output: Path, begin: Path | None) -> list[str]:
-        """Of `train distill`. `begin`: the weights that serve; None for the pool's own model."""
+        """Arguments of `train distill`. `begin`: the weights that serve; None for the pool's own
+        model."""
         model = self.model if begin is None or self.weights == "lora" else str(begin)
         arguments = ["distill", model, "--from-store", str(store), "--output", str(output)]
         for name in ("weights", "schedules", "rate", "batch", "tokens", "seed"):
@@ -44,17 +45,17 @@ class TrainingSettings(Record):
 
 
 class LoopSettings(Record):
-    """A loop, but for where it is written."""
+    """What determines a loop, except where it is written."""
 
     policy: str = Field(default="slm/improve", pattern=r"^[^/]+/[^/]+$")
-    """That the cascade's small model is served as: pool/adapter."""
+    """Policy that the cascade's small model is served as: pool/adapter."""
     training: TrainingSettings = TrainingSettings()
     every: int = Field(default=100, ge=1)
     """New escalations that begin a round."""
     held_back: int = Field(default=400, ge=20)
     """Latest audited questions that versions are compared on."""
     least_held_back: int = Field(default=60, ge=20)
-    """Fewer compare nothing, and no round begins."""
+    """Least number of questions for a comparison; with fewer no round begins."""
     margin: float = Field(default=0.02, ge=0, lt=1)
     """Share of right answers by which a candidate may be worse, with 95 % confidence."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
@@ -70,5 +71,5 @@ class LoopSettings(Record):
 
     @property
     def candidate(self) -> str:
-        """The policy that a version is tried out as before it serves."""
+        """The policy as which a version is tried out before it serves."""
         return f"{self.policy}-{CANDIDATE}"

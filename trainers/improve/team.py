@@ -1,18 +1,18 @@
 """The closed loop of a team that shares its weights (`umi`): planner, caller and summarizer are one
 policy, so a version is tried out, serves, and is rolled back for all three at once.
 
-    OUTPUT/settings.json               what it follows from
+    OUTPUT/settings.json               what determines it
     OUTPUT/rounds/0001/data/           what the candidate learns: a data set of `train glpft`
     OUTPUT/rounds/0001/training/       the folder of `train glpft`
-    OUTPUT/rounds/0001/decision.json   what became of the candidate; the last thing that is written
+    OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
 A candidate begins with the version that serves and is trained on the three roles' own texts, as its
-base was (`--method multitask`, micro schedules at a part of their rates). It must be better at
-the new kinds, and not worse at the old ones. What a team learns from matters more than how: its own
+base was (`--method multitask`, micro schedules at a part of their rates). It must be better at the
+new kinds, and not worse at the old ones. What a team learns from matters more than how: its own
 solved runs hold nothing new, and a stage that teaches another form (the backbone of `--method
 glpft`) makes it forget the roles.
 
-A round that was killed is taken again, as in `loopline.trainers.improve.loop`.
+A round that was killed is repeated, as in `loopline.trainers.improve.loop`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from loopline.trainers.improve.versions import BASE, Versions, run_training
 
 @dataclass(frozen=True)
 class Trial:
-    """What a version solved: of the new kinds, and of the old ones."""
+    """What a version solved of the new kinds, and of the old ones."""
 
     new: Sequence[bool]
     old: Sequence[bool]
@@ -48,28 +48,28 @@ class Trials(Protocol):
     """Instructions that no version learns from, and their judge."""
 
     async def play(self, version: str, pin: str) -> Trial:
-        """By the policy `pin`; always the same instructions in the same order. What the `version`
-        has been asked once is not asked again."""
+        """Play with the policy `pin`; always the same instructions in the same order. Instructions
+        that the `version` has already played are not played again."""
         ...
 
 
 class TeamDecision(Record):
-    """What became of a candidate."""
+    """Decision on a candidate."""
 
     number: int
     lessons: int
     """Trajectories that it learned from."""
     gate: GateResult
-    """On the new kinds."""
+    """Comparison on the new kinds."""
     guard: GateResult
-    """On the old ones."""
+    """Comparison on the old kinds."""
     promoted: bool
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
     cpu_seconds: float
-    """Of the training, as far as it was not killed."""
+    """CPU seconds of the training, without parts of it that were killed."""
     micro_dollars: int
-    """That the candidate's runs cost."""
+    """Cost of the candidate's runs."""
 
 
 def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
@@ -80,7 +80,8 @@ def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
 
 
 class TeamLoop:
-    """See `run_round`. The team's roles have the policy `settings.policy`."""
+    """A team's loop whose rounds `run_round` takes. The team's roles have the policy
+    `settings.policy`."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class TeamLoop:
             write_record(path, settings)
 
     def decisions(self) -> list[TeamDecision]:
-        """Of all rounds that have ended, in order."""
+        """Decisions of all rounds that have ended, in order."""
         files = sorted((self.output / "rounds").glob(f"*/{DECISION}"))
         records = [find_record(path, TeamDecision) for path in files]
         return [decision for decision in records if decision is not None]
@@ -117,7 +118,7 @@ class TeamLoop:
         return decisions[-1].serving if decisions else BASE
 
     def is_due(self, lessons: int) -> bool:
-        """Whether there are enough that no candidate has learned from."""
+        """Whether there are enough lessons that no candidate has learned from."""
         decisions = self.decisions()
         return lessons - (decisions[-1].lessons if decisions else 0) >= self.settings.every
 
@@ -170,9 +171,9 @@ class TeamLoop:
         return compare(candidate, serving, margin=margin, least=self.settings.least)
 
     async def _train(self, folder: Path, data: Callable[[], DataSet]) -> float:
-        """CPU seconds of the process that trains."""
+        """Train in another process; returns its CPU seconds."""
         if not (folder / "data").exists():
-            # Making it takes seconds, in which the client has to be served.
+            # Making the data takes seconds, in which the client has to be served.
             await asyncio.to_thread(lambda: write(data(), folder / "data"))
         begin = self.settings.model
         if self.serving != BASE:
@@ -183,8 +184,8 @@ class TeamLoop:
         )
 
     async def _serving_pin(self, version: str) -> str:
-        """The pool's own model is asked by the pool's name: before the first version the policy
-        has none to pin."""
+        """The policy pinned to a version. The pool's own model is asked by the pool's name: before
+        the first version the policy has none to pin."""
         if version == BASE:
             return self.settings.pool
         return await self._versions.pin(self.settings.policy)

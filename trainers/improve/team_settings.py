@@ -1,4 +1,4 @@
-"""What the loop of a team that shares its weights follows from."""
+"""What determines the loop of a team that shares its weights."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from loopline.trainers.glpft.settings import Schedules
 from loopline.trainers.improve.settings import CANDIDATE
 
 STAGE = "multitask"
-"""Method of the training, and folder of what it comes to."""
+"""Method of the training, and folder of its result."""
 
 
 class TeamLoopSettings(Record):
-    """A loop, but for where it is written."""
+    """What determines a loop, except where it is written."""
 
     policy: str = Field(default="umi/improve", pattern=r"^[^/]+/[^/]+$")
-    """That all roles are served as: pool/adapter."""
+    """Policy that all roles are served as: pool/adapter."""
     model: str = "micro:umi"
-    """That the pool serves."""
+    """Model that the pool serves."""
     schedules: Schedules = "micro"
     rate: float = Field(default=0.3, gt=0)
     """Factor of all learning rates."""
     batch: int = Field(default=16, ge=1)
     """Rows per step."""
     tokens: int = Field(default=2_000_000, ge=1)
-    """That go through the model in one round: the bound of its compute."""
+    """Tokens that go through the model in one round: the bound of its compute."""
     seed: int = 1
     every: int = Field(default=100, ge=1)
     """New lessons that begin a round."""
@@ -36,9 +36,9 @@ class TeamLoopSettings(Record):
     """Share of solved instructions by which a candidate may be worse at the new kinds, with 95 %
     confidence."""
     old_margin: float = Field(default=0.03, ge=0, lt=1)
-    """The same of the old kinds, by the estimate."""
+    """Margin at the old kinds, by the estimate alone: an interval would be too wide."""
     least: int = Field(default=20, ge=1)
-    """Fewer instructions of either compare nothing, and the candidate does not pass."""
+    """Instructions of either kind; with fewer the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)
     """Seconds in which workers load a version."""
 
@@ -48,11 +48,11 @@ class TeamLoopSettings(Record):
 
     @property
     def candidate(self) -> str:
-        """The policy that a version is tried out as before it serves."""
+        """The policy as which a version is tried out before it serves."""
         return f"{self.policy}-{CANDIDATE}"
 
     def arguments(self, data: Path, output: Path, begin: str) -> list[str]:
-        """Of `train glpft`. `begin`: the model whose weights it begins with."""
+        """Arguments of `train glpft`. `begin`: the model whose weights it begins with."""
         arguments = ["glpft", str(output), "--data", str(data), "--base", begin]
         for name in ("schedules", "rate", "batch", "tokens", "seed"):
             arguments += [f"--{name}", str(getattr(self, name))]

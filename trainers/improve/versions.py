@@ -1,4 +1,4 @@
-"""What a loop does with a version, whatever it is of: train it, publish it, take it back."""
+"""What a loop does with versions, whatever it trains: train them, publish them, roll them back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = "base"
 
 
 class Versions:
-    """The policies of a deployment, for one who puts weights under them."""
+    """The policies of a deployment, for a loop that publishes weights."""
 
     def __init__(self, bus: Bus, wait: float) -> None:
         """`wait`: seconds in which workers load a version."""
@@ -27,8 +27,8 @@ class Versions:
         self._wait = wait
 
     async def publish(self, policy: str, weights: Path) -> str:
-        """The policy pinned to the version that has these weights, which is in use then. Raises
-        `TrainingError` where a worker refuses it."""
+        """Publish weights; returns the policy pinned to the version that has them, which is then in
+        use. Raises `TrainingError` where a worker refuses it."""
         path = str(weights)
 
         def to(state: Policy) -> Policy:
@@ -42,7 +42,7 @@ class Versions:
         return f"{policy}@{changed.policy.current}"
 
     async def pin(self, policy: str) -> str:
-        """Of what serves now."""
+        """The policy pinned to the version that serves now."""
         state: list[Policy] = []
 
         def look(policy: Policy) -> Policy:
@@ -53,7 +53,7 @@ class Versions:
         return f"{policy}@{state[0].current}"
 
     async def roll_back(self, policy: str, weights: Path) -> None:
-        """To the version before these weights, where they are in use."""
+        """Return to the version before these weights, where they are in use."""
 
         def to(state: Policy) -> Policy:
             in_use = state.path_of(state.current) == str(weights)
@@ -63,8 +63,8 @@ class Versions:
 
 
 def run_training(arguments: Sequence[str], folder: Path, log: Path) -> float:
-    """CPU seconds of `train` with these arguments, in a process of its own. Raises `TrainingError`
-    with its last words if it fails."""
+    """Run `train` with these arguments in another process; returns its CPU seconds. Raises
+    `TrainingError` with its last output if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", *arguments]
     with log.open("ab") as output:

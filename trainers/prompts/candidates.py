@@ -23,10 +23,10 @@ class Candidate:
 
     label: str
     origin: str
-    """Where it comes from: `shipped`, `profile`, a file's name, or who proposed it."""
+    """Origin of the text: `shipped`, `profile`, a file's name, or the model that proposed it."""
     prompt: Prompt
     content: str | None
-    """The file; None for the shipped one, which a run need not bring along."""
+    """Content of the file; None for the shipped one, which a run need not carry."""
 
     @property
     def hash(self) -> str:
@@ -43,8 +43,8 @@ def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
 
 
 def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, list[Candidate]]:
-    """The prompt files at these paths, by the prompt whose place they want to take; of a folder all
-    `*.md` in it. Of files with the same text the first.
+    """The prompt files at these paths, by the prompt that they would replace; of a folder all
+    `*.md` in it. Of files with the same text only the first.
 
     Raises `UnreadableData` for a file that is not a prompt, or one of none of these `names`.
     """

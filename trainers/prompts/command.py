@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from loopline.trainers.prompts.search import SearchResult
 
 LINE_RUNS = 50
-"""Without a terminal: one line after that many runs."""
+"""Runs between two lines, without a terminal."""
 
 
 def preview(options: PromptsOptions) -> list[str]:
-    """What `--dry-run` says."""
+    """The lines that `--dry-run` prints."""
     from loopline.trainers.prompts.output import SETTINGS
     from loopline.trainers.prompts.report import REPORT
 

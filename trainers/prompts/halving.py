@@ -39,7 +39,7 @@ def rounds(arms: int, runs: int) -> tuple[Round, ...]:
 
 
 def survivor_count(arms: int) -> int:
-    """How many of that many candidates go on."""
+    """Number of candidates that continue, out of this many."""
     return math.ceil(arms / 2)
 
 

@@ -1,4 +1,4 @@
-"""What `train prompts` is asked for."""
+"""Options of `train prompts`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopline.trainers.prompts.settings import SearchOptions
 class PromptsOptions(
     SearchOptions, DeploymentOptions, ChosenTrackingOptions, JsonOptions, FolderOptions
 ):
-    """Whose prompts are searched, by which questions."""
+    """The prompts that are searched, and the questions that decide."""
 
     panel: ClassVar[str] = "Prompts and questions"
 

@@ -60,14 +60,14 @@ def claim(
         for name in (REPORT, PROFILE, LOG):
             (output / name).unlink(missing_ok=True)
     else:
-        # The candidates are written first: they may stand there alone after a kill.
+        # The candidates are written first: after a kill they may be there alone.
         require_unused(output, but=(CANDIDATES,))
     write_candidates(output, candidates)
     write_record(path, settings)
 
 
 def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
-    """The files, but for shipped prompts."""
+    """The files, except for shipped prompts."""
     for name, prompt_candidates in candidates.items():
         folder = output / CANDIDATES / name
         folder.mkdir(parents=True, exist_ok=True)

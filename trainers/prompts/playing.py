@@ -1,8 +1,8 @@
 """Runs of a search on the running deployment, each paid for once.
 
-A run's id is on the disk before the bus hears of the run, so a search that is killed asks for the
-same run again when it goes on: the bus answers with the one it has, or admits it now. What ended is
-in the log and is not asked for any more.
+A run's id is on disk before the run is sent to the bus, so a search that was killed asks for the
+same run again when it resumes: the bus answers with the one it has, or admits it now. Ended runs
+are in the log and are not asked for again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_TEXT = 2_000
 """Characters of an answer or a fault that are kept."""
 
 Key = tuple[str, str]
-"""What is asked of a deployment: a digest of all prompts in force, and a question's id. Of a
-proposal the name of the prompt, and its number."""
+"""Key of what a deployment is asked: a digest of all prompts in force, and a question's id. For a
+proposal: the name of the prompt, and its number."""
 
 
 class RunAdmission(Record):
-    """A run that the bus is about to hear of."""
+    """A run that is about to be sent to the bus."""
 
     type: Literal["admitted"] = "admitted"
     key: Key
@@ -47,8 +47,8 @@ class RunAdmission(Record):
 
 
 class ExpiredRun(Record):
-    """A run whose time ran out while nobody waited for it. It says nothing of a prompt, so it is
-    asked for again; what it used was used."""
+    """A run whose time ran out while nobody waited for it. It says nothing about a prompt, so it is
+    asked for again; its cost still counts."""
 
     type: Literal["lapsed"] = "lapsed"
     key: Key
@@ -68,11 +68,11 @@ class FinishedRun(Record):
     outcome: Outcome
     reason: str
     answer: str
-    """As long as it was for a proposal, else its beginning."""
+    """Whole answer of a proposal, otherwise its beginning."""
     cut: bool
     """Whether the last completion ran into the limit of its length."""
     by: str
-    """Of a proposal: the policy and its version."""
+    """Policy and version that wrote a proposal."""
     tokens: int
     micro_dollars: int
 
@@ -87,18 +87,18 @@ _RECORD: TypeAdapter[RunAdmission | ExpiredRun | FinishedRun] = TypeAdapter(
 
 
 class RunLog:
-    """The runs of one output folder. A context; the folder's lock sees to one writer at a time."""
+    """The runs of one output folder. A context; the folder's lock ensures a single writer."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
         self._log = AppendLog(self.path, go_on="the same command", failure=TrainingError)
         self.admitted: dict[Key, str] = {}
-        """Run ids that have not ended."""
+        """Ids of the runs that have not ended."""
         self.played: dict[Key, FinishedRun] = {}
         self._lapsed: dict[Key, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
-        """Raises `TrainingError` for a damaged line."""
+        """Open the log. Raises `TrainingError` for a damaged line."""
         self._read()
         self._log.open()
         return self
@@ -108,11 +108,11 @@ class RunLog:
 
     @property
     def notice(self) -> str | None:
-        """What opening the log had to drop."""
+        """A notice of what had to be dropped to open the log."""
         return self._log.notice
 
     async def note(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
-        """Take a record in; it is on the disk when this returns."""
+        """Add a record; it is on disk when this returns."""
         self._log.append(record.model_dump(mode="json"))
         await asyncio.to_thread(self._log.sync)
         self._apply_record(record)
@@ -145,7 +145,7 @@ class RunLog:
 
 
 class RunListener(Protocol):
-    """Who is told how it goes."""
+    """Callbacks that report progress."""
 
     def planned(self, runs: int) -> None:
         """This many further runs will be played."""
@@ -157,7 +157,7 @@ class RunListener(Protocol):
 
 
 class Player:
-    """Plays runs, `concurrency` at once, and counts what they used: each run once, also where it
+    """Plays runs, `concurrency` at once, and counts what they used: each run once, even if it
     serves several comparisons."""
 
     def __init__(
@@ -192,9 +192,9 @@ class Player:
     async def play(
         self, files: Mapping[str, str], questions: Sequence[Question]
     ) -> tuple[FinishedRun, ...]:
-        """Every question once, with these prompt files in place of the shipped ones; in order.
+        """Play every question once, with these prompt files in place of the shipped ones; in order.
 
-        Raises `BusUnavailable` when the bus stays away; what ended is in the log.
+        Raises `BusUnavailable` when the bus stays away; ended runs are in the log.
         """
         environment = questions[0].task.environment if questions else None
         hashes = sorted(prompt_hashes(self._workflow, files, environment, self._options).items())
@@ -284,7 +284,7 @@ class Player:
         ended, entries = await self._driver.finish(lambda: make(run.id))
         calls = deduplicate_usage(entries)
         tokens = sum(call.usage.prompt + call.usage.completion for call in calls if call.usage)
-        # A call of which nothing is known counts as what it can have cost.
+        # A call without known usage counts at the most that it can have cost.
         money = sum(
             call.unknown.micro_dollars if call.unknown else call.cost_micro_dollars or 0
             for call in calls

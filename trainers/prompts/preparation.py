@@ -1,5 +1,5 @@
-"""From what the command line says to a search that can begin: everything that cannot be meant is
-named before a run is paid for."""
+"""Turns the command line into a search that can begin: every impossible combination is reported
+before a run is paid for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from loopline.trainers.prompts.search import questions_needed
 from loopline.trainers.prompts.settings import CandidateFile, SearchOptions, SearchSettings
 
 _DRAWS = {"candidates", "temperature", "adaptive"}
-"""Options of `pair` that have a meaning where answers are drawn."""
+"""Options of `pair` that matter only where answers are drawn."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PreparedSearch:
 
 
 def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSearch:
-    """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
+    """Prepare a search. Raises `TrainingError`, and `AgentError` for unknown names."""
     _require_one_source(request)
     _require_playable(request)
     tasks = _tasks(request, deployment)
@@ -111,12 +111,12 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
 
 
 def _options(request: PromptsOptions, deployment: Settings) -> JsonObject:
-    """Of the workflow. A team plays greedily, as benches measure it, unless something else is asked
-    for: of K answers the judge plays the best one, so that prompts would be searched for it too."""
+    """Options of the workflow. By default a team plays greedily, as benches measure it: with K
+    answers the judge plays the best one, so that prompts would be searched for it too."""
     pair = request.workflow == PairWorkflow.name
     begin: JsonObject = {"greedy": True} if pair and not _DRAWS & request.options.keys() else {}
     if not pair and isinstance(workflows.get(request.workflow), ChoosingPrompts):
-        # Its answers are held against right ones: they have to stand alone, in a box.
+        # Its answers are compared with right ones: they have to stand alone, in a box.
         begin["prompts"] = "mathematics"
     return {**begin, **deployment.options.get(request.workflow, {}), **request.options}
 
@@ -137,7 +137,7 @@ def _require_one_source(request: PromptsOptions) -> None:
 
 
 def _require_playable(request: PromptsOptions) -> None:
-    """Raises `TrainingError` for questions that no run of the workflow could solve."""
+    """Raise `TrainingError` for questions that no run of the workflow could solve."""
     pair = request.workflow == PairWorkflow.name
     if request.game is not None and not pair:
         raise TrainingError(
@@ -158,7 +158,7 @@ def _require_playable(request: PromptsOptions) -> None:
 def _playing_roles(
     request: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
 ) -> Sequence[str]:
-    """Who acts in its runs: of `pair`, which has many teams, one alone."""
+    """Roles that act in its runs; `pair` has many teams: there the questions or the game decide."""
     if tasks is not None:
         return tasks.about.team
     if game is not None:
@@ -167,7 +167,7 @@ def _playing_roles(
 
 
 def _tasks(request: PromptsOptions, deployment: Settings) -> TaskFile | None:
-    """The file, where one is played. Raises `TrainingError` where nobody could play it."""
+    """The file of tasks, where one is played. Raises `TrainingError` where nobody could play it."""
     if request.tasks is None:
         return None
     if request.workflow != PairWorkflow.name:
@@ -239,7 +239,8 @@ def _candidates(
 
 
 def _game(options: PromptsOptions) -> AnyEnvironment | None:
-    """Whose puzzles are generated, where no other questions are named. Raises `TrainingError`."""
+    """The game whose puzzles are generated, where no other questions are named. Raises
+    `TrainingError`."""
     others = options.tasks or options.data or options.dataset
     plays = options.workflow == PairWorkflow.name and others is None
     name = DEFAULT if plays and options.game is None else options.game
@@ -267,14 +268,15 @@ def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
                 f"{', '.join(deployment.models) or 'none'}"
             )
         model = deployment.models[pool]
-        # A path would name this machine; its last part says which weights.
+        # A full path would name this machine; its last part says which weights.
         name = Path(model.model).name if os.path.isabs(model.model) else model.model
         model_by_pool[pool] = f"{model.engine}:{name}"
     return model_by_pool
 
 
 def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
-    """Runs whose role nobody takes would wait until their deadline."""
+    """Raise `TrainingError` for a role that no worker takes: its runs would wait until their
+    deadline."""
     worker_roles = {role for worker in deployment.workers.values() for role in worker.roles}
     for role in roles:
         if role not in worker_roles:

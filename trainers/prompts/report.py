@@ -1,4 +1,4 @@
-"""What a search found. Nothing in it depends on when or how often it was interrupted."""
+"""Results of a search. Nothing in them depends on when or how often it was interrupted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bounds = tuple[float, float, float]
 
 
 class CandidateFacts(Record):
-    """What became of one candidate in the search."""
+    """Results of one candidate in the search."""
 
     label: str
     origin: str
@@ -34,8 +34,8 @@ class CandidateFacts(Record):
     rate: Bounds
     tokens_per_run: float
     left_in_round: int | None
-    """The round after which it went; None for the winner, and where the search stopped early for
-    those that were left."""
+    """The round after which it was dropped; None for the winner, and for those that were left where
+    the search stopped early."""
 
 
 class RejectedProposal(Record):
@@ -46,12 +46,12 @@ class RejectedProposal(Record):
 
 
 class Comparison(Record):
-    """The winner against the prompt in force, on held-out questions."""
+    """The winner compared with the prompt in force, on held-out questions."""
 
     questions: int
     winner: int
     current: int
-    """Questions that each solved."""
+    """Number of questions that each solved."""
     winner_rate: Bounds
     current_rate: Bounds
     only_winner: int
@@ -59,29 +59,30 @@ class Comparison(Record):
     difference: Bounds
     """Winner − current: 95 % percentile bootstrap over questions."""
     p: float
-    """McNemar's exact test, two-sided."""
+    """P-value of McNemar's exact test, two-sided."""
     winner_tokens_per_run: float
     current_tokens_per_run: float
 
     def better(self, alpha: float) -> bool:
-        """Whether the winner is better for sure: by the interval and by the test."""
+        """Whether the winner is significantly better: by the interval and by the test."""
         return self.difference[1] > 0 and self.p <= alpha
 
 
 class PromptFacts(Record):
-    """The search for one prompt."""
+    """Facts about the search for one prompt."""
 
     prompt: str
     rounds: tuple[tuple[int, int], ...]
-    """Candidates and new questions of each round, as planned."""
+    """Number of candidates and of new questions in each round, as planned."""
     candidates: tuple[CandidateFacts, ...]
-    """From the best to the worst."""
+    """Candidates from the best to the worst."""
     refused: tuple[RejectedProposal, ...]
     winner: str
     alpha: float
-    """What the test had to be below."""
+    """Level that the test's p-value had to be below."""
     comparison: Comparison | None
-    """None where the winner is the prompt in force, or the tokens did not suffice."""
+    """Comparison on held-out questions; None where the winner is the prompt in force, or the tokens
+    did not suffice."""
     adopted: str | None
     """Hash of the file that was adopted."""
     why: str
@@ -104,7 +105,7 @@ def bounds(interval: Interval) -> Bounds:
 
 
 def rate(solved: int, attempts: int) -> Bounds:
-    """With Wilson's interval."""
+    """Rate with Wilson's interval."""
     interval = wilson(solved, attempts)
     return (solved / attempts if attempts else 0.0, interval.low, interval.high)
 
@@ -112,7 +113,8 @@ def rate(solved: int, attempts: int) -> Bounds:
 def compare_prompts(
     winner: list[bool], current: list[bool], tokens: tuple[float, float], seed: int
 ) -> Comparison:
-    """The same questions in the same order; `tokens` per run of the winner and the current."""
+    """Compare both on the same questions in the same order; `tokens` per run of the winner and the
+    current."""
     table = paired_table(winner, current)
     n = table.n
     return Comparison(
@@ -137,5 +139,5 @@ def compare_prompts(
 
 
 def read_report(folder: Path) -> Report | None:
-    """Of a finished search; None if it is not finished. Raises `UnreadableData`."""
+    """Report of a finished search; None if it is not finished. Raises `UnreadableData`."""
     return find_record(folder / REPORT, Report, "--restart searches again", UnreadableData)

@@ -1,8 +1,8 @@
 """The order of a search: for one prompt after the other rounds, proposals, the comparison.
 
-Everything follows from what runs showed, in an order that does not depend on when they ended. So a
-search that was interrupted goes on as it would have: it asks for the same runs, and finds those
-that ended in the log.
+Everything is determined by what runs showed, in an order that does not depend on when they ended.
+So a search that was interrupted continues as it would have: it asks for the same runs, and finds
+those that ended in the log.
 """
 
 from __future__ import annotations
@@ -53,23 +53,24 @@ class Arm:
 
 
 RoundListener = Callable[[str, int, Sequence[Arm]], None]
-"""Is given a prompt, how many runs its search has played, and the candidates of a round."""
+"""Callback that gets a prompt, the number of runs that its search has played, and the candidates of
+a round."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found."""
+    """Results of a search."""
 
     report: Report
     adopted: dict[str, Candidate]
-    """Prompt → what takes its place."""
+    """Adopted replacement of each prompt."""
     proposed: dict[str, tuple[Candidate, ...]]
-    """Prompt → what models wrote."""
+    """Candidates that models wrote for each prompt."""
 
 
 def questions_needed(settings: SearchSettings) -> int:
-    """Training questions of the longest search for one prompt. Raises `TrainingError` where the
-    runs are too few for the candidates."""
+    """Training questions that the longest search for one prompt needs. Raises `TrainingError` where
+    the runs are too few for the candidates."""
     most = 0
     for name, candidates in settings.prompts.items():
         try:
@@ -104,7 +105,8 @@ class Search:
         self._proposed: dict[str, tuple[Candidate, ...]] = {}
 
     async def run(self) -> SearchResult:
-        """Raises `TrainingError` when the deployment answers nothing, and `BusUnavailable`."""
+        """Run the search. Raises `TrainingError` when the deployment answers nothing, and
+        `BusUnavailable`."""
         facts = [await self._prompt(name) for name in self._settings.prompts]
         report = Report(
             settings=self._settings,
@@ -125,7 +127,7 @@ class Search:
         begin = 0
         for number, (_, questions) in enumerate(plan, start=1):
             if number > 1 and len(remaining) == 1:
-                # Proposals that came to nothing leave nobody to compare with.
+                # If no proposal became a candidate, there is nobody to compare with.
                 break
             round_questions = self._questions.train[begin : begin + questions]
             begin += questions
@@ -145,7 +147,7 @@ class Search:
             runs = sum(len(arm.played) for arm in arms.values())
             self._on_round(name, runs, [arms[label] for label in remaining])
             order = rank_candidates({label: arms[label].solved for label in remaining})
-            # Proposals that came to nothing leave fewer than planned.
+            # Failed proposals leave fewer candidates than planned.
             for label in order[survivor_count(len(order)) :]:
                 arms[label].left_in_round = number
             remaining = [label for label in remaining if arms[label].left_in_round is None]
@@ -248,13 +250,14 @@ class Search:
         )
 
     def _prompt_files_with(self, candidate: Candidate) -> dict[str, str]:
-        """The prompt files of a run under this candidate."""
+        """The prompt files of a run with this candidate."""
         if candidate.content is None:
             return dict(self._files)
         return {**self._files, candidate.prompt.file: candidate.content}
 
     def _can_afford(self, runs: int) -> bool:
-        """Whether that many runs more leave tokens for the comparison, by what runs used so far."""
+        """Whether that many further runs leave tokens for the comparison, by what runs used so
+        far."""
         budget, player = self._settings.tokens, self._player
         if budget is None:
             return True
@@ -274,8 +277,8 @@ def _plan_message(name: str, candidates: int, settings: SearchSettings) -> str:
 
 
 def _require_answers(played: Sequence[FinishedRun]) -> None:
-    """Raises `TrainingError` where every run of the prompt in force ended in an error: that says
-    nothing of any prompt."""
+    """Raise `TrainingError` where every run of the prompt in force ended in an error: that says
+    nothing about any prompt."""
     if played and all(run.outcome in (Outcome.ERROR, Outcome.DEADLINE) for run in played):
         first = played[0]
         raise TrainingError(
@@ -322,7 +325,8 @@ def _parse_proposal(
 
 
 def _by_success(arms: Collection[Arm]) -> list[Arm]:
-    """Those that lasted longest first; among them by what they solved."""
+    """Candidates sorted by how long they lasted, longest first; among equals by the questions
+    solved."""
     last = 1 + max((arm.left_in_round or 0 for arm in arms), default=0)
     return sorted(arms, key=lambda arm: (-(arm.left_in_round or last), -arm.solved))
 

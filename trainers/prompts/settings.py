@@ -1,4 +1,4 @@
-"""What a search follows from: one that goes on must have the same settings."""
+"""What determines a search: one that resumes must have the same settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SearchOptions(Options):
 
 
 class SearchSettings(SearchOptions):
-    """What a search follows from, but for where it is written. It is what the folder records."""
+    """What determines a search, except where it is written. The folder records it."""
 
     workflow: str
     options: JsonObject

@@ -32,23 +32,24 @@ KNOTS = (1 / 3, 2 / 3)
 
 @dataclass(frozen=True)
 class Features:
-    """Of several answers: the raw numeric features by name, and the words as a matrix."""
+    """Features of several answers: the raw numeric features by name, and the words as a matrix."""
 
     names: tuple[str, ...]
     numeric: Floats
-    """Answers by features."""
+    """Numeric features [answers, features]."""
     words: Words
-    """Answers by those buckets that any of them has."""
+    """Words [answers, buckets], for those buckets that any answer has."""
     buckets: NDArray[np.int64]
     likeness: Words | None = None
-    """Answers by answers, the product of their words, where it was computed once for many fits."""
+    """Products of the answers' words [answers, answers], where they were computed once for many
+    fits."""
 
     def take(self, rows: NDArray[np.int64]) -> Features:
-        """Those rows, to predict for."""
+        """Select rows to predict for."""
         return Features(self.names, self.numeric[rows], self.words[rows], self.buckets)
 
     def to_learn(self, rows: NDArray[np.int64]) -> Features:
-        """Those rows, to learn from."""
+        """Select rows to learn from, with their part of `likeness`."""
         part = self.take(rows)
         if self.likeness is None:
             return part
@@ -96,7 +97,7 @@ def columns_of(features: Features, without: str | None = None) -> tuple[Column, 
 
 
 def expand(features: Features, columns: Sequence[Column]) -> Floats:
-    """Answers by expanded columns, as `Column.expand` has them."""
+    """Expanded columns of all answers, [answers, columns], as `Column.expand` computes them."""
     place = {name: at for at, name in enumerate(features.names)}
     parts: list[Floats] = []
     for column in columns:
@@ -108,23 +109,23 @@ def expand(features: Features, columns: Sequence[Column]) -> Floats:
 
 @dataclass(frozen=True)
 class Fit:
-    """A score that was learned, and what it says of each answer when that one is left out."""
+    """A learned score, and its leave-one-out predictions for each answer."""
 
     columns: tuple[Column, ...]
     biases: Floats
-    """Two: of the small model, of the big one."""
+    """Biases [2]: of the small model, of the big one."""
     numeric: Floats
-    """Expanded columns by two."""
+    """Weights [expanded columns, 2]."""
     words: Floats
-    """Buckets by two."""
+    """Weights [buckets, 2]."""
     buckets: NDArray[np.int64]
     left_out: Floats
-    """Answers by two."""
+    """Leave-one-out predictions [answers, 2]."""
     word_share: float
     penalty: float
 
     def predict(self, features: Features) -> Floats:
-        """Answers by two: what is expected of the small model and of the big one."""
+        """Predictions [answers, 2] for the small model and the big one."""
         return (
             expand(features, self.columns) @ self.numeric
             + features.words @ self.words.astype(np.float32)
@@ -132,7 +133,7 @@ class Fit:
         )
 
     def scorer(self, error_price: float) -> Scorer:
-        """The same as data."""
+        """The score as data."""
         small, big = (
             Head(
                 bias=float(self.biases[at]),
@@ -149,8 +150,8 @@ class Fit:
 
 
 def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
-    """`right`: answers by two, 0 or 1: of the small model and of the big one. `without`: features
-    that are not used, by how their names begin."""
+    """Fit the score. `right` [answers, 2] is 0 or 1, for the small model and the big one.
+    `without`: features that are not used, by how their names begin."""
     count = len(right)
     columns = columns_of(features, without)
     numeric = expand(features, columns)
@@ -176,7 +177,7 @@ def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
         for penalty in PENALTIES:
             inverse = 1 / (values + penalty)
             dual = vectors @ (turned * inverse[:, None])
-            # Each answer also moves the mean that it is held against.
+            # Each answer also moves the mean that it is compared with.
             left_out = targets - dual / (squares @ inverse)[:, None]
             error = float(((left_out - targets)[:, 0] ** 2).mean())
             if best is None or error < best[0] - 1e-12:

@@ -28,7 +28,8 @@ from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
 MAX_QUESTIONS = 200_000
 MOST_USED = 10_000
-"""Of more questions a random part is used: the products of all pairs are held in memory."""
+"""Most questions that are used, drawn at random where there are more: the products of all pairs are
+kept in memory."""
 MAX_TEXT_CHARS = 1_000_000
 _LIMITS = Limits(file_bytes=2**30, line_bytes=8 * 2**20)
 _SHOWN = 20
@@ -58,7 +59,7 @@ def _verdict(value: object) -> object:
 
 
 def _logprobs(value: object) -> object:
-    """Plain numbers of what endpoints return: {"content": [{"logprob": …}]}, {"token_logprobs":
+    """Plain numbers from what endpoints return: {"content": [{"logprob": …}]}, {"token_logprobs":
     […]}, or a list of such tokens, some of them without a number."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
@@ -82,7 +83,7 @@ class _Lenient(BaseModel):
 
 
 class BigAnswer(_Lenient):
-    """Of the big model."""
+    """Answer of the big model."""
 
     text: Annotated[Text, BeforeValidator(_said)]
     right: Right
@@ -90,7 +91,7 @@ class BigAnswer(_Lenient):
 
 
 class SmallAnswer(BigAnswer):
-    """Of the small model."""
+    """Answer of the small model."""
 
     logprobs: Annotated[
         tuple[Annotated[float, AfterValidator(_finite)], ...] | None, BeforeValidator(_logprobs)
@@ -119,7 +120,7 @@ class _Line(_Lenient):
     big_cost: Dollars | None = None
 
     def stated_costs(self) -> tuple[float | None, float | None]:
-        """Of the small and of the big answer."""
+        """Stated costs of the small and of the big answer; None where the line has none."""
         costs = self.costs or _Costs()
         return (
             _first(self.small.cost, costs.small, self.small_cost),
@@ -140,12 +141,12 @@ class Labelled:
     small_right: bool
     big_right: bool
     small_cost: float
-    """Of its one answer."""
+    """Cost of the small model's one answer."""
     big_cost: float
     samples_cost: float = 0.0
-    """Of the further answers that were drawn of the small model."""
+    """Cost of the further answers that were drawn from the small model."""
     estimated: bool = False
-    """A cost was estimated from the length of a text."""
+    """Whether a cost was estimated from the length of a text."""
 
 
 def read_labelled(
@@ -154,7 +155,7 @@ def read_labelled(
     big: Prices = BIG_PRICES,
     notes: list[str] | None = None,
 ) -> list[Labelled]:
-    """Every line. What there is to say of them is added to `notes`. Raises BadLabels that lists
+    """Every line of a file. Remarks about them are added to `notes`. Raises BadLabels that lists
     each bad line as file:line."""
     if not path.is_file():
         raise BadLabels(f"{path}: there is no such file")
@@ -189,7 +190,7 @@ def read_labelled(
 
 
 def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Labelled]:
-    """At most `MOST_USED` of them, drawn at random, and what there is to say of them."""
+    """Up to `MOST_USED` of the rows, drawn at random; remarks about them are added to `notes`."""
     questions = Counter(row.evidence.question for row in rows)
     again = len(rows) - len(questions)
     if again:
@@ -224,7 +225,8 @@ def _labelled(row: object, small: Prices, big: Prices) -> Labelled:
 
 
 def _samples_cost(line: _Line, small_cost: float | None, price: Prices) -> float:
-    """Of all samples: as stated; else each as much as the answer for its length, or estimated."""
+    """Cost of all samples: as stated; else in proportion to the answer's cost, by length, or
+    estimated."""
     samples = line.small.samples or ()
     if line.small.samples_cost is not None:
         return line.small.samples_cost
@@ -236,7 +238,7 @@ def _samples_cost(line: _Line, small_cost: float | None, price: Prices) -> float
 
 
 def require_enough(rows: Sequence[Labelled], least: int, where: str) -> None:
-    """Raises BadLabels."""
+    """Raise BadLabels where there are fewer rows than `least`."""
     if len(rows) < least:
         raise BadLabels(
             f"{where}: {len(rows)} labelled questions; at least {least} are needed, to learn from "

@@ -1,4 +1,4 @@
-"""What `train router` is asked for."""
+"""Options of `train router`."""
 
 from __future__ import annotations
 

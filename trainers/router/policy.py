@@ -1,4 +1,4 @@
-"""From labelled answers to a router's decisions: what is learned and calibrated, what it costs.
+"""A router's decisions from labelled answers: what is learned and calibrated, what it costs.
 
 Three disjoint sets of questions: the score, the gate, the price of an error and whether further
 samples are worth drawing are chosen on the first; the threshold on the second, by the number of
@@ -30,9 +30,9 @@ GATES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
 """Shares of the questions that go to the big model at once."""
 LEAST_QUESTIONS = 60
 SIGNAL = 2.576
-"""Standard errors: one in two hundred scores that know nothing pass by chance."""
+"""Standard errors above one half: one in two hundred uninformative scores passes by chance."""
 AGREEMENT = "agreement."
-"""How the features begin that need samples."""
+"""Prefix of the features that need samples."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Table:
     answers: Features
     questions: Features
     right: Floats
-    """Questions by two: of the small model and of the big one."""
+    """Correctness [questions, 2] of the small model and of the big one."""
     cost: Floats
-    """The same in US dollars, of one answer each."""
+    """Cost [questions, 2] in US dollars, of one answer each."""
     samples_cost: Floats
-    """Of the further answers of the small model, in US dollars."""
+    """Cost of the small model's further answers, in US dollars."""
     has_samples: bool
 
     @classmethod
     def of(cls, rows: Sequence[Labelled]) -> Table:
-        """Reads the features, once for all splits."""
+        """Read the features, once for all splits."""
         evidence = [row.evidence for row in rows]
         return cls(
             extract(evidence),
@@ -63,7 +63,7 @@ class Table:
         )
 
     def prepared(self) -> Table:
-        """The same, for many fits to parts of it."""
+        """The same table, prepared for many fits to parts of it."""
         return replace(
             self,
             answers=self.answers.with_likeness(),
@@ -74,7 +74,7 @@ class Table:
         return len(self.right)
 
     def costs(self, rows: Rows, *, samples: bool) -> Floats:
-        """Of these questions, by two, with or without the samples."""
+        """Costs [rows, 2] of these questions, with or without the samples."""
         cost = self.cost[rows]
         if samples:
             cost[:, 0] += self.samples_cost[rows]
@@ -83,26 +83,27 @@ class Table:
 
 @dataclass(frozen=True)
 class Policy:
-    """What is decided for every question. It may accept nothing, and then asks the small model
-    nothing: the big model alone."""
+    """Decision rule for every question. It may accept nothing; then it never asks the small
+    model."""
 
     answer: Fit
     gate: Fit
     error_price: float
     gate_threshold: float
     threshold: float
-    """Infinite: nothing is accepted."""
+    """Least score of an accepted answer; infinite: nothing is accepted."""
     pays: bool
-    """By what was learned from."""
+    """Whether the policy saves money on the questions that it was learned from."""
     samples: bool = False
-    """Further samples are drawn of each answer: what they tell is worth their price."""
+    """Whether further samples are drawn for each answer, since they are worth their price."""
     calibrated: int = 0
     accepted: int = 0
     wrong: int = 0
     allowed: int = -1
 
     def score(self, table: Table, rows: Rows) -> Floats:
-        """Of the answers; minus infinity for questions that are not put to the small model."""
+        """Scores of the answers; minus infinity for questions that are not put to the small
+        model."""
         scores = _combined(self.answer.predict(table.answers.take(rows)), self.error_price)
         gates = _combined(self.gate.predict(table.questions.take(rows)), self.error_price)
         to_small = gates >= self.gate_threshold
@@ -111,17 +112,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Of several questions: what a rule makes of them."""
+    """Outcomes of a rule on several questions."""
 
     right: Floats
     cost: Floats
     accepted: NDArray[np.bool_]
     wrong: NDArray[np.bool_]
-    """Accepted, and not right."""
+    """Whether an answer was accepted and is not right."""
 
 
 def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> Outcomes:
-    """Of questions with these scores (minus infinity: not put to the small model)."""
+    """Outcomes for questions with these scores (minus infinity: not put to the small model)."""
     accepted = scores >= threshold
     to_small = np.isfinite(scores) if np.isfinite(threshold) else np.zeros(len(scores), dtype=bool)
     return Outcomes(
@@ -141,7 +142,7 @@ def learn_policy(
     delta: float,
     future: int | None = None,
 ) -> Policy:
-    """`future`: see `guarantee.allowed_errors`."""
+    """Learn and calibrate a policy. `future`: see `guarantee.allowed_errors`."""
     right = table.right[train]
     gate = learn(table.questions.to_learn(train), right)
     allowed = allowed_errors(len(calibration), alpha, delta, future)
@@ -181,8 +182,8 @@ def learn_policy(
 
 
 def has_signal(scores: Floats, right: Floats) -> bool:
-    """Whether scores of answers that were left out tell right from wrong ones, of either model: the
-    area under the curve is above one half by `SIGNAL` standard errors."""
+    """Whether leave-one-out scores tell right from wrong answers, of either model: the area under
+    the curve is above one half by `SIGNAL` standard errors."""
     areas = (area_under_curve(scores[:, at], right[:, at] > 0) for at in (0, 1))
     return any(area - SIGNAL * error > 0.5 for area, error in areas)
 
@@ -197,7 +198,7 @@ class _Choice:
 
 
 def _mixing_rate(right: Floats, cost: Floats) -> float:
-    """US dollars for which mixing both models at random buys one right answer more; 0 where the big
+    """US dollars for which random mixing of both models buys one more right answer; 0 where the big
     model is not the better one."""
     (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
     return float((dear - cheap) / (big - small)) if big > small else 0.0
@@ -206,8 +207,8 @@ def _mixing_rate(right: Floats, cost: Floats) -> float:
 def _choose(
     answer: Fit, gate: Fit, right: Floats, cost: Floats, permitted: float, rate: float
 ) -> _Choice:
-    """What saves most on the questions that were learned from, each judged without itself.
-    `permitted`: accepted and wrong answers among them; `rate`: see `_mixing_rate`."""
+    """The choice that saves most on the questions that were learned from, each judged without
+    itself. `permitted`: accepted and wrong answers among them; `rate`: see `_mixing_rate`."""
     count = len(right)
     best = _Choice(ERROR_PRICES[-1], -np.inf, np.inf, 0.0)
     for price in ERROR_PRICES:
@@ -220,7 +221,7 @@ def _choose(
             wrong = np.cumsum(right[order, 0] == 0)
             saved = np.cumsum(cost[order, 1])
             lost = np.cumsum(right[order, 1] - right[order, 0])
-            # Accuracy that is lost is bought back at the rate of mixing; none is sold.
+            # Lost accuracy is bought back at the rate of mixing; gained accuracy is not sold.
             saving = (saved - cost[to_small, 0].sum() - rate * np.maximum(0.0, lost)) / count
             saving = np.where(wrong <= permitted, saving, -np.inf)
             if len(saving) and saving.max() > best.saving:
@@ -230,5 +231,6 @@ def _choose(
 
 
 def _combined(expected: Floats, error_price: float) -> Floats:
-    """`loopline.agents.router.router.combine` of many: questions by two, the small model first."""
+    """`loopline.agents.router.router.combine` for many questions [questions, 2], the small model
+    first."""
     return ((1 + error_price) * expected[:, 0] - expected[:, 1]) / (1 + error_price)

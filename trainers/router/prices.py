@@ -1,4 +1,4 @@
-"""What tokens cost where nothing states it: list prices, which options may change."""
+"""Prices of tokens where nothing states a cost: list prices, which options may change."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from loopline.runtime.config.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars per million tokens of an endpoint."""
+    """Prices of an endpoint, US dollars per million tokens."""
 
     prompt: float
     completion: float
 
     def cost(self, question: str, text: str) -> float:
-        """Of one answer, in US dollars, its tokens estimated as a quarter of its characters."""
+        """Cost of one answer, in US dollars, its tokens estimated as a quarter of its
+        characters."""
         return (len(question) * self.prompt + len(text) * self.completion) / 4e6
 
     def of_tokens(self, usage: Usage) -> float:
-        """Of tokens that were counted, in US dollars."""
+        """Cost of tokens that were counted, in US dollars."""
         return (usage.prompt * self.prompt + usage.completion * self.completion) / 1e6
 
 
@@ -48,10 +49,10 @@ class PriceOptions(Options):
 
     @property
     def small_prices(self) -> Prices:
-        """Of the small model."""
+        """Prices of the small model."""
         return Prices(self.small_prompt_usd, self.small_completion_usd)
 
     @property
     def big_prices(self) -> Prices:
-        """Of the big model."""
+        """Prices of the big model."""
         return Prices(self.big_prompt_usd, self.big_completion_usd)

@@ -5,10 +5,10 @@ workflow `cascade`, which are a random sample of all of its runs (those that wer
 are not, and a bound that was calibrated on them would promise too much), and runs of `solo` that
 put the same question to the small model and to the big one.
 
-An answer is right by what somebody said of it: a reward posted for its run (right from 0.5 on), or
-the outcome `solved` or `failed`. Where nobody did, the big model's answer is taken as right, and
-the small one's is right if it is the same: a router then learns when the small model agrees with
-the big one, and the summary says so.
+Feedback decides whether an answer is right: a reward posted for its run (right from 0.5 on), or the
+outcome `solved` or `failed`. Without feedback, the big model's answer is taken as right, and the
+small one's is right if it is the same: a router then learns when the small model agrees with the
+big one, and the summary says so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Answered:
 
     step: Step
     right: bool | None
-    """None: nobody said."""
+    """Whether the answer is right; None: nobody said."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -56,27 +56,27 @@ class Answered:
 
     @property
     def last(self) -> Call:
-        """The call that holds the answer: samples stand behind it."""
+        """The call that holds the answer: samples follow it."""
         return self.calls[len(self.calls) - len(self.samples) - 1]
 
     @property
     def samples(self) -> tuple[Call, ...]:
-        """What a cascade drew besides."""
+        """Further answers that a cascade drew."""
         count = self.step.decision.data.get("samples", 0)
         return self.calls[len(self.calls) - count :] if isinstance(count, int) else ()
 
     def dollars(self, prices: Prices) -> float:
-        """What was paid; by these prices where the pool had none."""
+        """US dollars paid; by these prices where the pool had none."""
         return _dollars(self.calls, prices)
 
     def samples_dollars(self, prices: Prices) -> float:
-        """Of that: for the samples."""
+        """US dollars paid for the samples, included in `dollars`."""
         return _dollars(self.samples, prices)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a store has."""
+    """Labelled answers of a store."""
 
     rows: list[Labelled]
     by_big_model: int
@@ -86,7 +86,7 @@ class Recorded:
 
     @property
     def summary(self) -> str:
-        """In words."""
+        """A summary in words."""
         text = f"{self.runs:,} runs, {len(self.rows):,} questions that both models answered"
         if self.by_big_model:
             text += (
@@ -99,8 +99,8 @@ class Recorded:
 def read_recorded(
     store: Path, small_prices: Prices = SMALL_PRICES, big_prices: Prices = BIG_PRICES
 ) -> Recorded:
-    """Of a question that was answered several times the latest answers count. The prices are those
-    of calls whose pool had none. Raises `UnreadableData` if there is no store."""
+    """Read a store. Where a question was answered several times, the latest answers count. The
+    prices apply to calls whose pool had none. Raises `UnreadableData` if there is no store."""
     skipped: list[Skipped] = []
     posted = read_rewards(store)
     rewards = posted.of_target()
@@ -131,7 +131,7 @@ def _add_audited(
         return
     question = trajectory.run.task.prompt
     big[question] = Answered(steps["solo"], right)
-    # What was said of the run is said of the big model's answer: of the small one's only where both
+    # Feedback on the run is feedback on the big model's answer: on the small one's only where both
     # are the same.
     small[question] = Answered(steps["first"], None)
 
@@ -167,7 +167,7 @@ def _labelled(
         if small_right is None and same:
             small_right = big_right
         if small_right is None and big_right is False:
-            # Another answer than a wrong one may be right: nobody said.
+            # An answer that differs from a wrong one may be right: nobody said.
             continue
         by_big += small_right is None or big_right is None
         big_right = True if big_right is None else big_right

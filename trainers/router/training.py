@@ -1,5 +1,5 @@
-"""One router from labelled answers, for use: learned on a part, calibrated on the rest, written as
-data."""
+"""One router from labelled answers, ready for use: learned on a part, calibrated on the rest,
+written as data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table
 LEARNED = 0.5
 """Share of the questions that the score is learned from; the rest calibrates."""
 MOST_LEARNED = 2_000
-"""Questions that the score is learned from at most: its time grows with the third power."""
+"""Most questions that the score is learned from: its time grows with the third power."""
 MOST_POINTS = 200
-"""Of the curve that is drawn."""
+"""Most points of the curve that is drawn."""
 
 
 def train_router(
@@ -34,8 +34,8 @@ def train_router(
     notes: list[str] | None = None,
     draw: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Router:
-    """What there is to say of the questions is added to `notes`. `watched_after`: see `Router`.
-    `draw` is given `risk_curve`. Raises BadLabels for too few questions."""
+    """Train a router. Remarks about the questions are added to `notes`. `watched_after`: see
+    `Router`. `draw` gets the points of `risk_curve`. Raises BadLabels for too few questions."""
     require_enough(rows, LEAST_QUESTIONS, where)
     rows = thinned(rows, seed, [] if notes is None else notes)
     table = Table.of(rows)
@@ -86,9 +86,9 @@ def router_of(
 def risk_curve(
     policy: Policy, table: Table, calibration: Rows, *, alpha: float
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """What it would come to if the answers with the highest scores were accepted, by their number:
-    shares of all calibration questions, and US dollars per question. Answers of one score are
-    accepted together; at most `MOST_POINTS` points."""
+    """Shares of all calibration questions, and US dollars per question, if the answers with the
+    highest scores were accepted, by their number. Answers of one score are accepted together; at
+    most `MOST_POINTS` points."""
     scores, count = policy.score(table, calibration), len(calibration)
     if count == 0:
         return
@@ -113,7 +113,7 @@ def risk_curve(
 
 
 def describe(router: Router) -> str:
-    """One sentence."""
+    """The router in one sentence."""
     promise = router.guarantee
     if router.threshold is None:
         why = (
@@ -135,7 +135,7 @@ def describe(router: Router) -> str:
 
 
 def first_run_id(seconds: float) -> str:
-    """Of all runs that are admitted from that Unix time on, none has a lesser id (a UUID of version
-    7 begins with its milliseconds)."""
+    """Smallest id of the runs that are admitted from that Unix time on (a UUID of version 7 begins
+    with its milliseconds)."""
     digits = f"{int(seconds * 1000):012x}"
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

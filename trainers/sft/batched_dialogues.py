@@ -116,7 +116,7 @@ def accepted_answer(talk: Conversation) -> str | None:
 
 
 def _sub_problems(text: str) -> list[tuple[str, str]] | None:
-    """The (problem, expected type) pairs that a hand-over asks for; `None` if it is none."""
+    """The (problem, expected type) pairs that a hand-over asks for; `None` for another call."""
     for call in parse_tool_calls(text, id_seed=""):
         arguments = call.arguments or {}
         if call.name == "delegate":
@@ -203,9 +203,9 @@ def _decode(model: Model, prompts: list[Sequence[int]], limit: int) -> list[list
 
     results: list[list[int]] = [[] for _ in prompts]
     longest = max(len(prompt) for prompt in prompts)
-    # Each row has the room of its own prompt: a long neighbour must not cut it short.
+    # Each row has its own room for a prompt: a long neighbour must not cut it short.
     room = [min(limit, model.context - len(prompt)) for prompt in prompts]
-    # Padding on the left, so that every row's next token stands in the same column.
+    # Padding on the left, so that every row's next token is in the same column.
     ids = torch.tensor([[model.padding] * (longest - len(p)) + list(p) for p in prompts])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     positions = (mask.cumsum(1) - 1).clamp(min=0)

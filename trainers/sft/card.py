@@ -22,11 +22,11 @@ class TrainingFacts(Record):
     parameters: int
     steps: int
     tokens: int
-    """Padding included."""
+    """Tokens that went through the model, padding included."""
     seconds: float
-    """Of one thread."""
+    """Seconds of one thread."""
     last_loss: float
-    """Nats per learned token."""
+    """Loss of the last stretch, nats per learned token."""
     torch: str
     transformers: str
 
@@ -37,13 +37,13 @@ def read_facts(folder: Path) -> TrainingFacts | None:
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:
-    """Whole or not at all: half of it would be taken for a finished training that is damaged.
-    Raises OSError."""
+    """Write the facts, whole or not at all: half a file would be taken for a damaged finished
+    training. Raises OSError."""
     write_record(folder / FACTS, facts)
 
 
 def remove_facts(folder: Path) -> None:
-    """Forget that the training in `folder` was finished, and what was measured of it."""
+    """Remove the record that the training in `folder` is finished, and its measurements."""
     for name in (FACTS, SKILLS):
         (folder / name).unlink(missing_ok=True)
 

@@ -2,7 +2,7 @@
 
 A row has one of these forms, in the words of OpenAI's API and of TRL:
 
-    messages [, tools]              of the conversation every turn of the assistant is learned
+    messages [, tools]              a conversation: every turn of the assistant is learned
     prompt, completion [, tools]    texts, or lists of messages: the completion's turns are learned
     question, answer                a user's message and the assistant's
 
@@ -46,13 +46,13 @@ class Dialogue:
 
 
 def read_rows(path: Path, model: LoadedModel) -> Reading[RecordedRow]:
-    """Every dialogue in the ids of a model. Raises `UnreadableData` for a Parquet file that is
-    none."""
+    """Every dialogue in the ids of a model. Raises `UnreadableData` for a Parquet file that isn't
+    one."""
     return read_records(path, lambda _, value: _row(dialogue_of(value), model), _LIMITS)
 
 
 def require_rows(reading: Reading[RecordedRow], data: str) -> RecordedRows:
-    """Raises `UnreadableData` where nothing is left."""
+    """All rows. Raises `UnreadableData` where nothing is left."""
     if not reading.records:
         reasons = "; ".join(sorted({entry.reason for entry in reading.skipped}))
         raise UnreadableData(
@@ -63,7 +63,7 @@ def require_rows(reading: Reading[RecordedRow], data: str) -> RecordedRows:
 
 
 def dialogue_of(value: Any) -> Dialogue:
-    """Raises `Unreadable` for a row of another form."""
+    """Parse a dialogue. Raises `Unreadable` for a row of another form."""
     match value:
         case {"messages": list()}:
             messages = _messages(value["messages"], "messages")
@@ -86,7 +86,7 @@ def dialogue_of(value: Any) -> Dialogue:
 
 
 def _row(dialogue: Dialogue, model: LoadedModel) -> RecordedRow:
-    """Raises `Unreadable`."""
+    """Token ids of a dialogue. Raises `Unreadable`."""
     row = conversation_row(dialogue.opening, dialogue.tools, dialogue.turns, model)
     if len(row.ids) > model.max_context:
         raise Unreadable(TOO_LONG, f"{len(row.ids):,} tokens of {model.max_context:,}")
@@ -96,7 +96,7 @@ def _row(dialogue: Dialogue, model: LoadedModel) -> RecordedRow:
 
 
 def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
-    """Of a list of messages, or, where a role is given, of its text."""
+    """Parse a list of messages or, where a role is given, that role's text."""
     if role and isinstance(value, str):
         value = [{"role": role, "content": value}]
     if not isinstance(value, list):
@@ -116,7 +116,7 @@ def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
 
 
 def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the fields that a column of Parquet has for other rows' sake."""
+    """The entry without the empty fields that a column of Parquet adds for other rows' sake."""
     fields = {name: value for name, value in entry.items() if value is not None}
     if isinstance(calls := fields.get("tool_calls"), str):
         fields["tool_calls"] = parse(calls)

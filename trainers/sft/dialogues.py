@@ -1,4 +1,4 @@
-"""From a generated problem to a worked dialogue: what a model should have written.
+"""Worked dialogues for generated problems: what a model should have written.
 
 A dialogue is a list of turns in ChatML. Only assistant turns are learned. The kinds:
 
@@ -26,9 +26,10 @@ PLANNER_TOOLS_WITHOUT_CALCULATOR = ("delegate", "delegate_many")
 CALCULATOR = ("calculate",)
 
 _ERROR_CHANCE = 0.02
-"""How often a delegated sub-task comes back as an error, so that going on without is learned."""
+"""Chance that a delegated sub-task comes back as an error, so that a model learns to continue
+without it."""
 _ROUGH_CHANCE = 0.3
-"""How often a whole problem is roughened (see `loopline.trainers.sft.text_augmentation`)."""
+"""Chance that a whole problem is roughened (see `loopline.trainers.sft.text_augmentation`)."""
 _ERRORS = (
     "error: the solver gave no answer",
     "error: no answer in a box",
@@ -169,7 +170,7 @@ def _calculations(label: str, part: SubTask) -> list[Turn]:
 
 
 def _merge_turns(turns: list[Turn]) -> tuple[Turn, ...]:
-    """Two assistant turns in a row are one."""
+    """Merge two assistant turns in a row into one."""
     joined: list[Turn] = []
     for turn in turns:
         if joined and joined[-1].learned and turn.learned:

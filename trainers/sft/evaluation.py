@@ -55,7 +55,7 @@ class Skill(Record):
 
     @property
     def title(self) -> str:
-        """That in words."""
+        """Title of the measurement: its task, tool and split."""
         task, tool = TITLES[self.task], TOOLS[self.calculator]
         return f"{task} (tool: {tool}), {self.split.replace('_', ' ')}"
 
@@ -126,7 +126,7 @@ def read_skills(folder: Path) -> list[Skill]:
 
 
 def add_skills(folder: Path, measured: Sequence[Skill]) -> list[Skill]:
-    """Keep new measurements alongside the old ones, replacing those of the same task and split."""
+    """Add new measurements to the old ones, replacing those of the same task and split."""
     skills_by_key = {skill.key: skill for skill in [*read_skills(folder), *measured]}
     skills = list(skills_by_key.values())
     (folder / SKILLS).write_bytes(_SKILLS.dump_json(skills, indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""What `train sft` and `train eval` are asked for."""
+"""Options of `train sft` and `train eval`."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class RowOptions(PublishingOptions, TrackingOptions):
     """Policy of the deployment that is published."""
 
     def session_settings(self, data_sha256: str) -> GlpftSettings:
-        """What the training follows from, with the hash of its base. Raises `TrainingError` for a
-        model that is not there."""
+        """Settings of the training, with the hash of its base. Raises `TrainingError` for a missing
+        model."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 
@@ -97,7 +97,7 @@ class RowOptions(PublishingOptions, TrackingOptions):
         return validated(GlpftSettings, {**values, **self.objective_settings()})
 
     def objective_settings(self) -> dict[str, object]:
-        """What is learned of the rows, where it is not to write them."""
+        """Settings of the objective, where it is not to write the rows."""
         return {}
 
 
@@ -141,7 +141,7 @@ class SftOptions(SessionOptions):
         return self
 
     def recipe(self) -> Recipe:
-        """With what these options change of it. Raises `UnknownModel`."""
+        """The recipe with these options applied. Raises `UnknownModel`."""
         changes = {"steps": self.steps, "seed": self.seed, "batch": self.batch}
         overrides = {name: value for name, value in changes.items() if value is not None}
         return recipe(self.model).model_copy(update=overrides)

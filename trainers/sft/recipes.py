@@ -1,4 +1,4 @@
-"""What is trained under which name: sizes, schedule and the mix of dialogues."""
+"""Trainings by name: sizes, schedule and the mix of dialogues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loopline.trainers.errors import UnknownModel
 
 
 class Recipe(Record):
-    """One model's training, fixed but for what the command line overrides."""
+    """One model's training; only the command line overrides parts of it."""
 
     name: str
     title: str
@@ -26,16 +26,16 @@ class Recipe(Record):
     batch: int = 32
     """Dialogues per step."""
     learning_rate: float = 2e-3
-    """Of embeddings, biases and norms (AdamW)."""
+    """Learning rate of embeddings, biases and norms (AdamW)."""
     matrix_learning_rate: float = 6e-3
-    """Of the matrices inside the layers (Muon, in units of AdamW's step)."""
+    """Learning rate of the matrices inside the layers (Muon, in units of AdamW's step)."""
     warmup: int = 100
     weight_decay: float = 0.05
     clip: float = 1.0
     """Largest norm of the gradient."""
     seed: int = 1
     mix: dict[str, float] = Field(default_factory=dict)
-    """Kind of dialogue (see `loopline.trainers.sft.dialogues`) → share."""
+    """Share of each kind of dialogue (see `loopline.trainers.sft.dialogues`)."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -86,7 +86,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises `UnknownModel` with the names that there are."""
+    """The recipe of that name. Raises `UnknownModel` with the available names."""
     model_recipe = RECIPES.get(name)
     if model_recipe is None:
         raise UnknownModel(

@@ -38,13 +38,12 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def train_on_sessions(options: SftOptions, store: Path) -> None:
-    """Read the sessions, train, and publish where that is asked for."""
+    """Read the sessions, train, and publish on request."""
     train_on_rows(options, lambda loaded: _read_sessions(options, store, loaded))
 
 
 def train_on_dialogues(options: SftOptions, data: str) -> None:
-    """Read the dialogues of a file, here or on the Hub, train, and publish where that is asked
-    for."""
+    """Read the dialogues of a file, here or on the Hub, train, and publish on request."""
     from loopline.trainers.errors import TrainingError
 
     if options.publish and options.policy is None:
@@ -53,8 +52,8 @@ def train_on_dialogues(options: SftOptions, data: str) -> None:
 
 
 def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> None:
-    """Train on what `read` gives, or on what the training in the folder was begun with, and publish
-    where that is asked for."""
+    """Train on what `read` gives, or on the data that the training in the folder was begun with,
+    and publish on request."""
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.core.publishing import Publication
     from loopline.trainers.core.publishing import publish as publish_all
@@ -143,7 +142,7 @@ def _published_policy(options: RowOptions, rows: RecordedRows) -> str:
     policy = options.policy or next(iter(rows.policies))
     base = base_folder(options.model)
     publication = Publication(policy, options.output, weights_sha256(base))
-    # A whole model is held against the pool's by its tokenizer, which is its base's.
+    # A whole model is compared with the pool's by its tokenizer, which is its base's.
     there = replace(publication, folder=base) if options.weights == "full" else publication
     require_base(there, target_settings(options.redis_url, options.profile).models)
     return policy

@@ -51,7 +51,7 @@ REPORT_EVERY = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What is shown while training goes on."""
+    """What is shown during training."""
 
     step: int
     loss: float

@@ -78,7 +78,7 @@ class State(ABC):
         return f"{prefix}{self.issued}"
 
     def snapshot(self) -> dict[str, str]:
-        """Everything that can be told apart from outside, by table."""
+        """Everything that is visible from outside, by table."""
         return {
             table.name: _rows(getattr(self, table.name), keyed=table.name not in self.generated)
             for table in fields(self)
@@ -184,7 +184,7 @@ R = TypeVar("R")
 
 
 def find_row(table: Mapping[str, R], key: str, kind: str) -> R:
-    """The row of a table, or the error that there is none."""
+    """A row of a table, or the error that it does not exist."""
     row = table.get(key)
     if row is None:
         raise ApiError(f"there is no {kind} {key}")

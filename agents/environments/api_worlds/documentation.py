@@ -11,7 +11,7 @@ from loopline.agents.records import JsonObject, ToolSpec
 _SHORT = {"string": "", "integer": "int", "number": "number", "boolean": "bool", "array": "list",
           "object": "object"}  # fmt: skip
 _MAX_CHOICES = 6
-"""Longer lists of choices are told by their ends."""
+"""Number of choices above which only the first and the last are shown."""
 
 
 def compact_documentation(tools: Iterable[ToolSpec]) -> str:

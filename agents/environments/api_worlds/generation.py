@@ -24,11 +24,11 @@ from loopline.agents.environments.api_worlds.splits import (
 )
 
 MAX_OFFERED = 24
-"""More tools than this are not an instruction with distractors any more, but a search problem."""
+"""Most tools of an instruction; with more it is a search problem, not one with distractors."""
 
 _SEEDS = 2**31
 _ALIKE = frozenset({"calendar", "tasks"})
-"""Domains that can stand in for each other: an event reminds of a task."""
+"""Domains that can replace each other: an event reminds of a task."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a user may want: how it is said, what is drawn for it, and the program that solves it.
 
-Its text stands in TOML files in `intents` (`IntentText`): `bank.toml` has a table `[balance]` for
-the intent `bank.balance`, with one wording a line.
+Its text is in TOML files in `intents` (`IntentText`): `bank.toml` has a table `[balance]` for the
+intent `bank.balance`, with one wording a line.
 
 The program is a generator. It yields the next call with its rationale, is sent the parsed
 observation, and returns the answer; it sees its slots and the observations, never the world:
@@ -31,7 +31,7 @@ from loopline.agents.environments.data_files import InvalidDataFile, Lines, read
 from loopline.agents.records import JsonObject, Record
 
 Slots = dict[str, Any]
-"""What was drawn for an instruction: names and whole numbers."""
+"""Values that were drawn for an instruction: names and whole numbers."""
 Draw = Callable[[random.Random, World], Slots | None]
 """Slots that fit a world, or `None` where it has nothing that fits."""
 
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the user is told."""
+    """The text that the user gets."""
 
     text: str
     facts: tuple[str | int, ...] = ()
@@ -60,15 +60,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Thought:
-    """What a program reads off an observation, row by row. It begins the next rationale: a small
+    """What a program reads from an observation, row by row. It begins the next rationale: a small
     model that writes down what it compares chooses better than one that has to see it at once. A
-    row is quoted as it stands, because copying is what such a model does best."""
+    row is quoted as it is, because copying is what such a model does best."""
 
     text: str
 
 
 class Unsolvable(Exception):
-    """Raised by a program that finds that it cannot go on; the message says why."""
+    """Raised by a program that can't continue; the message says why."""
 
 
 class ToolError(Unsolvable):
@@ -113,7 +113,7 @@ HELD_OUT_SHARE = 5
 
 
 Kind = Literal["day", "city", "money", "person"]
-"""Of a value that is found out in one domain and used in another."""
+"""Kind of a value that is looked up in one domain and used in another."""
 
 
 class IntentText(Record):
@@ -123,15 +123,15 @@ class IntentText(Record):
     """The APIs that its program may call."""
     wordings: Lines
     kind: Kind | None = None
-    """For the files `findings` and `errands` alone."""
+    """Kind of the value; only in the files `findings` and `errands`."""
     arguments: str = ""
-    """Of the one call of an intent without a program: names of the slots that are passed on, or
-    `parameter=slot` where the names differ."""
+    """Arguments of the one call of an intent without a program: names of the slots that are passed
+    on, or `parameter=slot` where the names differ."""
     why: str = ""
     """The rationale of that call; it may use slots."""
     answer: str = ""
-    """May use slots and fields of the observation. For a finding: the sentence that says the value
-    `{x}`."""
+    """Text of the answer, which may use slots and fields of the observation. For a finding: the
+    sentence that states the value `{x}`."""
     facts: str = ""
     """Fields or slots that an answer must contain. For a finding: the field that is the value."""
 
@@ -147,8 +147,8 @@ def _texts(file: str) -> dict[str, IntentText]:
 
 
 def text_of(file: str, key: str, *, whole: bool) -> IntentText:
-    """A table of a file. Raises `InvalidDataFile` where it is not there, and for a `whole` one, of
-    an intent without a program, that has no call."""
+    """A table of a file. Raises `InvalidDataFile` where it is missing, and for a `whole` one, of an
+    intent without a program, that has no call."""
     table = _texts(file).get(key)
     if table is None:
         raise InvalidDataFile(f"{file}.toml of {_FOLDER}: there is no table [{key}]")
@@ -158,8 +158,8 @@ def text_of(file: str, key: str, *, whole: bool) -> IntentText:
 
 
 def wordings(name: str, lines: Sequence[str]) -> tuple[Wording, ...]:
-    """The wordings of an intent. Which are held out is decided by their hashes: those of the
-    smallest fifth, rounded up."""
+    """The wordings of an intent. Hashes decide which are held out: the smallest fifth, rounded
+    up."""
     by_hash = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     held_out = set(by_hash[: -(-len(lines) // HELD_OUT_SHARE)])
     return tuple(
@@ -172,7 +172,7 @@ FRAMES = (
     "Hi, please {l}.", "{u}, please.",
 )  # fmt: skip
 HELD_OUT_FRAMES = ("Kindly {l}.", "I would like you to {l}.", "Would you {l}?", "{u}, if you can.")
-"""How a request may be framed. They fit a wording that is one imperative sentence."""
+"""Frames of a request. They fit a wording that is one imperative sentence."""
 
 _VERBS = frozenset(
     (
@@ -188,7 +188,7 @@ _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 
 def render_instruction(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
-    """The instruction. Which words are chosen depends on the state of `rng` alone."""
+    """The instruction. The state of `rng` alone decides which words are chosen."""
     text = _CHOICE.sub(lambda choice: rng.choice(choice[1].split("|")), wording.text)
     frame = rng.choice(HELD_OUT_FRAMES if wording.held_out else FRAMES)
     if text.endswith(".") and ". " not in text and text.partition(" ")[0] in _VERBS:
@@ -237,11 +237,11 @@ def plan(
 
 
 Valued = tuple[str, int]
-"""Whose value it is, and the value."""
+"""Owner of a value, and the value."""
 
 
 def compare_with_best(current: Valued, before: Valued | None, *, largest: bool) -> str:
-    """A value alongside the best one before it."""
+    """A comparison of a value with the best one before it."""
     statement = f"{current[0]} {current[1]}"
     if before is None:
         return f"{statement}."
@@ -250,7 +250,7 @@ def compare_with_best(current: Valued, before: Valued | None, *, largest: bool) 
 
 
 def compare_two(first: Valued, second: Valued, *, largest: bool) -> Thought:
-    """Two values alongside each other."""
+    """A comparison of two values."""
     statements = (
         compare_with_best(first, None, largest=largest),
         compare_with_best(second, first, largest=largest),
@@ -259,30 +259,30 @@ def compare_two(first: Valued, second: Valued, *, largest: bool) -> Thought:
 
 
 def quote_row(row: Any) -> str:
-    """As an observation has it."""
+    """A row as an observation writes it."""
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
 def quote_field(field: str, value: object) -> str:
-    """A field as an observation has it."""
+    """A field as an observation writes it."""
     return f"{quote_row(field)}:{quote_row(value)}"
 
 
 def match_thought(row: Mapping[str, Any], field: str) -> Thought:
-    """The row that was looked for, quoted from the field that tells it on: what follows the same
-    words in the observation is what a small model goes on with."""
+    """The row that was looked for, quoted from the identifying field on: a small model continues
+    with what follows the same words in the observation."""
     rest = (quote_field(name, value) for name, value in row.items() if name != field)
     return Thought(f"{','.join((quote_field(field, row[field]), *rest))}.")
 
 
 def no_match_thought(field: str, value: object) -> str:
-    """Begins as `match_thought` does, so that what follows is decided when the words are
-    written."""
+    """A thought that begins as `match_thought` does, so that a model decides what follows only when
+    these words are written."""
     return f"{quote_field(field, value)} is not there."
 
 
 def number_names(names: Iterable[str], number: int = 0) -> Thought:
-    """Names, counted on from a number."""
+    """Names with numbers that continue from `number`."""
     listing = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
     return Thought(f"{listing or 'Nothing'}.")
 
@@ -298,8 +298,8 @@ def pages(
     read: Callable[[Rows, int], Thought],
     describe: Callable[[Rows], str],
 ) -> Generator[Step | Thought, Any, Rows]:
-    """All rows of a search, page by page. `read` tells the rows from a number on, `describe` in the
-    rationale of a further page what the rows so far come to, so that nothing has to be remembered
+    """All rows of a search, page by page. `read` describes the rows from a number on; `describe`
+    sums up the rows so far in the rationale of a further page, so that nothing has to be remembered
     twice."""
     observation = yield Step(why, tool, arguments)
     rows: Rows = [*observation[key]]

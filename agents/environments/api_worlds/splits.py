@@ -1,4 +1,4 @@
-"""What is kept away from training, and how.
+"""Splits: what is kept away from training, and how.
 
 Every rule is a property of the instance itself, decided by a hash or written below, so no list of
 seen instances has to be kept and two machines agree:
@@ -7,11 +7,11 @@ seen instances has to be kept and two machines agree:
 * `unseen_combinations`: known APIs in a combination that training never has;
 * `unseen_wordings`: the request is said in a way, and framed in a way, that training never has;
 * `unseen_worlds`: a world that training never has, and a wording that training has, but never with
-  these names and numbers; so no instruction of it is one of training, either;
+  these names and numbers; so none of its instructions is one of training, either;
 * `train`: none of these.
 
-What would fall under several of them, or is a held-out instruction in a world of training, is left
-away: a number for one split measures one thing.
+An instance that several of them would claim, or a held-out instruction in a world of training, is
+left out: a number for one split measures one thing.
 """
 
 from __future__ import annotations
@@ -70,15 +70,16 @@ def holds_out_world(seed: int) -> bool:
 
 
 def holds_out_instruction(wording: Wording, slots: Slots) -> bool:
-    """Whether training never has the wording with these names and numbers (one in eight). Not the
-    intent with them: of the two values of `first` and `second` it would then see but one."""
+    """Whether training never has the wording with these names and numbers (one in eight). The rule
+    is not on the intent with them: of the two values of `first` and `second` it would then see only
+    one."""
     return _hash(f"{wording.id} {sorted(slots.items())}") % _INSTRUCTIONS_MODULUS == 0
 
 
 def split_of(
     intent: Intent, wording: Wording, world: int, slots: Slots, offered: Collection[str]
 ) -> Split | None:
-    """Where an instance belongs; `None` where no split wants it."""
+    """Split that an instance belongs to; `None` where none includes it."""
     reasons: list[Split] = []
     if not HELD_OUT_APIS.isdisjoint((*intent.tools, *offered)):
         reasons.append(Split.UNSEEN_APIS)

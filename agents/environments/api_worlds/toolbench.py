@@ -1,5 +1,5 @@
 """Instances in the schema of ToolBench: a query with its API list, the oracle's way as an answer
-file, and the tools' documentation, so that whatever reads ToolBench reads these worlds."""
+file, and the tools' documentation, so that programs that read ToolBench also read these worlds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds.instance import Instance
 from loopline.agents.records import JsonObject, ToolSpec
 
 CATEGORY = "Simulated"
-"""Of every tool: ToolBench's are sorted into some."""
+"""Category of every tool: ToolBench sorts tools into categories."""
 _TYPES = {"string": "STRING", "integer": "NUMBER", "number": "NUMBER", "boolean": "BOOLEAN"}
 _METHOD = "GET"
 SYSTEM = (

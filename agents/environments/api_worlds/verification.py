@@ -1,18 +1,17 @@
 """Whether a run did what its instruction asked: by the state of the world and by the facts in the
 answer, never by comparison with the oracle's text.
 
-* The world must be as the instruction wants it: whatever was asked is there, and nothing else has
-  changed. A second booking fails as a missing one does; an order that was cancelled again does no
-  harm.
-* The answer must contain each fact, in whatever words. Alongside it may stand what the instruction
-  says, what tools were called with, what was chosen among several and all that is known of it, what
-  a change has brought with it, and what the oracle itself says. Whatever else was read but not
-  asked for fails (the low of a day alongside its high), and so does any other number, time or id,
-  any other name of the kind that was asked for, and what lost where the instruction names all that
-  could be chosen. So an answer that lists everything fails.
+* The world must be as the instruction wants it: everything requested is there, and nothing else has
+  changed. A second booking fails as a missing one does; cancelling an order twice does no harm.
+* The answer must contain each fact, in any words. It may also contain what the instruction says,
+  what tools were called with, what was chosen among several and everything known about it, what a
+  change has caused, and what the oracle itself says. Anything else that was read but not asked for
+  fails (the low of a day next to its high), and so does any other number, time or id, any other
+  name of the kind that was asked for, and the alternatives that lost where the instruction names
+  all that could be chosen. So an answer that lists everything fails.
 * An answer is said and not pasted: one with a tool's JSON in it fails, whatever was asked.
-* Giving up is right where the oracle finds that there is no way, and only there; but unless a
-  tool is missing, something must have been tried.
+* Giving up is right where the oracle finds that there is no way, and only there; but unless a tool
+  is missing, something must have been tried.
 """
 
 from __future__ import annotations
@@ -40,19 +39,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class AnswerGoal:
-    """What an answer has to say. Values are names, ids, times and numbers, as text."""
+    """Contents that an answer must and may have. Values are names, ids, times and numbers, as
+    text."""
 
     facts: tuple[str, ...]
     allowed: tuple[str, ...]
-    """Further values that may be said: what the instruction names, and what belongs to the chosen
-    thing."""
+    """Further values that may be said: those that the instruction names, and those that belong to
+    the chosen thing."""
     rivals: frozenset[str]
-    """Names that must not be said: what was found and not chosen."""
+    """Names that must not be said: they were read and not chosen."""
     wrong: frozenset[str]
     """Values that could have been chosen and were not: an answer that says one fails, whatever is
-    allowed, and whatever it says of it."""
+    allowed, and whatever it says about it."""
     keys: frozenset[str]
-    """Of the objects that were observed."""
+    """Keys of the objects that were observed."""
 
 
 _NUMBER = re.compile(
@@ -65,13 +65,13 @@ _NUMBER = re.compile(
 )
 _MINUS = re.compile(r"(?i)\N{MINUS SIGN}|\bminus\s+(?=\d)")
 _KEY = re.compile(r"""(?P<quote>\\?["'])(?P<key>[^"'\\]{1,64})(?P=quote)\s*:""")
-"""As JSON writes it, also inside of a string, or as Python does."""
+"""A key as JSON writes it, also inside a string, or as Python does."""
 _WORDS = re.compile(r"[a-z]+")
 _SPELLED = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
 
 
 def check_answer(text: str, goal: AnswerGoal) -> Verdict:
-    """Compare an answer with what it has to say."""
+    """Check an answer against its goal."""
     if not text.strip():
         return Verdict("the answer is empty")
     for match in _KEY.finditer(text):
@@ -113,7 +113,7 @@ def numbers_in(text: str) -> frozenset[str]:
 
 
 def contains_name(text: str, name: str) -> bool:
-    """Whether a name stands in a text as whole words, in upper or lower case."""
+    """Whether a text contains a name as whole words, in upper or lower case."""
     lower, wanted = text.lower(), name.lower()
     start = lower.find(wanted)
     while start >= 0:
@@ -125,7 +125,7 @@ def contains_name(text: str, name: str) -> bool:
 
 
 def values_outside_lists(observations: Iterable[Any]) -> Iterable[str]:
-    """Values of parsed observations that stand in no list."""
+    """Values of parsed observations that are in no list."""
     for field in (field for observation in observations for field in observation.values()):
         if isinstance(field, str | int):
             yield str(field)
@@ -149,7 +149,7 @@ def rows_of(observations: Iterable[Any], selection: Collection[str]) -> Iterable
 
 
 def is_name(value: object) -> bool:
-    """Whether a value alone tells what is meant: no number, no time, no day."""
+    """Whether a value alone tells what is meant: not a number, a time or a day."""
     return isinstance(value, str) and value not in _DAYS and any(map(str.isalpha, value))
 
 

@@ -1,4 +1,4 @@
-"""When an output is the expected one.
+"""Comparison of outputs with expected ones.
 
 The data sets' own judges differ: APPS' compares lines, then sets of lines, then floats by NumPy's
 `allclose`; LiveCodeBench's compares stripped lines, then tokens as decimal numbers; CodeContests
@@ -10,8 +10,8 @@ comes without one. Here, for all:
   differ by at most 1e-6, absolutely or relatively (as such problems ask; APPS: 1e-5).
 * Order counts, other than in APPS' judge, whose sets of lines let wrong answers pass.
 
-Values that a function returns are compared by Python's equality, as APPS and LiveCodeBench do,
-with tuples as lists and the same tolerance where the expected number is a float.
+Values that a function returns are compared by Python's equality, as APPS and LiveCodeBench do, with
+tuples as lists and the same tolerance where the expected number is a float.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 TOLERANCE = 1e-6
 _MAX_NUMBER = 400
-"""Longer words are compared as text only."""
+"""Most characters of a word that is compared as a number; longer ones are compared as text only."""
 
 
 def outputs_agree(actual: str, expected: str) -> bool:
@@ -38,12 +38,12 @@ def outputs_agree(actual: str, expected: str) -> bool:
 
 
 def values_agree(actual: Any, expected: Any) -> bool:
-    """Whether a function returned what it should have. `actual` is plain data, of which JSON knows
-    no tuples, sets and keys that are numbers; `expected` is JSON."""
+    """Whether a function returned what it should have. `actual` is plain data, which may have
+    tuples, sets and numeric keys that JSON does not know; `expected` is JSON."""
     try:
         return _agree(actual, expected)
     except (RecursionError, OverflowError, ValueError):
-        # Nested too deep, or a whole number beyond what is a float or can be written.
+        # Nested too deep, or a whole number that is too large for a float or for printing.
         return False
 
 
@@ -98,8 +98,8 @@ def _words_agree(actual: str, expected: str) -> bool:
 
 
 def _number(word: str) -> Decimal | None:
-    # What Decimal takes alongside digits (underscores, NaN, other scripts' digits) is not a number
-    # here.
+    # What Decimal accepts in addition to digits (underscores, NaN, other scripts' digits) is not a
+    # number here.
     if len(word) > _MAX_NUMBER or not word.isascii() or not set(word) <= set("+-.eE0123456789"):
         return None
     try:
@@ -110,6 +110,6 @@ def _number(word: str) -> Decimal | None:
 
 def _is_close(actual: float, expected: float) -> bool:
     if math.isinf(actual) or math.isinf(expected):
-        # Too large for a float; equal ones were found so before.
+        # Too large for a float; equal ones have been handled above.
         return False
     return math.isclose(actual, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

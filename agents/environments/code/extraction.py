@@ -1,4 +1,4 @@
-"""The program in what a model wrote."""
+"""The program in a model's text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from loopline.agents.environments.code.parsing import parse_program
 from loopline.agents.thinking import text_without_thoughts
 
-# Possessive, so that a long line of spaces can't be divided among them in every way.
+# Possessive, so that a long line of spaces can't be divided among the groups in every way.
 _FENCE = re.compile(
     r"^(?P<indent>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n]*+)$", re.MULTILINE
 )
@@ -22,11 +22,11 @@ _TAGGED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 MAX_PROGRAM_CHARS = 60_000
-"""A longer text without a fence is not parsed, which could take seconds and hundreds of megabytes;
-a tool agent's longer program counts as none. The longest golden one of the code team's data sets
-has 20 kB, and a step with its candidates must fit into a message."""
+"""Most characters of a text without a fence that is parsed: a longer one could take seconds and
+hundreds of megabytes. A tool agent's longer program counts as none. The longest golden one of the
+code team's data sets has 20 kB, and a step with its candidates must fit into a message."""
 _MAX_CLOSINGS = 8
-"""Fences at which a block may end: one within a program's own text ends nothing."""
+"""Most fences at which a block may end: one within a program's own text ends nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class _Block:
 
 
 def extract_code(completion: str, function: str | None = None) -> str:
-    """The program: of the fenced blocks of Python the last one that defines the function that is
-    asked for; else the last labelled one that isn't only an example of using one before it. A block
-    that was never closed counts (the model ran out of tokens). Without a fence the whole text, if
-    it is a program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
+    """The program: of the fenced blocks of Python the last one that defines the requested function;
+    else the last labelled one that isn't only an example of using one before it. A block that was
+    never closed counts (the model ran out of tokens). Without a fence the whole text, if it is a
+    program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise empty."""
     text = text_without_thoughts(completion.replace("\r\n", "\n"))
     blocks, fenced = _blocks(text)
     if not fenced:
@@ -123,8 +123,8 @@ def _is_python(info: str) -> bool:
 
 
 def _find_closing_fence(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
-    """Which fence closes a block: the first that may, or a later one where only that makes a
-    program of it. None where nothing does."""
+    """Index of the fence that closes a block: the first that may, or a later one where only that
+    makes a program of it. None without one."""
     opening = fences[at]
     first: int | None = None
     for attempt, place in enumerate(range(at + 1, len(fences))):
@@ -152,7 +152,7 @@ def _parses(source: str) -> bool:
 
 
 def _unindent_block(source: str, opening: re.Match[str]) -> str:
-    """Of a block in a list or a quotation without what that puts before each line."""
+    """The source of a block in a list or a quotation, without the prefix of each line."""
     if ">" in opening["indent"]:
         source = re.sub(r"^[ \t]{0,3}> ?", "", source, flags=re.MULTILINE)
     return textwrap.dedent(source) if opening["indent"] else source

@@ -1,7 +1,7 @@
 """The test that a unit tester writes: an input and the output that belongs to it.
 
-It is data and never code, so that a model's test cannot do more than be wrong. The form is that of
-PettingLLMs' prompts:
+It is data and never code, so that a model's test can do no harm beyond being wrong. The form is
+that of PettingLLMs' prompts:
 
     **Test Input:**
     ```
@@ -15,11 +15,11 @@ PettingLLMs' prompts:
 Where a function is called, the input is its arguments, one a line, and the output its value, each
 as JSON or as a Python literal.
 
-A test that says nothing can't be used: one of an input that the examples or the statement tell the
-output of, or one that wants a program to write nothing, which a right program does for much of
-what is not an input. Both would be right without any thought, and end an episode by agreeing with
-almost any program. An input is the same one however its numbers are spelled, and with more behind
-it where the output does not depend on that; a part of it is none of its own where an example asks
+A test that says nothing can't be used: one whose input has its output in the examples or the
+statement, or one that wants a program to write nothing, which a right program does for many texts
+that are not an input. Both would be right without any thought, and end an episode by agreeing with
+almost any program. Inputs count as equal however their numbers are spelled, and with further text
+where the output does not depend on it; a part of an input counts as the same where an example asks
 for many cases (`consists_of_example_cases`).
 """
 
@@ -55,12 +55,12 @@ from loopline.agents.thinking import text_without_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
-"""Of input and output together; a test of a model's is small."""
+"""Most characters of input and output together; a model's test is small."""
 
 _MOST_KEYWORDS = 5
-"""Of a call, of which all orders are looked at."""
+"""Most keywords of a call; all orders of them are tried."""
 _MOST_NAMES = 5
-"""One behind the other until there is a value."""
+"""Most names that are followed one after the other to reach a value."""
 
 _FENCE = "```"
 _INPUT, _OUTPUT = re.compile("test input", re.IGNORECASE), re.compile("test output", re.IGNORECASE)
@@ -69,7 +69,7 @@ _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 
 def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest | None:
     """The last test of a completion, for a program or a function as the question asks for; None
-    where there is none that can be used."""
+    without a usable one."""
     text = text_without_thoughts(completion).replace("\r\n", "\n")
     output = _last_block(text, _OUTPUT)
     before = _last_block(text[: output[0]], _INPUT) if output else None
@@ -89,7 +89,7 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
 
 
 def show_test(test: ProgramTest | CallTest) -> str:
-    """A test in the form that it is read in."""
+    """A test in the form in which it is read."""
     if isinstance(test, ProgramTest):
         input_text, wanted = test.stdin.removesuffix("\n"), test.stdout.removesuffix("\n")
     else:
@@ -131,20 +131,21 @@ def _has_same_input(example: CodeTest, test: ProgramTest | CallTest) -> bool:
 
 
 def _extends_input(example: ProgramTest, test: ProgramTest) -> bool:
-    """Whether the test's input is the example's, or that with more behind it which the output, that
-    of the example, does not depend on."""
+    """Whether the test's input is the example's, or begins with it and continues with text on which
+    the output, that of the example, does not depend."""
     example_words, test_words = (
         list(map(normalize_number, case.stdin.split())) for case in (example, test)
     )
     if example_words == test_words:
         return True
-    # As the judge asks it: would who writes the example's output pass the test?
+    # As the judge asks it: would a program that writes the example's output pass the test?
     same_output = outputs_agree(example.stdout, test.stdout)
     return same_output and bool(example_words) and example_words == test_words[: len(example_words)]
 
 
 def _round_whole_numbers(value: Any) -> Any:
-    """With whole numbers for those that only pass for others: `3.0000000001`."""
+    """The value with whole numbers in place of those that only look different, such as
+    `3.0000000001`."""
     if isinstance(value, list):
         return [_round_whole_numbers(item) for item in value]
     if isinstance(value, dict):
@@ -168,7 +169,7 @@ def _calls(source: str, function: str) -> list[list[Any]]:
 
 
 def _function_names(call: ast.Call) -> tuple[str, ...]:
-    """The name by which a function is called; of a method, that of `Solution` too."""
+    """Names by which a function is called; for a method, that of `Solution` too."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return (name,)
@@ -177,9 +178,9 @@ def _function_names(call: ast.Call) -> tuple[str, ...]:
 
 
 def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
-    """What a call is given: names stand for what was assigned to them, stars for what they hold,
-    and keywords for their values in any order, as the function's own is not known here. Raises
-    ValueError for what is not a value."""
+    """The arguments of a call: names stand for what was assigned to them, stars for their elements,
+    and keywords for their values in any order, as the function's own order is not known here.
+    Raises ValueError for what is not a value."""
     values: list[Any] = []
     for argument in call.args:
         if isinstance(argument, ast.Starred):
@@ -199,7 +200,7 @@ def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
 
 
 class _NameResolver(ast.NodeTransformer):
-    """Puts what was assigned to a name in its place."""
+    """Replaces names by what was assigned to them."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._values: dict[str, ast.expr] = {}
@@ -219,7 +220,7 @@ class _NameResolver(ast.NodeTransformer):
         return self._values.get(node.id, node)
 
     def value(self, node: ast.expr) -> Any:
-        """Raises ValueError for what is not a value."""
+        """The value of an expression. Raises ValueError for what is not a value."""
         for _ in range(_MOST_NAMES):
             if not any(isinstance(descendant, ast.Name) for descendant in ast.walk(node)):
                 break
@@ -228,7 +229,7 @@ class _NameResolver(ast.NodeTransformer):
 
 
 def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
-    """Where the last block under a heading begins, and what stands in it."""
+    """Start and content of the last block under a heading."""
     for match in reversed(list(heading.finditer(text))):
         opening = _OPENING.match(text, match.end())
         closing = text.find(_FENCE, opening.end()) if opening else -1
@@ -238,9 +239,9 @@ def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
 
 
 def _value(text: str) -> Any:
-    """Raises ValueError."""
+    """Parse a value. Raises ValueError."""
     try:
-        # Tuples become lists, as JSON has them; what it has nothing for is refused.
+        # Tuples become lists, as in JSON; what JSON cannot express is refused.
         as_json = json.dumps({"value": _literal(text)})
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError(f"no value: {text[:60]}") from error
@@ -252,7 +253,7 @@ def _value(text: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Raises what `ast.literal_eval` does."""
+    """Parse a Python literal. Raises what `ast.literal_eval` does."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

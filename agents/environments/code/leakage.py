@@ -8,9 +8,9 @@ Some data sets list their examples (`CodeQuestion.examples`); APPS only has them
     Output
     6
 
-To a model's test a number is the same one however it is spelled (`03` for 3, or 3.0000000001), an
-input goes on being an example's with more behind it, and one of many cases is told with each of
-them. A data set's own tests are taken as they are written.
+In a model's test numbers count as equal however they are spelled (`03` for 3, or 3.0000000001), an
+input with further text still counts as the example's, and one of many cases counts as shown with
+each of them. A data set's own tests are taken as they are written.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from loopline.agents.environments.code.comparison import TOLERANCE, outputs_agre
 from loopline.agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
 _BETWEEN = 120
-"""Characters between the input of an example and its output: a heading, mostly."""
+"""Most characters between the input of an example and its output: mostly a heading."""
 _ANSWER = re.compile(r"output")
 _MARKS = "-:*#`"
 _LABELS = frozenset({"sample", "example", "expected"})
-"""What may stand before "output" and is not part of an input."""
+"""Words that may precede "output" and are not part of an input."""
 _SPELLED = re.compile(
     r"(?<![\w.])-?\d++(?:\.\d++)?+(?:e[+-]?\d++)?+(?!\w|\.\d)|(?<!\w)(?:true|false)(?!\w)"
 )
@@ -41,14 +41,14 @@ _QUOTES = str.maketrans("", "", "'\"`")
 
 
 def leaks_test(statement: str, test: CodeTest) -> bool:
-    """Whether the statement says what belongs to the test's input: in the forms above, whatever the
-    space between. Assertions are the data set's own code, and are not looked for."""
+    """Whether the statement shows the output for the test's input: in the forms above, with any
+    space in between. Assertions are the data set's own code, and are not searched."""
     if isinstance(test, ProgramTest):
-        # Most hidden tests are longer, of which there may be millions.
+        # Most hidden tests are longer, and there may be millions of them.
         return len(test.stdin) <= len(statement) and _leaks_program_test(
             *(_space_words(text) for text in (statement, test.stdin, test.stdout))
         )
-    # A statement says the plain value where a data set holds it in a list of one.
+    # A statement shows the plain value where a data set has it in a list of one.
     return isinstance(test, CallTest) and any(
         _leaks_call_test(_remove_spaces(statement), _values(test.arguments), _value(right))
         for right in (test.expected, *test.also_right)
@@ -56,8 +56,8 @@ def leaks_test(statement: str, test: CodeTest) -> bool:
 
 
 def leaks_generated_test(statement: str, test: ProgramTest | CallTest) -> bool:
-    """Whether the statement tells a test that a model wrote, perhaps spelled in another way or with
-    more behind it."""
+    """Whether the statement shows a test that a model wrote, perhaps spelled in another way or with
+    further text."""
     if leaks_test(statement, test):
         return True
     if isinstance(test, ProgramTest):
@@ -78,9 +78,9 @@ def leaks_generated_test(statement: str, test: ProgramTest | CallTest) -> bool:
 
 
 def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
-    """Whether a test consists of cases of an example of which the first line says how many it has:
-    `1 / 3 4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. Their outputs are told with
-    it."""
+    """Whether a test consists of cases of an example whose first line says how many it has: `1 / 3
+    4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. The example shows their outputs as
+    well."""
     (example_lines, outputs), (test_lines, wanted) = (
         (_normalize_lines(input_text), _normalize_lines(output_text))
         for input_text, output_text in ((stdin, stdout), (test.stdin, test.stdout))
@@ -92,9 +92,10 @@ def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> boo
         return False
     size, odd = divmod(len(example_lines) - 1, all_cases)
     if all_cases == 1 and len(test_lines) - 1 != cases * size:
-        # Its 1 need not be a number of cases: a test says that by as many as its own line says.
+        # Its 1 need not be a number of cases: a test says so if it has as many cases as its first
+        # line says.
         return False
-    # Most programs don't read what stands behind the last case; where each has as many lines, that
+    # Most programs don't read what follows the last case; where each case has as many lines, that
     # is known.
     end = None if odd else 1 + cases * size
     return set(test_lines[1:]) <= set(example_lines[1:]) or (
@@ -105,7 +106,7 @@ def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> boo
 
 
 def _case_count(line: str) -> int:
-    """Of the cases that follow; 0 for a line that says none."""
+    """Number of the cases that follow; 0 for a line that states none."""
     return int(line) if line.isdecimal() and len(line) < 10 else 0
 
 
@@ -125,8 +126,9 @@ def _listed_examples(statement: str) -> Iterator[tuple[str, str]]:
 
 
 def _extends_example(statement: str, test: ProgramTest) -> bool:
-    """Whether the test's input is that of an example in the statement, or that with more behind it
-    which most programs don't read, and who writes the example's output passes the test."""
+    """Whether the test's input is that of an example in the statement, or continues it with text
+    that most programs don't read, and a program that writes the example's output passes the
+    test."""
     statement_words, test_words = (
         _normalize_words(text).split() for text in (statement, test.stdin)
     )
@@ -160,7 +162,7 @@ def _examples(words: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
 def _leaks_program_test(text: str, stdin: str, wanted: str) -> bool:
     at = text.find(stdin) if stdin.strip() and wanted.strip() else -1
     while at >= 0:
-        # The space at the end of the one may be that at the beginning of the other.
+        # The same space may end the one and begin the other.
         end = at + len(stdin) - 1
         position = text.find(wanted, end, end + _BETWEEN + len(wanted))
         if position >= 0 and _ANSWER.search(text[end:position].lower()):
@@ -173,7 +175,7 @@ def _leaks_call_test(text: str, arguments: Sequence[str], right: str) -> bool:
     if sum(map(len, arguments)) > len(text):
         return False
     wanted, all_given = _whole_word_pattern(right), _whole_word_pattern(",".join(arguments))
-    # A call, of whatever name, with its value soon after it, or an arrow from one to the other.
+    # A call, of any name, with its value soon after it, or an arrow from one to the other.
     called = rf"\w\({re.escape(','.join(arguments))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):
         return True
@@ -184,7 +186,7 @@ def _leaks_call_test(text: str, arguments: Sequence[str], right: str) -> bool:
 
 
 def _ends_with_values(values: Sequence[str], before: str) -> bool:
-    """Whether a text ends with these values, one behind the other, with little between them."""
+    """Whether a text ends with these values, one after the other, with little between them."""
     end = len(before)
     for value in reversed(values):
         at = before.rfind(value, 0, end)
@@ -203,7 +205,7 @@ def _whole_word_pattern(value: str) -> str:
 
 def normalize_number(word: str) -> str:
     """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`; one with a fraction only as
-    exactly as outputs are compared. Another word as it is."""
+    exactly as outputs are compared. Other words are returned as they are."""
     for read in (int, float):
         with suppress(ValueError, OverflowError):
             number = round_to_whole(read(word))
@@ -212,8 +214,8 @@ def normalize_number(word: str) -> str:
 
 
 def round_to_whole(number: float) -> float:
-    """The whole number that a number is, as exactly as outputs are compared; else itself. Raises
-    ValueError and OverflowError for those that are not real numbers."""
+    """The nearest whole number if the number equals it as exactly as outputs are compared; else
+    itself. Raises ValueError and OverflowError for what is not a real number."""
     whole = round(number)
     if number == whole or math.isclose(number, whole, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         return whole
@@ -228,7 +230,7 @@ def _normalize_lines(text: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _space_words(text: str) -> str:
-    """Each with a space on either side."""
+    """Words with a space on either side of each."""
     return f" {' '.join(text.split())} "
 
 
@@ -239,7 +241,8 @@ def _normalize_words(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _remove_spaces(text: str) -> str:
-    """Without what is written in one way or another: case, quotes, space alongside punctuation."""
+    """The text without what can be written in several ways: case, quotes, space next to
+    punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())
 
 

@@ -7,8 +7,8 @@ import warnings
 
 
 def parse_program(source: str) -> ast.Module:
-    """The program's syntax tree. Raises ValueError for what is not a program, however it fails; its
-    own dubious habits (an escape that is none) are warned of to nobody."""
+    """The program's syntax tree. Raises ValueError for what is not a program, however it fails;
+    warnings about its dubious habits (such as an invalid escape) are suppressed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

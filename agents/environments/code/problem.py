@@ -1,7 +1,7 @@
 """A programming problem with the tests that decide whether a program solves it.
 
-A problem is the judge's: its tests and solutions go neither on the bus nor into a sandbox with a
-candidate's program. What agents and the bus get to see is its `question`.
+A problem belongs to the judge: its tests and solutions go neither on the bus nor into a sandbox
+with a candidate's program. Agents and the bus only see its `question`.
 """
 
 from __future__ import annotations
@@ -49,42 +49,43 @@ CodeTest = Annotated[ProgramTest | CallTest | AssertionTest, Field(discriminator
 
 
 class CodeQuestion(Record):
-    """What is asked of a team, without anything that decides."""
+    """The part of a problem that a team sees, without anything that decides."""
 
     id: str = Field(min_length=1, max_length=200)
-    """With its data set: `mbpp/17`."""
+    """Id with the name of its data set: `mbpp/17`."""
     statement: str = Field(min_length=1, max_length=MAX_TEXT)
     starter_code: str = Field(default="", max_length=MAX_TEXT)
     """What a program must begin with, or the head of the function that it must define."""
     examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
-    """Tests that the statement tells."""
+    """Tests that the statement shows."""
     function: str | None = Field(default=None, min_length=1, max_length=200)
     """The function that is called; None where programs are run as a whole."""
 
 
 class CodeProblem(Record):
-    """What is asked, and what decides."""
+    """A problem with the tests that decide."""
 
     id: str = Field(min_length=1, max_length=200)
-    """With its data set: `mbpp/17`."""
+    """Id with the name of its data set: `mbpp/17`."""
     statement: str = Field(min_length=1, max_length=MAX_TEXT)
     starter_code: str = Field(default="", max_length=MAX_TEXT)
     """What a program must begin with, or the head of the function that it must define."""
     preamble: str = Field(default="", max_length=MAX_TEXT)
     """Imports that a program may take for granted; they run before it, by themselves."""
     examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
-    """Tests that the statement tells."""
+    """Tests that the statement shows."""
     tests: tuple[CodeTest, ...] = Field(min_length=1, max_length=MAX_TESTS)
-    """The golden tests, hidden."""
+    """Golden tests, hidden from agents."""
     setup: str = Field(default="", max_length=MAX_TEXT)
-    """Runs before each assertion, on the judge's side."""
+    """Code that runs before each assertion, on the judge's side."""
     names: tuple[str, ...] = ()
-    """What assertions take from the program; everything else is the judge's own."""
+    """Names that assertions take from the program; everything else is the judge's own."""
     solutions: tuple[str, ...] = ()
     """Golden programs, if there are any."""
     difficulty: str = Field(default="", max_length=100)
     wall_seconds: float | None = Field(default=None, gt=0)
-    """For one test, as the problem says. Its judge counts seconds of CPU, and waits longer."""
+    """Seconds for one test, as the problem says. Its judge counts seconds of CPU, and waits
+    longer."""
     memory_bytes: int | None = Field(default=None, gt=0)
 
     @property
@@ -105,7 +106,7 @@ class CodeProblem(Record):
                 return None
             if isinstance(test, CallTest):
                 return test.function
-        # A class among the names is for setting up; the function comes last in a golden program.
+        # A class among the names is for setup; the function comes last in a golden program.
         return self.names[-1] if self.names else None
 
     @property
@@ -134,7 +135,7 @@ def defined_names(source: str) -> tuple[str, ...]:
 
 
 def _bound_names(body: Sequence[ast.stmt]) -> Iterable[str]:
-    # A stack of its own: each `elif` lies within the one before, and there may be thousands.
+    # An explicit stack: each `elif` is nested within the one before, and there may be thousands.
     waiting = list(reversed(body))
     while waiting:
         statement = waiting.pop()

@@ -1,23 +1,23 @@
-"""Coder and unit tester on one problem: what each sees, what each earns, when they are done.
+"""Coder and unit tester on one problem: their observations, their rewards, and the end of an
+episode.
 
 A turn is one program and one test, written side by side: neither sees the other's of the same turn.
 In the first turn both have the problem alone; later both see the last program, the last test and
 where they disagree. They stop when the program passes the generated test, or after the last turn.
-What they never see is a golden test or a golden program.
+They never see a golden test or a golden program.
 
 A coder alone has one turn: nobody is there who could tell it anything new.
 
-Running programs is not pure, so a judge does it (`loopline.agents.judging`) and what it says are
-`Facts`.
+Running programs is not pure, so a judge does it (`loopline.agents.judging`) and returns `Facts`.
 
 Rewards (PettingLLMs; its paper's team and local parts, as its code has them):
 
     coder  = α · p + p         p: the share of golden tests that its program passes
     tester = α · p + g         g: 1 if a golden program passes its test, else 0
 
-The published code has another g (the generated program against the generated test), which pays a
-tester for agreeing with a wrong program; it is the scheme `dense` here. This one pays for tests
-that are right. Where a problem has no golden program g is not known and its part is left out.
+The published code has another g (the generated program against the generated test), which rewards a
+tester for agreeing with a wrong program; it is the scheme `dense` here. This one rewards tests that
+are right. Where a problem has no golden program, g is unknown and its part is left out.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ENVIRONMENT = "code"
 
 Member = Literal["coder", "tester"]
 MEMBERS: tuple[Member, ...] = ("coder", "tester")
-"""In the order of a turn."""
+"""Members of the team in the order of a turn."""
 
 MAX_SHOWN = 2_000
-"""Of what a program wrote, in what agents see."""
+"""Most characters of a program's output that agents see."""
 
 
 class CodeSetting(Record):
@@ -48,7 +48,7 @@ class CodeSetting(Record):
     turns: int = Field(default=5, ge=1, le=100)
     """Most turns of both. The published code has 5."""
     team: tuple[Member, ...] = MEMBERS
-    """Who acts in a turn, in order: both, or the coder alone."""
+    """Members that act in a turn, in order: both, or the coder alone."""
 
     @field_validator("team")
     @classmethod
@@ -59,12 +59,12 @@ class CodeSetting(Record):
 
 
 class CodeInstance(Record):
-    """What a run of the team is about."""
+    """Task of a run of the team."""
 
     question: CodeQuestion
     judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Under which the judge knows the whole problem: a hash that binds its tests and says nothing
-    of them."""
+    """Name under which the judge knows the whole problem: a hash that binds its tests and reveals
+    nothing about them."""
     setting: CodeSetting = CodeSetting()
 
     @property
@@ -78,31 +78,31 @@ class CodeInstance(Record):
 
 
 class Facts(Record):
-    """What running a turn's program and test came to."""
+    """Results of running a turn's program and test."""
 
     golden_pass_rate: float = Field(ge=0, le=1)
-    """Of the program."""
+    """Share of the golden tests that the program passes."""
     golden_passes_test: bool | None
-    """Whether a golden program passes the generated test; None if there is none to ask."""
+    """Whether a golden program passes the generated test; None if there is no golden program."""
     agree: bool
     """Whether the program passes the generated test; False without either."""
     actual: str = ""
-    """What the program did with the test's input."""
+    """Output of the program for the test's input."""
     why: str = ""
-    """Why it did not pass."""
+    """Reason why it did not pass."""
 
 
 class Turn(Record):
-    """What both wrote, and what came of it."""
+    """Texts of both members, and their results."""
 
     code: str
-    """Empty where none was found in the completion."""
+    """Program of the completion; empty where it has none."""
     test: ProgramTest | CallTest | None
     facts: Facts
 
 
 def coder_rewards(code: str, golden_pass_rate: float) -> Rewards:
-    """0–2 with α = 1; the mask is 0 without a program."""
+    """Rewards of the coder, 0–2 with α = 1; the mask is 0 without a program."""
     rate = golden_pass_rate
     return Rewards(
         parts=(
@@ -118,9 +118,9 @@ def coder_rewards(code: str, golden_pass_rate: float) -> Rewards:
 def tester_rewards(
     golden_pass_rate: float, *, written: bool, right: bool | None, agrees: bool
 ) -> Rewards:
-    """0–2 with α = 1 (0–1 without a golden program). `golden_pass_rate` is that of the turn's
-    program; `written`: there is a test that can be used; `right`: a golden program passes it;
-    `agrees`: the turn's program does."""
+    """Rewards of the tester, 0–2 with α = 1 (0–1 without a golden program). `golden_pass_rate` is
+    that of the turn's program; `written`: there is a usable test; `right`: a golden program passes
+    it; `agrees`: the turn's program does."""
     rate = golden_pass_rate
     test_parts = () if right is None else (Part("local", "right_test", float(right), 1.0),)
     return Rewards(
@@ -142,7 +142,8 @@ def done(turns: Sequence[Turn], setting: CodeSetting) -> bool:
 
 
 def verdict(turns: Sequence[Turn]) -> Verdict:
-    """Whether the last program passes all golden tests. That both agree says nothing of it."""
+    """Whether the last program passes all golden tests. Agreement of both says nothing about
+    that."""
     if not turns or not turns[-1].code:
         return Verdict("there is no program")
     rate = turns[-1].facts.golden_pass_rate
@@ -150,7 +151,7 @@ def verdict(turns: Sequence[Turn]) -> Verdict:
 
 
 def observe(member: Member, question: CodeQuestion, turns: Sequence[Turn]) -> str:
-    """What a member of the team is asked, as plain text."""
+    """Question for a member of the team, as plain text."""
     lines = [question.statement.strip()]
     if question.starter_code.strip() and question.starter_code.strip() not in question.statement:
         lines += ["", "The program begins like this:", _fence(question.starter_code, "python")]

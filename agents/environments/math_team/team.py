@@ -1,10 +1,11 @@
-r"""What each sees, what each earns, when they are done.
+r"""Reasoner and tool user on one problem: their observations, their rewards, and the end of an
+episode.
 
 A turn is one solution in words, which ends in `\boxed{…}`, and one Python program, which prints its
 answer; neither sees the other's of the same turn. Later both see the last of both and that they
 differ. They stop when both answers are equal, or after the last turn. A reasoner alone has one
 turn. Running programs (20 s in PettingLLMs) and comparing answers is not pure, so a judge does both
-(`loopline.agents.judging`) and what it says are `Facts`. The gold answer is the judge's and in no
+(`loopline.agents.judging`) and returns `Facts`. The gold answer belongs to the judge and is in no
 observation.
 
 Rewards (PettingLLMs):
@@ -30,31 +31,31 @@ ENVIRONMENT = "math"
 
 Member = Literal["reasoner", "tool_user"]
 MEMBERS: tuple[Member, ...] = ("reasoner", "tool_user")
-"""In the order of a turn."""
+"""Members of the team in the order of a turn."""
 
 MAX_STATEMENT_CHARS = 200_000
 MAX_ANSWER_CHARS = 2_000
 MAX_SHOWN = 4_000
-"""Of a solution or an output, in what agents see."""
+"""Most characters of a solution or an output that agents see."""
 
 
 class MathQuestion(Record):
-    """What is asked of a team, without its answer."""
+    """The part of a problem that a team sees, without its answer."""
 
     id: str = Field(min_length=1, max_length=200)
-    """With its data set: `aime24/60`."""
+    """Id with the name of its data set: `aime24/60`."""
     statement: str = Field(min_length=1, max_length=MAX_STATEMENT_CHARS)
 
 
 class MathProblem(Record):
-    """What is asked, and what decides. A problem is the judge's; agents and the bus get to see its
+    """A problem with its answer. It belongs to the judge; agents and the bus only see its
     `question`."""
 
     question: MathQuestion
     answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS)
-    """A number, or LaTeX between dollar signs."""
+    """Right answer: a number, or LaTeX between dollar signs."""
     tolerance: float | None = Field(default=None, gt=0)
-    """How far a number may be off, where the problem says so."""
+    """Largest error of a number, where the problem states one."""
 
 
 class MathSetting(Record):
@@ -63,9 +64,9 @@ class MathSetting(Record):
     turns: int = Field(default=4, ge=1, le=100)
     """Most turns of both."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """Of one program, of CPU."""
+    """CPU seconds of one program."""
     team: tuple[Member, ...] = MEMBERS
-    """Who acts in a turn, in order: both, or the reasoner alone."""
+    """Members that act in a turn, in order: both, or the reasoner alone."""
 
     @field_validator("team")
     @classmethod
@@ -76,11 +77,11 @@ class MathSetting(Record):
 
 
 class MathInstance(Record):
-    """What a run of the team is about."""
+    """Task of a run of the team."""
 
     question: MathQuestion
     judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Under which the judge knows the answer."""
+    """Hash under which the judge knows the answer."""
     setting: MathSetting = MathSetting()
 
     @property
@@ -94,7 +95,8 @@ class MathInstance(Record):
 
 
 class Facts(Record):
-    """What a judge says of a turn's answers. A missing answer is not right and agrees with none."""
+    """Verdict of a judge on a turn's answers. A missing answer is not right and agrees with
+    none."""
 
     reasoner_right: bool
     tool_right: bool = False
@@ -103,20 +105,20 @@ class Facts(Record):
 
 
 class Turn(Record):
-    """What both wrote, and their answers; an answer is empty where there is none."""
+    """Texts of both members, and their answers; an answer is empty where there is none."""
 
     solution: str
     """The reasoner's text."""
     reasoner: str
-    """Its answer."""
+    """Answer of the reasoner."""
     program: str = ""
-    """Empty where the tool user wrote none."""
+    """Program of the tool user; empty without one."""
     output: str = ""
     """What the program wrote."""
     trouble: str = ""
-    """How it ended, if not well: `timed_out`, or the exception."""
+    """Reason if it ended badly: `timed_out`, or the exception."""
     tool_user: str = ""
-    """The answer of the program."""
+    """Answer of the program."""
     facts: Facts
 
 
@@ -128,8 +130,8 @@ def reasoning_answer(text: str) -> str:
 
 def program_answer(output: str, *, ended_well: bool) -> str:
     """The last line that a program printed, its box if it is one; empty for a program that was
-    ended or failed, whatever it had printed before. A line with a box and a second answer
-    alongside it stays whole, so that the box does not choose among them."""
+    ended or failed, whatever it had printed before. A line with a box and a second answer next to
+    it stays whole, so that the box does not choose among them."""
     lines = output.strip().splitlines()
     if not ended_well or not lines or len(lines[-1]) > MAX_ANSWER_CHARS:
         return ""
@@ -142,7 +144,7 @@ def program_answer(output: str, *, ended_well: bool) -> str:
 _EMPTY_BOX = re.compile(
     r"(?:[^\d{}\\$]|\\[$\[(])*\$*\s*\\f?boxed\s*\{\s*\}\s*\$*(?:\\[\])])?[\s.]*"
 )
-"""A line without what its only box holds: words may lead to it."""
+"""A line without the content of its only box: words may lead to it."""
 
 
 def done(turns: Sequence[Turn], setting: MathSetting) -> bool:
@@ -157,7 +159,7 @@ def team_answer(turns: Sequence[Turn]) -> str:
 
 
 def verdict(turns: Sequence[Turn]) -> Verdict:
-    """Whether the team's answer is right. That both agree says nothing of it."""
+    """Whether the team's answer is right. Agreement of both says nothing about that."""
     if not team_answer(turns):
         return Verdict("there is no answer")
     last = turns[-1]
@@ -166,7 +168,7 @@ def verdict(turns: Sequence[Turn]) -> Verdict:
 
 
 def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
-    """0 or 2 with α = 1; the mask is 0 without an answer."""
+    """Rewards of the reasoner, 0 or 2 with α = 1; the mask is 0 without an answer."""
     return Rewards(
         parts=(
             Part("team", "reasoner_right", float(right), 1.0),
@@ -179,8 +181,8 @@ def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
 
 
 def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
-    """-1 to 2 with α = 1. `right`: of its own answer. The mask stays 1, as to have no answer costs
-    something."""
+    """Rewards of the tool user, -1 to 2 with α = 1. `right`: whether its own answer is. The mask
+    stays 1, since a missing answer costs something."""
     answer_reward = float(right) if answer else -1.0
     return Rewards(
         parts=(
@@ -194,7 +196,7 @@ def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
 
 
 def observe(member: Member, question: str, turns: Sequence[Turn]) -> str:
-    """What a member of the team is asked, as plain text."""
+    """Question for a member of the team, as plain text."""
     lines = [question.strip()]
     if turns:
         lines += ["", *_last_turn_lines(turns[-1])]

@@ -22,7 +22,7 @@ WALL, FREE = "#", "."
 
 
 class PlanPathSetting(Setting):
-    """How it is shown and played."""
+    """Setting of Plan-Path: how a grid is shown and played."""
 
     search: int = Field(default=2, ge=0, le=400)
     """Moves that a tool looks ahead; with 5 the tool alone solves nine of ten grids."""
@@ -31,18 +31,19 @@ class PlanPathSetting(Setting):
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
     listed: bool = False
-    """What is alongside the walker in words, in place of a drawing: for models that are too small
-    to count columns. What lies farther the tool agent alone can look at."""
+    """Show what is next to the walker in words, in place of a drawing: for models that are too
+    small to count columns. Only the tool agent can look at what is farther away."""
     rules: Rules = "strict"
-    """`strict`: an answer ends at its first illegal move, and an episode has only that many moves
-    (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and turns and the length of
-    an answer alone bound the moves; there four fixed answers solve 70 % of 10 x 10 unseen."""
+    """`strict`: an answer ends at its first illegal move, and an episode has only a limited number
+    of moves (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and only turns and
+    the length of an answer bound the moves; there four fixed answers solve 70 % of 10 x 10
+    unseen."""
     detour: float = Field(default=2.0, ge=1, le=100)
-    """By strict rules: most moves of an episode, as a multiple of the shortest path."""
+    """Most moves of an episode in strict rules, as a multiple of the shortest path."""
 
 
 class PlanPathInstance(Record):
-    """What `records.Task.instance` holds."""
+    """A puzzle: the content of `records.Task.instance`."""
 
     grid: tuple[str, ...] = Field(min_length=LEAST_SIDE, max_length=MOST_SIDE)
     start: Cell
@@ -82,14 +83,15 @@ class PlanPathInstance(Record):
 
     @property
     def most_moves(self) -> int | None:
-        """Of an episode; illegal ones, which move nobody, are not counted. None: no bound."""
+        """Most moves of an episode; illegal ones, which move nobody, are not counted. None: no
+        bound."""
         if self.setting.rules == "paper":
             return None
         return math.ceil(self.setting.detour * self.shortest)
 
     @property
     def layout(self) -> str:
-        """The obstacles, however turned or mirrored: what a split is decided by."""
+        """Obstacles, however rotated or mirrored: they decide the split."""
         return canonical(self.grid)
 
     @property
@@ -113,7 +115,7 @@ class PlanPathInstance(Record):
 
 
 def is_free(grid: tuple[str, ...], cell: Cell) -> bool:
-    """Whether one can stand there."""
+    """Whether a walker can be on that cell."""
     row, column = cell
     return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == FREE
 

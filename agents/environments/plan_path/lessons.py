@@ -1,7 +1,7 @@
-"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is alongside
-the walker, and what of that was visited.
+"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is next to the
+walker, and which of that was visited.
 
-The tool agent alone can look farther and try moves, the plan agent alone makes them. The weak team
+Only the tool agent can look farther and try moves, only the plan agent makes them. The weak team
 walks towards the goal as if there were no walls, and hardly uses its tools.
 """
 
@@ -33,13 +33,13 @@ PIECES = (
     "nothing", "step(", "bfs(", "look(", "): ", " to ", "row ", "wall", "outside", " free",
     "the goal", "found nothing nearer", "already at the goal",
 )  # fmt: skip
-"""A cell of the grid is one token as well, and a move, so that one can be looked up from the
-other."""
+"""Pieces that are one token each. A cell of the grid is one as well, and a move, so that one can be
+looked up from the other."""
 _MOVES = "UDLR"
 
 
 class WeakTeam(Record):
-    """Who is imitated: players that know little, so that there is something to learn."""
+    """The team that is imitated: players that know little, so that there is something to learn."""
 
     noise: float = Field(default=0.2, ge=0, le=1)
     """Probability of any move; else both think of one towards the goal, as if there were no
@@ -50,7 +50,7 @@ class WeakTeam(Record):
     """Probability that the tool agent searches, to any depth, where it can; else it tries its
     move."""
     looks: float = Field(default=0.1, ge=0, le=1)
-    """Probability that it looks that way instead."""
+    """Probability that it looks in that direction instead."""
 
 
 def failure(episode: Walking, refused: int) -> str:

@@ -1,5 +1,5 @@
-"""Players by hand, to print alongside whatever was learned. Each has an agent's whole budget: as
-many answers as there are turns, as long as answers may be."""
+"""Hand-written players, to compare with what was learned. Each has an agent's whole budget: as many
+answers as there are turns, as long as answers may be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wall_blind_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random
 
 
 def wall_aware_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """The free neighbour with the least Manhattan distance to the goal, one of the best by chance.
+    """The free neighbour with the least Manhattan distance to the goal, a random one of the best.
     Without memory: it can go to and fro in front of a wall."""
     free = [move for move in STEPS if is_free(instance.grid, neighbor(walk.at, move))]
     rng.shuffle(free)
@@ -90,7 +90,8 @@ def _answer(policy: Policy, instance: PlanPathInstance, walk: Walk, rng: random.
 
 
 def _visible_paths(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]:
-    """By cell of the window but the first: the moves there that stay in it."""
+    """Moves from `start` to each other visible cell of the grid, without leaving what is
+    visible."""
     sight = len(instance.grid) + len(instance.grid[0])
     if instance.setting.view is not None:
         sight = instance.setting.view

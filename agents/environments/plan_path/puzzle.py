@@ -177,7 +177,7 @@ class PlanPathPuzzle:
         ]
 
     def _describe_neighbors(self, state: Walk) -> str:
-        """What the four cells alongside the walker are."""
+        """Contents of the four cells next to the walker."""
         return ", ".join(f"{move} {self._describe_neighbor(state, move)}" for move in STEPS)
 
     def _describe_neighbor(self, state: Walk, move: str) -> str:

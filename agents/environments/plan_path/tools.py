@@ -1,4 +1,4 @@
-"""The calls of Plan-Path's tool agent. They walk a scratch walker; its way is the proposal."""
+"""The calls of Plan-Path's tool agent. They move a scratch walker; its way is the proposal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.tool_language import Answer, Argument, ToolFunction
 
 Scratch = tuple[Walk, Moves]
-"""Where the scratch walker is, and by which moves."""
+"""State of the scratch walker, and the moves that led there."""
 
 
 def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]:

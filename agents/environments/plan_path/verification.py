@@ -1,5 +1,5 @@
-"""Whether moves lead from the start to the goal: a reading of the rules of its own, which shares no
-code with the episode that it judges."""
+"""Whether moves lead from the start to the goal: an independent implementation of the rules, which
+shares no code with the episode that it judges."""
 
 from __future__ import annotations
 

@@ -13,24 +13,24 @@ Moves = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where the walk has led."""
+    """State of a walk."""
 
     at: Cell
     moves: int = 0
-    """Legal moves so far."""
+    """Number of legal moves so far."""
     visited: frozenset[Cell] = frozenset()
-    """Cells that were left."""
+    """Cells that the walker has left."""
 
     def moved(self, move: str) -> Walk:
-        """After a move that is legal."""
+        """The walk after a legal move."""
         return Walk(neighbor(self.at, move), self.moves + 1, self.visited | {self.at})
 
 
 def apply_moves(
     instance: PlanPathInstance, walk: Walk, action: Moves
 ) -> tuple[tuple[Walk, ...], tuple[Refusal, ...]]:
-    """Every place of the walk by an answer, the present one first, and what was refused of it. It
-    ends at the goal; by strict rules also at an illegal move, and when no move is left."""
+    """Every state of the walk during an answer, the present one first, and what was refused of it.
+    It ends at the goal; in strict rules also at an illegal move, and when no move is left."""
     places, refusals = [walk], list[Refusal]()
     for move in action:
         here = places[-1]

@@ -15,7 +15,7 @@ class BoxobanLevel:
     """A level of a file."""
 
     number: str
-    """What stands behind the semicolon."""
+    """Text after the semicolon."""
     instance: SokobanInstance
 
 

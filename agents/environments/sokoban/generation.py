@@ -27,7 +27,7 @@ from loopline.agents.environments.sokoban.solver import SearchLimit, paths_to_ce
 from loopline.agents.records import Record
 
 _TRIES = 5_000
-"""Rooms in a row without a level; then the difficulty is impossible."""
+"""Rooms in a row without a level after which the difficulty counts as impossible."""
 
 
 class Difficulty(Record):
@@ -35,14 +35,14 @@ class Difficulty(Record):
 
     rows: int = Field(default=6, ge=6, le=MOST_SIDE)
     columns: int = Field(default=6, ge=6, le=MOST_SIDE)
-    """With the walls around."""
+    """Number of columns, the walls around included."""
     boxes: int = Field(default=1, ge=1, le=4)
     walls: float = Field(default=0.1, ge=0, le=0.4)
-    """Probability of each inner cell to be a wall."""
+    """Probability that an inner cell is a wall."""
     least_pushes: int = Field(default=2, ge=1, le=100)
-    """Pushes of the shortest solution, at least."""
+    """Least pushes of the shortest solution."""
     most_states: int = Field(default=5_000, ge=1)
-    """A level that the solver does not solve within this many states is left out."""
+    """Most states that the solver may need; harder levels are left out."""
     setting: SokobanSetting = SokobanSetting()
 
 
@@ -121,7 +121,8 @@ def _draw_room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
 
 
 def _pull_boxes(rng: random.Random, level: Level, difficulty: Difficulty) -> Play:
-    """Boxes pulled off their targets at random, the player anywhere that it can walk to."""
+    """Pull the boxes off their targets at random, and place the player anywhere that it can walk
+    to."""
     free = sorted(level.floor - level.targets)
     play = Play(rng.choice(free), level.targets)
     for _ in range(rng.randint(difficulty.least_pushes, 12 * difficulty.boxes)):

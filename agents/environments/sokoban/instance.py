@@ -19,16 +19,16 @@ MAX_BOXES = 6
 
 
 class SokobanSetting(Setting):
-    """How it is shown and played."""
+    """Setting of Sokoban: how a level is shown and played."""
 
     listed: bool = False
-    """Where everything is as `(row, column)`, as calls write it, in place of a drawing: for models
-    that are too small to count columns."""
+    """Show the place of everything as `(row, column)`, as calls write it, instead of a drawing: for
+    models that are too small to count columns."""
 
 
 class SokobanInstance(Record):
-    """What `records.Task.instance` holds. That there is a solution is known of generated levels
-    and taken on trust of others: to find out can take longer than anybody waits."""
+    """A level: the content of `records.Task.instance`. Generated levels have a solution; for others
+    this is not checked, which could take longer than anybody waits."""
 
     level: tuple[str, ...] = Field(min_length=LEAST_SIDE, max_length=MOST_SIDE)
     setting: SokobanSetting = SokobanSetting()
@@ -53,7 +53,7 @@ class SokobanInstance(Record):
 
     @property
     def layout(self) -> str:
-        """Walls and targets, however shifted, turned or mirrored: what a split is decided by."""
+        """Walls and targets, however shifted, rotated or mirrored: they decide the split."""
         return canonical(self.parsed[0].layout())
 
     @property

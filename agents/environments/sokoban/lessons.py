@@ -1,8 +1,8 @@
 """Sokoban with one box as a game to learn: two agents push it onto its target.
 
-Both are told where everything is. The tool agent alone can have the way behind the box found, one
-push a call, and has no search; the plan agent alone moves, and sees what the calls led to. The weak
-team pushes about at random.
+Both see where everything is. Only the tool agent can ask for the way to the far side of the box,
+one push a call, and has no search; only the plan agent moves, and it sees the results of the calls.
+The weak team pushes about at random.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ PIECES = (
     ": no way behind the box", ": the box can't go there", ": no box there", ": stuck in a corner",
     ": solved already", ": solved", ": wall", ": box",
 )  # fmt: skip
-"""A place is one token, a push as far as its direction, and what is alongside the box."""
+"""Pieces that are one token each: a place, a push with its direction, and what is next to the
+box."""
 
 
 class WeakTeam(Record):
-    """Who is imitated: players that can push, and hardly know where to."""
+    """The team that is imitated: players that can push, and hardly know where to."""
 
     towards: float = Field(default=0.3, ge=0, le=1)
     """Probability that a push is meant to bring the box nearer to the target, whatever is in the
-    way; else it is any."""
+    way; else it is any push."""
     follows: float = Field(default=0.7, ge=0, le=1)
     """Probability that the plan agent does what was proposed; else it makes one to three moves of
     any kind."""
@@ -65,9 +66,9 @@ class WeakTeam(Record):
 
 
 def failure(episode: Pushing, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were; `dead` where the
-    box can't get to the target any more; `untouched` where it stands where it stood; else `out
-    of turns`."""
+    """`refused` where more than half of the actions on the real state were; `dead` where the box
+    can't get to the target any more; `untouched` where it is where it began; else `out of
+    turns`."""
     if 2 * refused > episode.turn:
         return "refused"
     boxes, puzzle = episode.state.boxes, cast("SokobanPuzzle", episode.puzzle)
@@ -113,15 +114,15 @@ def weak_answer(
 
 
 def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
-    """The tool agent alone, which calls as often as it may for the push that the greedy player
-    would make, and has it carried out."""
+    """Whether the tool agent alone solves a level: it calls as often as it may for the push of the
+    greedy player, and has it carried out."""
     rng = random.Random(instance.id)
     episode = open_episode(played_by(TOOL, instance))
     return solves(episode, lambda now: _greedy_calls(instance, now.state, rng))
 
 
 def _greedy_calls(instance: SokobanInstance, play: Play, rng: random.Random) -> str:
-    """What the tool agent says that calls for the pushes of the greedy player."""
+    """Text of the tool agent that calls for the pushes of the greedy player."""
     level, calls = instance.parsed[0], list[str]()
     for _ in range(instance.setting.calls):
         push = None if level.solved(play) else greedy_push(instance, play, rng)

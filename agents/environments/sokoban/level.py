@@ -19,7 +19,7 @@ Moves = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What moves in a level."""
+    """The movable part of a level: boxes and player."""
 
     player: Cell
     boxes: frozenset[Cell]
@@ -27,7 +27,7 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What stays. Cells that are not floor are walls, those outside the text too."""
+    """The fixed part of a level. Cells that are not floor are walls, those outside the text too."""
 
     rows: int
     columns: int
@@ -46,7 +46,7 @@ class Level:
         return None
 
     def moved(self, play: Play, move: str) -> Play:
-        """After a move that is legal."""
+        """State after a legal move."""
         to = neighbor(play.player, move)
         if to not in play.boxes:
             return Play(to, play.boxes)
@@ -57,7 +57,8 @@ class Level:
         return play.boxes == self.targets
 
     def is_corner(self, cell: Cell) -> bool:
-        """Whether a box there could never be moved again: walls above or below, and alongside."""
+        """Whether a box there could never be moved again: walls above or below, and to the left or
+        right."""
         above, below, left, right = (neighbor(cell, move) not in self.floor for move in "UDLR")
         return (above or below) and (left or right)
 
@@ -72,8 +73,8 @@ class Level:
         )
 
     def layout(self) -> tuple[str, ...]:
-        """Walls and targets only, of the rectangle around the floor: the same wherever that lies
-        in the level."""
+        """Only the walls and targets of the rectangle around the floor: the same wherever it is in
+        the level."""
         rows, columns = zip(*self.floor, strict=True)
         drawn = self.draw(Play((-1, -1), frozenset()))
         return tuple(

@@ -1,4 +1,4 @@
-"""Players by hand of Sokoban with one box, with an agent's moves."""
+"""Hand-written players of Sokoban with one box, with an agent's moves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from loopline.agents.environments.sokoban.solver import paths_to_cells, solve, s
 from loopline.agents.environments.team_episode import PLAN, played_by
 
 Push = tuple[Cell, str]
-"""The box, and the direction that it goes."""
+"""Cell of the box, and the direction in which it goes."""
 Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
-"""The next push by hand; None: it knows none."""
+"""Chooses the next push; None if it knows none."""
 
 
 def random_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Push | None:
@@ -37,8 +37,8 @@ PLAYERS: dict[str, Player] = {"random": random_push, "push-greedy": greedy_push}
 
 
 def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> bool:
-    """Whether a player by hand solves a level with the moves that an agent has: as many answers
-    as there are turns, as long as they may be."""
+    """Whether a hand-written player solves a level with the moves that an agent has: as many
+    answers as there are turns, as long as they may be."""
     level, play = instance.parsed
     rng, moves = random.Random(instance.id), list[str]()
     while len(moves) < instance.setting.turns * MAX_MOVES:
@@ -53,7 +53,7 @@ def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> b
 
 
 def solves_by_search(instance: SokobanInstance) -> bool:
-    """By search for the fewest pushes."""
+    """Whether a search for the fewest pushes solves a level."""
     way = solve(*instance.parsed)
     return way is not None and _moves_solve(instance, way)
 

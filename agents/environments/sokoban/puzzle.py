@@ -27,14 +27,14 @@ from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
 MAX_MOVES = 400
-"""Of one answer; solutions of Boxoban's levels have about 100."""
+"""Most moves of one answer; solutions of Boxoban's levels have about 100."""
 
 
 @dataclass(frozen=True)
 class SokobanPuzzle:
-    """See `loopline.agents.environments.team_episode.Puzzle`. An action is a list of moves; one
-    into a wall, or against a box that can't be pushed, is refused; the moves end when the level is
-    solved."""
+    """Rules of Sokoban: see `loopline.agents.environments.team_episode.Puzzle`. An action is a list
+    of moves; one into a wall, or against a box that can't be pushed, is refused; the moves end when
+    the level is solved."""
 
     instance: SokobanInstance
 
@@ -168,8 +168,8 @@ class SokobanPuzzle:
         return check_play(self.instance, [move for action in actions for move in action])
 
     def _list_objects(self, state: Play) -> str:
-        """Everything by its place; of each box also what is alongside it and where its nearest
-        target lies."""
+        """Everything by its place; for each box also what is next to it and where its nearest
+        target is."""
         level = self.level
         cells = {(r, c) for r in range(level.rows) for c in range(level.columns)}
         inside = {(r, c) for r, c in cells if 0 < r < level.rows - 1 and 0 < c < level.columns - 1}
@@ -212,7 +212,7 @@ class SokobanPuzzle:
         return 1.0 - min(1.0, sum(bounds[box] for box in play.boxes) / whole)
 
     def _potential(self, play: Play) -> int:
-        """Least sum of Manhattan distances over all ways to give each box a target of its own."""
+        """Least sum of Manhattan distances over all ways to give each box a different target."""
         boxes = sorted(play.boxes)
         return min(
             sum(manhattan(box, target) for box, target in zip(boxes, targets, strict=True))

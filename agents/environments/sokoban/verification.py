@@ -1,5 +1,5 @@
-"""Whether moves solve a level: a reading of the rules of its own, on the text of the level, which
-shares no code with the episode that it judges.
+"""Whether moves solve a level: an independent implementation of the rules, on the text of the
+level, which shares no code with the episode that it judges.
 
 Only boxes on targets count. That an episode is over says nothing: PettingLLMs a054fb1 counts any
 `done` as success, the time-out included.

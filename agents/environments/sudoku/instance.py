@@ -17,15 +17,15 @@ SIZES = (4, 9)
 
 
 class SudokuSetting(Setting):
-    """How it is shown and played."""
+    """Setting of Sudoku: how a grid is shown and played."""
 
     listed: bool = False
-    """Cells by row and column, `r1c2=3`, in place of a drawing, and of each blank one which digits
-    its row, column and box rule out: for models that are too small to count columns."""
+    """Show cells by row and column, `r1c2=3`, in place of a drawing, and for each blank one the
+    digits that its row, column and box rule out: for models that are too small to count columns."""
 
 
 class SudokuInstance(Record):
-    """What `records.Task.instance` holds. The solution is not in it."""
+    """A puzzle: the content of `records.Task.instance`. The solution is not in it."""
 
     givens: Grid = Field(min_length=4, max_length=9)
     """Rows of digits; 0 is blank."""
@@ -63,9 +63,9 @@ class SudokuInstance(Record):
 
     @property
     def split(self) -> Split:
-        """By the whole solution: no puzzle of a test grid is one of training, whatever is given of
-        it. A grid with renamed digits counts as another one: of 4 x 4 there are only 288, and but
-        two that differ in more than names and order."""
+        """Split of the puzzle, by its whole solution: no puzzle of a test grid is one of training,
+        whichever digits are given. A grid with renamed digits counts as another one: of 4 x 4 there
+        are only 288, and only two that differ in more than names and order."""
         return split_of_solution(self.solution)
 
     @property

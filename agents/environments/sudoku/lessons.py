@@ -1,8 +1,8 @@
 """Sudoku of 4 x 4 as a game to learn: two agents fill a grid whose solution none of them has seen.
 
-Of each blank cell they see which digits its row, column and box rule out. The tool agent alone can
-ask for digits that are sure, but for less of them than most grids lack; the plan agent alone
-writes. The weak team fills any cells with any digits that fit so far, and hardly asks.
+For each blank cell they see which digits its row, column and box rule out. Only the tool agent can
+ask for digits that are certain, but for fewer than most grids lack; only the plan agent writes. The
+weak team fills any cells with any digits that fit so far, and hardly asks.
 """
 
 from __future__ import annotations
@@ -38,27 +38,28 @@ PIECES = (
     *(f"({r}, {c}, " for r in _SIDE for c in _SIDE),
     *(f"{digit})" for digit in _SIDE),
 )  # fmt: skip
-"""A cell is one token, a digit, and the digits that are ruled out: a cell is looked up in the list
-of blanks in the way in which it is copied from a proposal."""
+"""Pieces that are one token each: a cell, a digit, and the digits that are ruled out. A cell is
+looked up in the list of blanks in the same way as it is copied from a proposal."""
 
 
 class WeakTeam(Record):
-    """Who is imitated: players that know what contradicts, and nothing of what follows."""
+    """The team that is imitated: players that know what contradicts, and nothing about what
+    follows."""
 
     noise: float = Field(default=0.05, ge=0, le=1)
-    """Probability of any digit, else one that fits so far."""
+    """Probability of any digit; else it is one that fits so far."""
     most: int = Field(default=3, ge=1, le=16)
-    """Digits of its own in one answer: any number up to that."""
+    """Most digits of its own in one answer; any number up to that is as likely."""
     follows: float = Field(default=0.8, ge=0, le=1)
     """Probability that the plan agent begins with what was proposed."""
     asks: float = Field(default=0.2, ge=0, le=1)
-    """Probability that the tool agent asks for sure digits; else it tries its own."""
+    """Probability that the tool agent asks for certain digits; else it tries its own."""
 
 
 def failure(episode: Filling, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were; `contradiction`
-    where a digit stands twice in a row, column or box; `guessed` where one is wrong, though
-    nothing contradicts it; else `out of turns`: every digit right, and some missing."""
+    """`refused` where more than half of the actions on the real state were; `contradiction` where a
+    digit occurs twice in a row, column or box; `guessed` where one is wrong, though nothing
+    contradicts it; else `out of turns`: every digit right, and some missing."""
     if 2 * refused > episode.turn:
         return "refused"
     if conflicts(episode.state):
@@ -102,7 +103,7 @@ def weak_answer(
 def _choose_weak_writes(
     episode: Filling, grid: Grid, most: int, team: WeakTeam, rng: random.Random
 ) -> tuple[Write, ...]:
-    """Blank cells filled; of a full grid, cells that contradict others are written again."""
+    """Digits for blank cells; in a full grid, cells that contradict others are written again."""
     givens = episode.puzzle.start()
     cells = blanks(grid) or [(r, c) for r, c in sorted(conflicts(grid)) if not givens[r][c]]
     cells = cells or blanks(givens)

@@ -1,4 +1,4 @@
-"""Players by hand of Sudoku: digit after digit."""
+"""Hand-written players of Sudoku: digit after digit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import PLAN, played_by
 
 Player = Callable[[Grid, random.Random], Write | None]
-"""The next digit by hand; None: it knows none."""
+"""Chooses the next digit; None if it knows none."""
 
 
 def blanks(grid: Grid) -> list[tuple[int, int]]:
@@ -24,7 +24,7 @@ def blanks(grid: Grid) -> list[tuple[int, int]]:
 
 
 def random_legal(grid: Grid, rng: random.Random) -> Write | None:
-    """Any digit that fits so far, into any blank that one fits."""
+    """Any digit that fits so far, into any blank that one fits into."""
     every = chain.from_iterable(
         [(*cell, digit) for digit in candidates(grid, cell)] for cell in blanks(grid)
     )
@@ -33,13 +33,14 @@ def random_legal(grid: Grid, rng: random.Random) -> Write | None:
 
 
 def naked_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The first blank that one digit alone fits."""
+    """The first blank that only one digit fits into."""
     singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
     return next((single for single in singles if len(single) == 3), None)
 
 
 def any_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The same, or a digit that one blank alone of a row, column or box fits."""
+    """The first blank that only one digit fits into, or a digit that fits into only one blank of a
+    row, column or box."""
     return next_single(grid)
 
 

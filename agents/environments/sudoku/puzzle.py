@@ -208,8 +208,8 @@ class SudokuPuzzle:
         return (right - wrong) / to_fill
 
     def _list_cells(self, state: Grid) -> str:
-        """Blank cells last, as an answer writes them, each with the digits that stand in its row,
-        column and box and so can't be its own."""
+        """Blank cells last, as an answer writes them, each with the digits that its row, column and
+        box hold and that so can't be its own."""
         lists: dict[str, list[str]] = {"Given:": [], "Written:": []}
         blanks: list[str] = []
         for r, row in enumerate(state):

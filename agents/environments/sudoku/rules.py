@@ -32,7 +32,7 @@ def units(size: int) -> tuple[tuple[Cell, ...], ...]:
 
 def refusal(instance: SudokuInstance, write: Write) -> Refusal | None:
     """Why a digit can't be written: `outside`, `digit` or `given`. One that contradicts others can
-    be: it is a mistake, and may be written over."""
+    be written: it is a mistake, and may be overwritten."""
     row, column, digit = write
     size = instance.size
     if not (0 <= row < size and 0 <= column < size):
@@ -52,7 +52,7 @@ def write_digit(grid: Grid, write: Write) -> Grid:
 
 
 def conflicts(grid: Grid) -> frozenset[Cell]:
-    """Cells whose digit stands twice in a row, column or box."""
+    """Cells whose digit occurs twice in a row, column or box."""
     cells: set[Cell] = set()
     for unit in units(len(grid)):
         counts = Counter(grid[r][c] for r, c in unit if grid[r][c])
@@ -61,7 +61,7 @@ def conflicts(grid: Grid) -> frozenset[Cell]:
 
 
 def satisfied_constraints(grid: Grid) -> int:
-    """For every unit without a repeated digit, one less than its digits; as the published code
+    """Sum over units without a repeated digit of one less than their digits; as the published code
     counts."""
     total = 0
     for unit in units(len(grid)):
@@ -72,12 +72,12 @@ def satisfied_constraints(grid: Grid) -> int:
 
 
 def filled_cell_count(grid: Grid) -> int:
-    """Cells with a digit."""
+    """Number of cells with a digit."""
     return sum(1 for row in grid for digit in row if digit)
 
 
 def candidates(grid: Grid, cell: Cell) -> tuple[int, ...]:
-    """Digits that stand in no unit of a cell; the cell's own digit does not count."""
+    """Digits that occur in no unit of a cell; the cell's own digit does not count."""
     peer_digits = {
         grid[r][c] for unit in units(len(grid)) if cell in unit for r, c in unit if (r, c) != cell
     }
@@ -85,7 +85,7 @@ def candidates(grid: Grid, cell: Cell) -> tuple[int, ...]:
 
 
 def next_single(grid: Grid) -> Write | None:
-    """A blank that only one digit fits, or a digit that only one blank of a unit fits."""
+    """A blank that only one digit fits into, or a digit that only one blank of a unit takes."""
     blanks = [(r, c) for r, row in enumerate(grid) for c, digit in enumerate(row) if not digit]
     fitting = {cell: candidates(grid, cell) for cell in blanks}
     for (r, c), digits in fitting.items():

@@ -89,7 +89,7 @@ def completions(
 
 @lru_cache(maxsize=4096)
 def first_completions(grid: Grid) -> tuple[Grid, ...]:
-    """None, one, or two completions: two mean that it is not unique. Raises `SearchLimit`."""
+    """Up to two completions: two mean that it is not unique. Raises `SearchLimit`."""
     solutions: list[Grid] = []
     for completion in completions(grid, most=MAX_NODES):
         solutions.append(completion)

@@ -75,7 +75,7 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
 
 
 def format_writes(writes: Writes) -> str:
-    """As an answer writes them."""
+    """Digits as an answer writes them."""
     return ", ".join(f"({r + 1}, {c + 1}, {digit})" for r, c, digit in writes)
 
 

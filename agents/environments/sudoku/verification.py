@@ -1,5 +1,5 @@
-"""Whether a grid solves a Sudoku: a reading of the rules of its own, which shares no code with the
-episode that it judges.
+"""Whether a grid solves a Sudoku: an independent implementation of the rules, which shares no code
+with the episode that it judges.
 
 The given digits are part of the question. A checker that forgets them takes any valid grid for a
 solution, the example in its own prompt included (PettingLLMs a054fb1 does).

@@ -25,7 +25,7 @@ from loopline.agents.environments.word_problems.story import DOMAINS
 from loopline.agents.records import Record
 
 _MOST = 7
-"""Longer solutions are rare."""
+"""Most calculations of a solution; longer ones are rare."""
 _TRIES = 10_000
 """Stories in a row that are not wanted; then the difficulty is impossible."""
 
@@ -62,9 +62,9 @@ def stream(
     difficulty: Difficulty | None = None,
     wordings: Callable[[Wording], bool] = lambda wording: True,
 ) -> Iterator[WordProblemInstance]:
-    """Endless instances of one split, the same ones for the same arguments; of the split's wordings
-    only those that are asked for. Raises ValueError for an unknown split, and while drawing when
-    nothing fits."""
+    """Endless instances of one split, the same ones for the same arguments; only with the requested
+    wordings of the split. Raises ValueError for an unknown split, and while drawing when nothing
+    fits."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
     return _stream(wanted, seed, effective_difficulty, wordings)
 

@@ -19,7 +19,7 @@ from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "word_problems"
 LARGEST = MAX_INTERMEDIATE
-"""Of all results."""
+"""Largest number in an equation, operands and result alike."""
 MAX_PROMPT_CHARS = 4_000
 MOST_EQUATIONS = 16
 _HELD_BACK_EVERY = 8
@@ -27,7 +27,7 @@ _HELD_BACK_EVERY = 8
 
 @cache
 def constants() -> frozenset[int]:
-    """Numbers that may be calculated with though no text has them: the minutes of an hour, a dozen,
+    """Numbers that calculations may use though no text has them: the minutes of an hour, a dozen,
     the hundred of percent."""
     return frozenset(
         int(side)
@@ -40,11 +40,11 @@ def constants() -> frozenset[int]:
 
 
 class WordProblemSetting(Setting):
-    """How it is shown and played."""
+    """Setting of a word problem: how it is shown and played."""
 
     named: bool = False
-    """Every number of the text has a name, `n1=48`, by which it is calculated with: for models that
-    are too small to copy digits."""
+    """Give every number of the text a name, `n1=48`, to calculate with: for models that are too
+    small to copy digits."""
 
 
 class Equation(Record):
@@ -57,14 +57,14 @@ class Equation(Record):
 
 
 class WordProblemInstance(Record):
-    """What `records.Task.instance` holds. The solution is in it, for rewards and for the check; no
-    observation shows anything of it."""
+    """A problem: the content of `records.Task.instance`. It includes the solution, for rewards and
+    for the check; observations never show any of it."""
 
     text: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     solution: tuple[Equation, ...] = Field(min_length=1, max_length=MOST_EQUATIONS)
-    """In order; each of numbers at hand. The last result is the answer."""
+    """Equations in order, each of numbers at hand. The last result is the answer."""
     wordings: tuple[str, ...] = ()
-    """Ids of the wordings in order; empty of a problem that is not generated."""
+    """Ids of the wordings in order; empty for a problem that is not generated."""
     setting: WordProblemSetting = WordProblemSetting()
 
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ class WordProblemInstance(Record):
 
     @classmethod
     def of(cls, problem: WordProblem, setting: WordProblemSetting) -> Self:
-        """A generated problem."""
+        """The instance of a generated problem."""
         return cls(
             text=problem.prompt,
             solution=tuple(
@@ -110,8 +110,8 @@ class WordProblemInstance(Record):
 
     @property
     def split(self) -> Split | None:
-        """By the wordings; None of a mixture, which no generator makes, and of wordings that are
-        another version's."""
+        """Split of the problem, by its wordings; None for a mixture, which no generator makes, and
+        for wordings of another version."""
         try:
             return split_of_wordings(self.wordings)
         except KeyError:
@@ -131,8 +131,8 @@ class WordProblemInstance(Record):
 
 
 def split_of_wording(wording: Wording) -> Split:
-    """`test` for those that the generator keeps away from training (every fifth). Of the others
-    one in eight, by the hash of its id, is for choosing settings."""
+    """Split of a wording: `test` for those that the generator keeps away from training (every
+    fifth). Of the others one in eight, by the hash of its id, is for choosing settings."""
     if wording.held_out:
         return Split.TEST
     part = int(content_hash(wording.id)[:8], 16) % _HELD_BACK_EVERY
@@ -140,7 +140,8 @@ def split_of_wording(wording: Wording) -> Split:
 
 
 def split_of_wordings(ids: Iterable[str]) -> Split | None:
-    """The split that all of these belong to, if it is one. Raises KeyError for an unknown one."""
+    """The split of all these wordings; None if they belong to several. Raises KeyError for an
+    unknown id."""
     splits = {_splits()[wording_id] for wording_id in ids}
     return splits.pop() if len(splits) == 1 else None
 

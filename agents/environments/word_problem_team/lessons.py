@@ -1,10 +1,10 @@
 """Word problems as a game to learn: two agents work out problems that are told in ways that none of
 them has read.
 
-The tool agent alone calculates, and can't answer; the plan agent alone keeps what was calculated
-and says when it is the answer, and can't calculate. The weak team often errs, and it is heard on a
+Only the tool agent calculates, and it can't answer; only the plan agent keeps calculations and says
+when one is the answer, and it can't calculate. The weak team often errs, and it demonstrates a
 small part of the wordings only: anyone who imitates it reads few ways of telling a problem, while
-rewards are had on all that are for training.
+all training wordings earn rewards.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MARKUP = (
 
 
 def _training_words() -> Iterator[str]:
-    """The words of what training tells, as they are written there."""
+    """The words of training problems, as they are written there."""
     texts = [
         wording.text
         for scheme in schemes()
@@ -77,16 +77,17 @@ def _training_words() -> Iterator[str]:
 
 
 PIECES = (*_MARKUP, *(f" {word}" for word in sorted({*_training_words(), "of"})))
-"""A number's name is one token wherever it stands, a result, and every word of the training
-wordings with the blank before it; a word that only other wordings have is read letter by letter."""
+"""Pieces that are one token each: the name of a number wherever it occurs, a result, and every word
+of the training wordings with the blank before it. A word of other wordings only is read letter by
+letter."""
 
 
 class WeakTeam(Record):
-    """Who is imitated: players that often err, and were heard on few ways of telling a problem."""
+    """The team that is imitated: players that often err, and know few ways of telling a problem."""
 
     wordings: int = Field(default=8, ge=1)
-    """One in this many training wordings is used, chosen by the hash of its id: every
-    sentence of a demonstrated problem is said in one of these."""
+    """One in this many training wordings is used, chosen by the hash of its id: every sentence of a
+    demonstrated problem has one of these wordings."""
     wrong_operator: float = Field(default=0.15, ge=0, le=1)
     """Probability that the tool agent takes the right numbers and another operator."""
     wrong_operands: float = Field(default=0.15, ge=0, le=1)
@@ -96,7 +97,7 @@ class WeakTeam(Record):
     half of the time."""
 
     def heard(self, wording: Wording) -> bool:
-        """Whether problems that are told like that are demonstrated."""
+        """Whether problems with that wording are demonstrated."""
         return int(content_hash(f"heard:{wording.id}")[:8], 16) % self.wordings == 0
 
 
@@ -152,7 +153,7 @@ def weak_answer(
 def _next_call(
     instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random
 ) -> str:
-    """The next calculation of the solution, or what the weak tool agent takes for it."""
+    """The next calculation of the solution, or what the weak tool agent mistakes for it."""
     step = _next_equation(instance, work)
     call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
     left = _number_spellings(instance, work, step.left)[0]
@@ -177,8 +178,8 @@ def _next_equation(instance: WordProblemInstance, work: Work) -> Equation:
 
 
 def _number_spellings(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
-    """How a number can be written: the names that it has, results first; the digits of one that
-    does not stand in the text."""
+    """Ways to write a number: the names that it has, results first; the digits of one that is not
+    in the text."""
     names = [calculation.name for calculation in work.calculations if calculation.result == value]
     for number in numbers_of(instance.text):
         if number.value == value:
@@ -218,5 +219,5 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
     unpublished="Its mathematics is that of competitions (AIME, OlympiadBench); generated word "
     "problems are not in it.",
 )  # fmt: skip
-"""Problems have one or two calculations, as many as an episode has turns: what models of this size
-can learn in minutes."""
+"""Lessons with problems of one or two calculations, as many as an episode has turns: models of this
+size can learn these in minutes."""

@@ -1,6 +1,6 @@
-"""The numbers that stand in a text: in digits, or in the words of the generated problems (`twelve`,
-`half`, `doubles`). A word that is only sometimes a number (`one of them`) counts as one: to know
-better is the reader's work."""
+"""The numbers in a text: in digits, or in the words of the generated problems (`twelve`, `half`,
+`doubles`). A word that is only sometimes a number (`one of them`) counts as one: the reader has to
+know better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Players by hand of word problems: one answer, by simple rules of reading."""
+"""Hand-written players of word problems: one answer, by simple rules of reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline.agents.environments.word_problem_team.rules import (
 )
 
 Player = Callable[[WordProblemInstance, random.Random], int | None]
-"""The answer by hand; None: it has none."""
+"""Finds the answer; None if it has none."""
 
 
 def random_calculations(instance: WordProblemInstance, rng: random.Random) -> int | None:
@@ -47,8 +47,8 @@ _CUES: tuple[tuple[str, str], ...] = (
 
 
 def cue_words(instance: WordProblemInstance, rng: random.Random) -> int | None:
-    """Number by number, in the order of the text: what is done with each is told by a word of its
-    sentence; added, if there is none."""
+    """Number by number, in the order of the text: a word of its sentence says what is done with
+    each; it is added, if there is no such word."""
     work, value = Work(), None
     for number in numbers_of(instance.text):
         if value is None:
@@ -71,7 +71,7 @@ PLAYERS: dict[str, Player] = {
 
 
 def player_solves(player: Player, instance: WordProblemInstance, seed: int = 0) -> bool:
-    """Whether a player by hand answers rightly, at once."""
+    """Whether a hand-written player answers correctly at once."""
     value = player(instance, random.Random(instance.id))
     return value is not None and is_right(instance, value)
 

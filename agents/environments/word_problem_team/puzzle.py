@@ -41,10 +41,10 @@ _NOTHING = "skip()"
 
 @dataclass(frozen=True)
 class WordProblemPuzzle:
-    """See `loopline.agents.environments.team_episode.Puzzle`. An action keeps calculations, or
-    gives the answer, which is final. What is kept must have been calculated: in the proposal of
-    this turn. What is answered may be a number that nobody calculated, so that a plan agent alone
-    can play."""
+    """Rules of a word problem: see `loopline.agents.environments.team_episode.Puzzle`. An action
+    keeps calculations, or gives the answer, which is final. What is kept must have been calculated
+    in the proposal of this turn. The answer may be a number that nobody calculated, so that a plan
+    agent alone can play."""
 
     instance: WordProblemInstance
 
@@ -67,11 +67,11 @@ class WordProblemPuzzle:
         return ()
 
     def read(self, text: str, proposed: Items | None) -> Items | Refusal:
-        """`keep(r1)`, `answer(r1)`, `answer(72)` and `skip()`, which does nothing."""
+        """Read `keep(r1)`, `answer(r1)`, `answer(72)` and `skip()`, which does nothing."""
         calls = read_calls(text, _MOST_ITEMS)
         if isinstance(calls, Refusal):
             return calls
-        # A program proposes in the form of an answer, and such an item calculates nothing.
+        # A program proposes in the form of an answer; such an item calculates nothing.
         works = [item.works[-1] for item in proposed or () if item.works]
         items: list[Item] = []
         for call in calls:
@@ -94,8 +94,8 @@ class WordProblemPuzzle:
         return Step(state, action, work, legal, len(refusals), tuple(refusals))
 
     def solved(self, state: Work) -> bool:
-        """The answer is right. A tool agent alone gives one only by a program: of its calls the
-        last result counts."""
+        """Whether the answer is right. A tool agent alone gives one only by a program: of its calls
+        the last result counts."""
         if PLAN in self.setting.team or state.answer is not None:
             return state.answer == self.instance.answer
         return bool(state.calculations) and state.calculations[-1].result == self.instance.answer
@@ -104,7 +104,7 @@ class WordProblemPuzzle:
         return state.answer is not None
 
     def rewards(self, agent: Agent, step: Step[Work, Items], *, last: bool) -> Rewards:
-        """As in the paper's puzzles; dense as in PettingLLMs' mathematics:
+        """Rewards as in the paper's puzzles; dense ones as in PettingLLMs' mathematics:
 
         * team: 1 for the right answer
         * plan agent: .1 format, .1 share of legal items, .8 for the right answer or, while there is
@@ -170,7 +170,7 @@ class WordProblemPuzzle:
         return f"[{', '.join(map(str, action)) or _NOTHING}]"
 
     def as_json(self, action: Items) -> JsonObject:
-        """What was not calculated is named by what was written."""
+        """The action as JSON. A name without a calculation stays as it was written."""
         return {
             "keep": [str(item.works[-1]) if item.works else item.of for item in action
                      if item.verb == "keep"],
@@ -186,21 +186,21 @@ class WordProblemPuzzle:
         return 1
 
     def oracle(self, state: Work) -> Items | None:
-        """The answer, which needs no calculation of who knows it."""
+        """The answer, which needs no calculation if one knows it."""
         return None if self.over(state) else (Item("answer", str(self.instance.answer)),)
 
     def check(self, actions: tuple[Items, ...]) -> Verdict:
         return check_work(self.instance, actions)
 
     def _solution_share(self, step: Step[Work, Items]) -> float:
-        """Of the equations that are new, the share that the solution has."""
+        """Share of the new equations that belong to the solution."""
         new = step.after.calculations[len(step.before.calculations) :]
         solution_keys = {equation_key(equation) for equation in self.instance.solution}
         solution_keys -= {equation.key for equation in step.before.calculations}
         return sum(equation.key in solution_keys for equation in new) / len(new) if new else 0.0
 
     def _answer_score(self, step: Step[Work, Items]) -> float:
-        """Of a tool agent's action: 1 for what is the answer, 0 for something else, −1 for
+        """Score of a tool agent's action: 1 for the answer, 0 for something else, −1 for
         nothing."""
         if step.after.answer is not None:
             return float(self.solved(step.after))
@@ -208,8 +208,8 @@ class WordProblemPuzzle:
         return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
     def _stray_share(self, step: Step[Work, Items]) -> float:
-        """Of an action of several calculations, those that are none of the solution's; in the
-        measure of `_completion`. Who has answered rightly has not guessed."""
+        """Share that an action's calculations outside the solution take off `_completion`; 0 for a
+        single calculation, and after a right answer, which was not guessed."""
         new = step.after.calculations[len(step.before.calculations) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0

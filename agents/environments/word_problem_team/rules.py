@@ -1,4 +1,4 @@
-"""What may be calculated, kept and answered."""
+"""Rules of what may be calculated, kept and answered."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from loopline.agents.environments.word_problem_team.numbers import numbers_of
 from loopline.agents.environments.word_problems.scheme import Operator, apply
 
 OPERATORS: dict[str, Operator] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""By the name of the call."""
+"""Operator of each call, by the call's name."""
 Verb = Literal["keep", "answer"]
 Key = tuple[Operator, int, int]
-"""A calculation, whichever way round where that is the same."""
+"""Key of a calculation; the same for both orders where the order does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Calculation:
     """A calculation that was done: `r1 = mul(n1, n2) = 72`."""
 
     name: str
-    """Of the result: `r1`."""
+    """Name of the result: `r1`."""
     call: str
     left: str
-    """As it was written: a number, or a name."""
+    """Left operand as it was written: a number, or a name."""
     right: str
     values: tuple[int, int]
     result: int
@@ -51,10 +51,10 @@ class Item:
 
     verb: Verb
     of: str
-    """A result's name or, of an answer, a number."""
+    """Name of a result; for an answer also a number."""
     works: tuple[Calculation, ...] = ()
-    """Of this turn's calculations the one of that name, behind those that it needs; empty if there
-    is none."""
+    """Calculation of that name from this turn, after those that it needs; empty if there is
+    none."""
 
     def __str__(self) -> str:
         return f"{self.verb}({self.of})"
@@ -65,35 +65,35 @@ Items = tuple[Item, ...]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How far the problem is worked out."""
+    """State of a problem: what is kept and answered."""
 
     calculations: tuple[Calculation, ...] = ()
     answer: int | None = None
 
     def result(self, name: str) -> int | None:
-        """Of a kept calculation."""
+        """Result of a kept calculation; None if nothing of that name is kept."""
         return next((step.result for step in self.calculations if step.name == name), None)
 
     @property
     def next_name(self) -> str:
-        """Of the next result."""
+        """Name of the next result."""
         return f"r{max((int(step.name[1:]) for step in self.calculations), default=0) + 1}"
 
 
 def key_of(operator: Operator, left: int, right: int) -> Key:
-    """The same for `a + b` and `b + a`."""
+    """Key of a calculation: the same for `a + b` and `b + a`."""
     swapped = operator in ("+", "*") and left > right
     return (operator, right, left) if swapped else (operator, left, right)
 
 
 def equation_key(step: Equation) -> Key:
-    """Of a step of the solution."""
+    """Key of a step of the solution."""
     return key_of(step.operator, step.left, step.right)
 
 
 def available_numbers(instance: WordProblemInstance, work: Work) -> dict[str, int]:
-    """What can be calculated with, by how it is written: numbers of the text, by their names too
-    where they are shown, results by their names and values, and `constants`."""
+    """Numbers that a calculation can use, by how they are written: numbers of the text, by their
+    names too where they are shown, results by their names and values, and `constants`."""
     values = {str(value): value for value in constants()}
     for number in numbers_of(instance.text):
         values[str(number.value)] = number.value
@@ -126,13 +126,13 @@ def calculate_step(
 
 
 def keep_calculations(work: Work, works: Iterable[Calculation]) -> Work:
-    """Those kept as well that are not yet."""
+    """The state with these calculations kept as well."""
     new = tuple(step for step in works if step not in work.calculations)
     return replace(work, calculations=(*work.calculations, *new))
 
 
 def apply_item(work: Work, item: Item) -> Work | Refusal:
-    """An item carried out. Refused as `answered` after the answer, as `kept` for what is kept
+    """Carry out an item. Refused as `answered` after the answer, as `kept` for what is kept
     already, and as `not_calculated` for a result that is neither kept nor of this turn."""
     if work.answer is not None:
         return Refusal("answered", str(work.answer))
@@ -152,8 +152,8 @@ def apply_item(work: Work, item: Item) -> Work | Refusal:
 
 
 def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
-    """The calculation of that name, behind those of `works` that it needs; these are in the order
-    in which they were done."""
+    """The calculation of that name, after those of `works` that it needs; these are in the order in
+    which they were done."""
     needed, chain = {name}, list[Calculation]()
     for step in reversed(works):
         if step.name in needed:
@@ -163,7 +163,7 @@ def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculat
 
 
 def solution_equation_count(instance: WordProblemInstance, work: Work) -> int:
-    """How many equations of the solution were kept, those aside whose result was answered: by its
-    name, as a number, or as the result of the same once more."""
+    """Number of the solution's equations that were kept, without those whose result was answered:
+    by its name, as a number, or as the result of the same calculation repeated."""
     keys = {entry.key for entry in work.calculations if entry.result != work.answer}
     return sum(equation_key(step) in keys for step in instance.solution)

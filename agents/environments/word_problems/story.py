@@ -23,17 +23,17 @@ DOMAINS = {
     "things": 40, "money": 15, "cost": 13, "travel": 9, "pages": 6, "age": 6, "time": 5,
     "score": 5, "area": 2, "fence": 3,
 }  # fmt: skip
-"""How often each kind of story is told, in parts of the sum."""
+"""Weight of each kind of story."""
 
 MAX_STEPS = 4
 MAX_RESULT = 2_000
 """Largest quantity in a story."""
 MAX_INTERMEDIATE = 20_000
-"""Largest number on the way to a percentage."""
+"""Largest intermediate number of a percentage."""
 
 _NUMBER_TRIES = 30
 _WORD_CHANCE = 0.15
-"""How often a number up to twelve is written as a word."""
+"""Probability that a number up to twelve is written as a word."""
 _ASIDE_CHANCE = 0.08
 _CONNECTIVE_CHANCE = 0.4
 
@@ -71,19 +71,19 @@ def _accept_all(item: object) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of a split's problems are told. What is told of all is drawn as without it."""
+    """Selection of a split's problems. Random draws are the same as without it."""
 
     chains: Callable[[Sequence[Scheme]], bool] = _accept_all
     wordings: Callable[[Wording], bool] = _accept_all
-    """For every sentence; a chain with a scheme that has none left is not told."""
+    """Filter of every sentence's wording; a chain with a scheme that has none left is not told."""
 
 
 EVERYTHING = Selection()
 
 
 def tell_story(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> WordProblem:
-    """One problem of the split. Which one depends on the state of `rng` alone. Does not return if
-    nothing of the split is wanted."""
+    """One problem of the split. The state of `rng` alone decides which one. Does not return if no
+    problem of the split passes the selection."""
     while True:
         chain = _choose_chain(rng, split)
         if chain is None or not wanted.chains(chain):

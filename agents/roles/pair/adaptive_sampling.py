@@ -1,8 +1,9 @@
-"""Where to spend more samples: Reinforce-Ada (Xiong et al. 2025, arXiv:2510.04996).
+"""Adaptive sampling, which spends more samples where they are needed: Reinforce-Ada (Xiong et al.
+2025, arXiv:2510.04996).
 
-Instead of the same K samples of every observation, sampling goes on in rounds of K, and ends when
-what it has shown is enough to learn from: one success (`positive`), or half of a group of either
-kind (`balanced`). Which K are learned from is the trainer's choice
+Instead of the same K samples of every observation, sampling continues in rounds of K, and ends when
+the samples are enough to learn from: one success (`positive`), or half of a group of either kind
+(`balanced`). The trainer chooses which K are learned from
 (`loopline.trainers.grpo.adaptive_groups`).
 """
 
@@ -16,32 +17,33 @@ from pydantic import BaseModel, ConfigDict, Field
 Exit = Literal["positive", "balanced"]
 
 _RIGHT_TEST = "local.right_test"
-"""Of a unit tester: 1 for a test that a golden program passes, else 0; not there without one."""
+"""Reward part of a unit tester: 1 for a test that a golden program passes, else 0; missing without
+a golden program."""
 
 
 class AdaptiveSampling(BaseModel):
-    """How long sampling goes on."""
+    """Rule of how long sampling continues."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     exit_when: Exit
     rounds: int = Field(default=4, ge=1, le=16)
-    """At most."""
+    """Most rounds of sampling."""
     success: float | None = Field(default=None, allow_inf_nan=False)
-    """A candidate whose reward is at least this is a success. None: one that solves the task, or
-    would, and of a unit tester a right test; a reward of dense parts has no value that says so."""
+    """Least reward of a success. None: a candidate that solves the task, or would, is one, and a
+    right test of a unit tester; a reward of dense parts has no value that says so."""
 
     def succeeds(self, parts: Mapping[str, float]) -> bool:
         """Whether a candidate with these reward parts is a success. Raises KeyError without the
-        part that tells."""
+        part that decides."""
         if self.success is not None:
             return parts["total"] >= self.success
-        # No test makes a program right: the sparse part of all tests of a turn is the same.
+        # No test makes a program right: the sparse part is the same for all tests of a turn.
         test_reward = parts.get(_RIGHT_TEST)
         return (parts["sparse"] if test_reward is None else test_reward) >= 1.0
 
     def wants_more(self, successes: Sequence[bool], size: int, round_count: int) -> bool:
-        """Whether an observation whose samples were so in `round_count` rounds is sampled once
+        """Whether an observation with these samples after `round_count` rounds is sampled once
         more; `size` is K."""
         if round_count >= self.rounds:
             return False

@@ -36,9 +36,9 @@ class Choice(Generic[T]):
     candidates: tuple[Candidate, ...]
     selected: int
     reward: float
-    """Of that one."""
+    """Reward of the executed candidate."""
     facts: T
-    """Of that one."""
+    """Facts about the executed candidate."""
 
     @property
     def text(self) -> str:
@@ -54,8 +54,8 @@ async def choose_candidate(
     options: PairOptions,
     score: Callable[[Sequence[Call]], Awaitable[Sequence[ScoredCandidate[T]]]],
 ) -> Choice[T]:
-    """Sample the observation, and choose the candidate with the highest reward; of several the
-    first. With adaptive sampling in as many rounds as it wants. Raises `RequestFailed` if there
+    """Sample the observation, and choose the candidate with the highest reward, the first of
+    several. With adaptive sampling in as many rounds as that needs. Raises `RequestFailed` if there
     are no completions."""
     adaptive = None if options.greedy else options.adaptive
     scored: list[ScoredCandidate[T]] = []
@@ -101,8 +101,8 @@ async def _completions(
 ) -> tuple[Call, ...]:
     """K completions of the same observation, after that many rounds.
 
-    The seed differs from turn to turn: a turn that changed nothing would otherwise draw the very
-    same candidates again. So it does from round to round.
+    The seed differs from turn to turn, and from round to round: a turn that changed nothing would
+    otherwise draw exactly the same candidates again.
     """
     wanted = 1 if options.greedy else options.candidates
     seeded = f"{context.run.seed}/{prompt.name}/{context.turn}" + (

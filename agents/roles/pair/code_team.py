@@ -138,7 +138,7 @@ class UnitTester:
 
 
 def code_instance(run: Run) -> CodeInstance:
-    """Raises `InvalidTask`."""
+    """The instance of a run's task. Raises `InvalidTask`."""
     return parse_instance("code", CodeInstance, run.task.instance)
 
 

@@ -38,7 +38,7 @@ def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
 
 
 def executed_action(step: Step) -> ActionRecord:
-    """The action that a step of a puzzle executed, with what a judge said of its program. Raises
+    """The action that a step of a puzzle executed, with the judge's facts about its program. Raises
     `JournalIncomplete`."""
     judged = step.decision.data.get("judged")
     if judged is None:

@@ -138,7 +138,7 @@ class ToolUser:
 
 
 def math_instance(run: Run) -> MathInstance:
-    """Raises `InvalidTask`."""
+    """The instance of a run's task. Raises `InvalidTask`."""
     return parse_instance("math", MathInstance, run.task.instance)
 
 

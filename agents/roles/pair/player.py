@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Trial = tuple[Episode, Transition]
-"""A copy of the episode on which a completion was applied, and what came of it."""
+"""A copy of the episode on which a completion was applied, and the result."""
 
 
 class PlayerRole:
@@ -43,17 +43,19 @@ class PlayerRole:
 
     Decides `acted` {turn, observed, done, solved, reason, next, reward}. `observed` is a hash of
     what the candidates answer to: steps with the same one can share a group. Where agents propose
-    things, one that acts says {agrees} as well: whether it did what was proposed to it. An agent
-    that writes programs says {judged}: what came of the executed one, so that the run can be played
-    again."""
+    things, one that acts adds {agrees}: whether it did what was proposed to it. An agent that
+    writes programs adds {judged}: the result of the executed one, so that the run can be played
+    again.
+    """
 
     name = PLAYER
     version = 1
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """Of the two agents that the environments of this package share, for calls and for
-        programs. Those of others are their environment's (`loopline.agents.workflows`)."""
+        """Prompts of the two agents that the environments of this package share, for calls and for
+        programs. Other agents' prompts belong to their environment
+        (`loopline.agents.workflows`)."""
         return tuple(
             prompt
             for spec in SPECS
@@ -121,8 +123,8 @@ class PlayerRole:
         calls: Sequence[Call],
         entries: list[JsonObject],
     ) -> list[ProgramRun | None]:
-        """What came of each completion's program, where it has one; the judge is asked once for all
-        of them, and `entries` gets what it was asked. Raises `EnvironmentFault`."""
+        """Result of each completion's program, where it has one; the judge is asked once for all of
+        them, and `entries` gets the request. Raises `EnvironmentFault`."""
         with environment_code(context.run.task.environment, f"on an action of {agent}"):
             if not isinstance(episode, ProgrammedEpisode):
                 return [None] * len(calls)
@@ -155,7 +157,7 @@ class PlayerRole:
         call: Call,
         ran: ProgramRun | None,
     ) -> ScoredCandidate[Trial]:
-        """Raises `EnvironmentFault`."""
+        """Apply a completion to a copy of the episode. Raises `EnvironmentFault`."""
         environment = context.run.task.environment
         with environment_code(environment, f"as the episode was copied for {agent}"):
             trial = episode.copy()
@@ -167,15 +169,15 @@ class PlayerRole:
 async def _beside(
     environment: AnyEnvironment, played: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> T:
-    """What a part of an episode gives; in a thread where it may wait for a server."""
+    """Call a part of an episode; in a thread where it may wait for a server."""
     if environment.outside:
         return await asyncio.to_thread(played, *arguments, **named)
     return played(*arguments, **named)
 
 
 def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:
-    """`None` where nothing was proposed: no agent that proposes has acted just before, or its calls
-    were refused, or they only looked."""
+    """Whether an action is what was proposed. `None` where nothing was: no agent that proposes has
+    acted just before, or its calls were refused, or they only looked."""
     before = next((step for step in context.journal if step.turn == context.turn - 1), None)
     if before is None or not environment.agent(before.agent).proposes:
         return None
@@ -186,7 +188,8 @@ def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObjec
 
 
 def _action(applied: Transition) -> JsonObject:
-    """`did`: the action as the environment read it; `refused`: the reasons, by name."""
+    """The action as JSON. `did`: the action as the environment read it; `refused`: the reasons, by
+    name."""
     observation = applied.observation
     return {
         "did": observation.action,

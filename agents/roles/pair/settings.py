@@ -1,4 +1,4 @@
-"""What a run of `pair` can choose."""
+"""Options of a run of `pair`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class PairOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     candidates: int = Field(default=4, ge=1, le=MOST_CANDIDATES)
-    """K: completions per agent and turn, all of the same observation. The paper's is 4."""
+    """Completions per agent and turn (K), all of the same observation. The paper's is 4."""
     temperature: float = Field(default=1.0, gt=0, le=5)
-    """With full support: no top-p, no top-k, so that log-probabilities are those of the policy."""
+    """Temperature of the completions. Full support: no top-p, no top-k, so that log-probabilities
+    are those of the policy."""
     greedy: bool = False
     """Evaluation: one completion at temperature 0, regardless of the other options."""
     adaptive: AdaptiveSampling | None = None
     """Draw K candidates repeatedly, until there is enough to learn from; None: once."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
-    """Of one completion."""
+    """Most tokens of one completion."""
     instructions: bool = True
     """Put the role's prompt before the observation; off for small models that were trained without
     it."""

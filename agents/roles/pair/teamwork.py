@@ -1,7 +1,7 @@
 """Common parts of the steps of the code team and the math team.
 
-Both play turns of two steps. In the journal a step holds the texts of its candidates and what the
-judge said of the chosen one; the turns are rebuilt from these.
+Both play turns of two steps. In the journal a step holds the texts of its candidates and the
+judge's facts about the chosen one; the turns are rebuilt from these.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class ExecutedCandidate:
 
     text: str
     judged: JsonObject
-    """What the judge said of it."""
+    """Facts of the judge about it."""
 
 
 def executed_candidate(step: Step) -> ExecutedCandidate:
-    """Raises `JournalIncomplete` for a step that executed nothing."""
+    """The executed candidate of a step. Raises `JournalIncomplete` for a step that executed
+    nothing."""
     judged = step.decision.data.get("judged")
     if not isinstance(judged, dict):
         raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} has no verdict")
@@ -39,8 +40,8 @@ def executed_candidate(step: Step) -> ExecutedCandidate:
 def candidates_by_turn(
     journal: Sequence[Step], team: Sequence[str]
 ) -> Iterator[dict[str, ExecutedCandidate]]:
-    """Member → what it did, turn by turn; the last one may lack those who come later. Raises
-    `JournalIncomplete` for steps that are not of this team in its order."""
+    """Executed candidate of each member, turn by turn; the last turn may lack those who come later.
+    Raises `JournalIncomplete` for steps that are not of this team in its order."""
     ordered = sorted(journal, key=lambda step: step.turn)
     for place, step in enumerate(ordered):
         if step.agent != team[place % len(team)]:
@@ -51,15 +52,15 @@ def candidates_by_turn(
 
 @dataclass(frozen=True, slots=True)
 class EpisodeState:
-    """Where the episode is after a step."""
+    """State of the episode after a step."""
 
     turn: int
-    """That the step belongs to."""
+    """Number of the turn that the step belongs to."""
     following: str | None
-    """Whose step is next; None at the end."""
+    """Member that takes the next step; None at the end."""
     verdict: Verdict
     answer: str
-    """What the team would hand in now."""
+    """Answer that the team would hand in now."""
 
 
 def action_result(
@@ -69,8 +70,8 @@ def action_result(
     messages: Sequence[JsonObject],
     standing: EpisodeState,
 ) -> StepResult:
-    """The step's result: the decision `acted`, as that of a puzzle's agents, with what the judge
-    said of the chosen candidate, and `answer` at the end. `messages`: each request to the judge, as
+    """The step's result: the decision `acted`, as that of a puzzle's agents, with the judge's facts
+    about the chosen candidate, and `answer` at the end. `messages`: each request to the judge, as
     `ask_judge` keeps it."""
     done = standing.following is None
     data: JsonObject = {

@@ -12,7 +12,7 @@ from loopline.agents.roles.umi.step import step_result
 from loopline.agents.tools.offered import OfferedTools
 
 _KEPT_CHARS = 1_000
-"""Of a text that is not a call."""
+"""Most characters of a text that is not a call."""
 
 
 async def execute_call(
@@ -24,8 +24,8 @@ async def execute_call(
     *,
     rationale: str | None = None,
 ) -> StepResult:
-    """Decides `call` {name, arguments}, with the `rationale` where the same text holds it; or
-    `refused` for a tool that is not offered."""
+    """Run a call. Decides `call` {name, arguments}, with the `rationale` where the same text holds
+    it; or `refused` for a tool that is not offered."""
     request = tools.request(action.name, action.arguments, earlier)
     if request is None:
         tool_names = ", ".join(spec.name for spec in tools.specs) or "none"
@@ -40,6 +40,6 @@ async def execute_call(
 
 
 def refuse_call(call: Call, error: str) -> StepResult:
-    """Decides `refused` {text}; the error is what the model observes."""
+    """Refuse a call. Decides `refused` {text}; the error is what the model observes."""
     decision = Decision(kind="refused", data={"text": call.said[:_KEPT_CHARS]})
     return step_result(call, decision, {"output": {"error": error}})

@@ -1,6 +1,6 @@
 """The history that a role reads: the task's part and the journal's.
 
-A run begins with its question alone. A task of the environment `tool_step` brings steps that were
+A run begins with its question alone. A task of the environment `tool_step` has steps that were
 taken before it; they are shown as if they were the run's own.
 """
 
@@ -17,7 +17,7 @@ from loopline.agents.roles.umi.transcript import Turn, asked_turns, observation_
 
 
 def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
-    """As planner, caller and summarizer read it."""
+    """History as planner, caller and summarizer read it."""
     return [
         *_given_turns(run, observation_chars, _team_turns),
         *step_turns(journal, observation_chars),
@@ -25,7 +25,7 @@ def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> l
 
 
 def single_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
-    """As the single model reads it: its thought and its call are one turn."""
+    """History as the single model reads it: its thought and its call are one turn."""
     return [
         *_given_turns(run, observation_chars, _single_turns),
         *step_turns(journal, observation_chars),

@@ -68,14 +68,14 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a text is not a turn of its role, in words for its writer."""
+    """Why a text is not a turn of its role, as its writer is told."""
 
     reason: str
 
 
 def read_plan(text: str) -> PlannerTurn | Unreadable:
-    """The planner's rationale and its decision: the first `Next:` that names a role. Whatever
-    follows it is none of the planner's business."""
+    """The planner's rationale and its decision: the first `Next:` that names a role. The planner
+    does not own whatever follows it."""
     body = text_without_thoughts(text).partition(_END)[0]
     match = _NEXT.search(body)
     if match is None:

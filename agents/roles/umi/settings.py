@@ -23,11 +23,11 @@ class UmiOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     calculator: bool = True
-    """Offer `calculate` for a task that brings no tools of its own."""
+    """Offer `calculate` for a task that has no tools."""
     max_calls: int = Field(default=6, ge=1, le=MOST_CALLS)
     """Calls in one run, refused ones too; a planner that wants another gives up."""
     max_repeats: int = Field(default=3, ge=2, le=MOST_CALLS)
-    """After this many repetitions of a call with the same observation the run gives up."""
+    """Repetitions of a call with the same observation after which the run gives up."""
     observation_chars: int = Field(default=1024, ge=16, le=20_000)
     """Longest observation that is read; a longer one is cut, with a marker. α-UMi's is 1024."""
     constrained: bool = True
@@ -50,7 +50,7 @@ def tools_of(run: Run) -> OfferedTools:
 
 
 def require_constrainable_calls(run: Run) -> None:
-    """Raises `InvalidTask` for more tools than a constrained caller can be held to: its first call
+    """Raise `InvalidTask` for more tools than a constrained caller can be held to: its first call
     would fail. The options say whether it is constrained."""
     tools = tools_of(run).specs
     if not tools or not options_of(run).constrained:

@@ -20,8 +20,8 @@ async def completion(
     *,
     json_schema: JsonObject | None = None,
 ) -> Call:
-    """The policy's completion of an input, under the role's prompt and the caller's own system
-    messages. Raises `RequestFailed` if there is none."""
+    """The policy's completion of an input, under the role's prompt and the caller's system
+    messages. Raises `RequestFailed` without a completion."""
     further = [turn.content for turn in context.run.task.messages if turn.role == "system"]
     system = "\n\n".join([prompt_for(context.run, prompt), *filter(None, further)])
     messages = (Message(role="system", content=system), Message(role="user", content=text))
@@ -31,7 +31,8 @@ async def completion(
 async def single_completion(
     host: Host, messages: Sequence[Message], *, json_schema: JsonObject | None = None
 ) -> Call:
-    """The policy's one completion of a conversation. Raises `RequestFailed` if there is none."""
+    """The policy's one completion of a conversation. Raises `RequestFailed` without a
+    completion."""
     calls = await host.complete(messages, json_schema=json_schema)
     if len(calls) != 1:
         raise MalformedModelOutput(f"one completion was asked for, {len(calls)} came back")

@@ -1,4 +1,4 @@
-"""What the three roles read: the tools and the history, in α-UMi's published form.
+"""Inputs of the three roles: the tools and the history, in α-UMi's published form.
 
     user: Weather in Oslo?</s>assistant: I look it up.
      Next: caller.</s>caller: Action: weather
@@ -6,11 +6,11 @@
 
 A turn is `role: text</s>`, and an input ends with the tag of the role whose turn it is. The labels
 are the published ones: the planner is called `assistant` and the summarizer `conclusion`. Unlike
-there an observation ends with `</s>` too: what a tool says must not be able to begin a turn.
+there an observation ends with `</s>` too: the output of a tool must not be able to begin a turn.
 
 This text goes into a user message, where engines break up the control tokens of their model. So
-that a turn's end can't be forged on the way either, `</s>` within a turn is broken up here, more
-widely than an engine does.
+that a turn's end can't be forged before that either, `</s>` within a turn is broken up here, more
+broadly than an engine does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ToolStyle = Literal["documents", "signatures"]
 
 END_OF_TURN = "</s>"
 MAX_DESCRIPTION_CHARS = 256
-"""Of a tool, and of each of its parameters."""
+"""Most characters of the description of a tool, and of each of its parameters."""
 
 CALLING = ("umi_caller", "umi_single")
 """Roles whose steps call tools."""
@@ -49,18 +49,18 @@ class Turn:
 
 
 def planner_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolStyle) -> str:
-    """What the planner reads."""
+    """Input of the planner."""
     return f"{_tools_and_history(tools, turns, style)}\nassistant:"
 
 
 def caller_input(tools: Sequence[ToolSpec], turns: Sequence[Turn], style: ToolStyle) -> str:
-    """What the caller reads: the history, and once more the planner's turn that it ends with."""
+    """Input of the caller: the history, and once more the planner's turn that it ends with."""
     thought = escape_turn_ends(turns[-1].text)
     return f"{_tools_and_history(tools, turns, style)}\nThought:\n{thought}\ncaller:"
 
 
 def summarizer_input(turns: Iterable[Turn]) -> str:
-    """What the summarizer reads: no tools, since it has nothing to choose."""
+    """Input of the summarizer: no tools, since it has nothing to choose."""
     return f"History:\n{history_text(turns)}\nconclusion:"
 
 
@@ -69,7 +69,7 @@ def _tools_and_history(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: 
 
 
 def history_text(turns: Iterable[Turn]) -> str:
-    """The turns, one behind the other."""
+    """The turns, one after the other."""
     return "".join(f"{turn.label}: {escape_turn_ends(turn.text)}{END_OF_TURN}" for turn in turns)
 
 
@@ -91,7 +91,7 @@ def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
 def document_tool(tool: ToolSpec) -> JsonObject:
     """α-UMi's form of a tool: `Name`, `function`, and `input` by parameter.
 
-    Choices and what may be left out are told too, which the published documents do not.
+    Choices and optional parameters are stated too, which the published documents do not do.
     """
     properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
@@ -118,14 +118,14 @@ def _parameter(schema: JsonValue, *, optional: bool) -> str:
     if optional:
         parts.append("optional")
     if isinstance(description, str):
-        # The end of it, as in the published documents: examples stand there.
+        # The end of it, as in the published documents: it holds examples.
         parts.append(description[-MAX_DESCRIPTION_CHARS:])
     return ", ".join(parts)
 
 
 def asked_turns(task: Task) -> list[Turn]:
-    """What a history begins with: the caller's conversation up to its question. System messages are
-    not among it: they stand behind the role's own."""
+    """Turns that begin a history: the caller's conversation up to its question. System messages are
+    not included: they follow the role's own."""
     turns: list[Turn] = []
     for message in task.messages:
         text = message.content
@@ -144,7 +144,7 @@ def asked_turns(task: Task) -> list[Turn]:
 
 
 def step_turns(journal: Iterable[Step], observation_chars: int) -> list[Turn]:
-    """What the steps of a run add to its history."""
+    """Turns that the steps of a run add to its history."""
     turns: list[Turn] = []
     for step in sorted(journal, key=lambda step: step.turn):
         data = step.decision.data
@@ -186,7 +186,8 @@ def calls_of(journal: Iterable[Step]) -> tuple[ToolCall, ...]:
 
 
 def observation_of(step: Step, limit: int) -> str:
-    """What a caller's step saw, in at most `limit` characters and the note that it was cut."""
+    """Observation of a caller's step, in at most `limit` characters and the note that it was
+    cut."""
     match step.observation:
         case {"turns": [[{"output": output}]]}:
             return observation_text(output, limit)
@@ -196,7 +197,7 @@ def observation_of(step: Step, limit: int) -> str:
 
 def observation_text(output: JsonValue, limit: int) -> str:
     """A tool's output as the planner reads it. A text that was cut, here or by the tool worker,
-    says how much of it there is."""
+    states its full length."""
     match output:
         case {"result": str(text), "truncated": True, "full_chars": int(whole)}:
             total = whole

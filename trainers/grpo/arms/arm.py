@@ -1,4 +1,4 @@
-"""One arm of one seed, from its first step to what it solves of the held-out puzzles.
+"""One arm of one seed, from its first step to its results on the held-out puzzles.
 
     OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
     OUTPUT/seed-1/at-grpo/curves/          for the trackers
@@ -37,13 +37,13 @@ from loopline.trainers.grpo.learner import NotFinite
 
 _WORK = "checkpoints"
 PARTS = 1_000
-"""That an arm's progress is told in."""
+"""Parts in which an arm's progress is reported."""
 
 Tell = Callable[[JobLine], None]
 
 
 class ArmState(CheckpointState):
-    """What a checkpoint knows besides its tensors."""
+    """State that a checkpoint holds besides its tensors."""
 
     tokens: int = 0
     samples: int = 0
@@ -72,7 +72,7 @@ def train_arm(
         return result
     if arm.what.way == "measured":
         tell(_playing(settings))
-        # Done again from its beginning after a stop.
+        # Repeated from its beginning after a stop.
         return measure(arm, output, settings)
     return _ArmTraining(arm, output, settings, tell, trackers).run()
 
@@ -124,7 +124,7 @@ class _ArmTraining:
                     self._save()
                 if interruption.asked:
                     raise KeyboardInterrupt
-            # The measurement is done again after a kill; the training is not.
+            # The measurement is repeated after a kill; the training is not.
             self._save()
             self.tell(_playing(self.settings))
             result = self._result()
@@ -173,11 +173,11 @@ class _ArmTraining:
         self.state = self.state.model_copy(update={"curve": (*self.state.curve, point)})
 
     def _due_evaluations(self) -> int:
-        """That are due by now, but for the first one."""
+        """Number of evaluations that are due by now, without the first one."""
         return int(self._share() * (1 if self.arm.begins is None else self.settings.looks))
 
     def _share(self) -> float:
-        """Of the arm's steps or, where it has a budget, of that."""
+        """Share that is done of the arm's steps or, where it has a budget, of its budget."""
         spends = self.arm.spends
         if spends is not None:
             spent = self.state.tokens if spends == "tokens" else self.state.samples
@@ -234,7 +234,7 @@ class _ArmTraining:
 
     def _result(self) -> ArmResult:
         write(self.arm, self.output, self.playing)
-        # What is measured are the weights as they were written, rounding included.
+        # The weights are measured as they were written, rounding included.
         evaluation = play_greedily(
             load_policies(self.arm, self.output, self.settings),
             self.arm, self.settings, Split.TEST, self.settings.held_out,

@@ -1,9 +1,9 @@
-"""The folder that arms are written into, and doing them, several at a time.
+"""The folder that arms are written into, and running them, several at a time.
 
-    OUTPUT/settings.json             what everything follows from
+    OUTPUT/settings.json             what determines everything
     OUTPUT/seed-1/<arm>/             see `arm`
     OUTPUT/clock.json                seconds of the wall clock so far
-    OUTPUT/report.json               what was found
+    OUTPUT/report.json               results of all arms
 
 What is finished is not done again.
 """
@@ -42,12 +42,12 @@ WORKER = "loopline.trainers.grpo.arms.worker"
 Watcher = Callable[[Arm, JobLine], None]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _KEPT_EVERY = 5.0
-"""Seconds."""
+"""Seconds between two writes of the clock."""
 _DISK = 64 * 1024 * 1024
 
 
 class Clock(Record):
-    """Over all parts of an interrupted run."""
+    """Time over all parts of an interrupted run."""
 
     seconds: float = 0.0
 
@@ -60,10 +60,10 @@ def run_arms(
     watcher: Callable[[int, int], Watcher],
     trackers: tuple[str, ...] = DEFAULT_TRACKERS,
 ) -> bool:
-    """Do what is left of the arms, `jobs` at a time; False if Ctrl-C stopped it.
+    """Run what is left of the arms, `jobs` at a time; False if Ctrl-C stopped it.
 
-    `watcher` is asked, with the number of all arms and of those that are left, for who is told how
-    they go. `trackers` get the curves of each. Raises `TrainingError`s.
+    `watcher` is called with the number of all arms and of those that are left; the watcher that it
+    returns receives their progress. `trackers` get the curves of each. Raises `TrainingError`s.
     """
     require_disk(output, _DISK)
 
@@ -80,7 +80,7 @@ def run_arms(
 
 
 def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
-    """Of arms that are done. Raises `TrainingError` for one that is not."""
+    """Results of arms that are done. Raises `TrainingError` for one that is not."""
     results: list[ArmResult] = []
     for arm in arms:
         result = read_result(arm.folder(output))
@@ -93,8 +93,8 @@ def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
 def claim(
     output: Path, settings: ArmSettings, *, restart: bool = False, more_seeds: bool = False
 ) -> None:
-    """Make the folder that of these settings; with `more_seeds` it may hold other seeds as well.
-    Raises `TrainingError` if it is another one's."""
+    """Mark the folder as that of these settings; with `more_seeds` it may hold other seeds as well.
+    Raises `TrainingError` if it belongs to others."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, type(settings)) if path.exists() else None
     if existing_settings is not None and not restart:
@@ -115,8 +115,8 @@ def claim(
 
 @contextmanager
 def track_seconds(output: Path) -> Generator[Callable[[], float]]:
-    """For the time of the block: the seconds so far, those of earlier parts included. They are
-    kept however the block ends, of one that is killed all but the last few."""
+    """Yield a function that gives the seconds so far, those of earlier parts included. They are
+    saved however the block ends; if it is killed, all but the last few."""
     path = output / CLOCK
     record = find_record(path, Clock, f"remove {path}, and the time so far is forgotten")
     before = record.seconds if record is not None else 0.0
@@ -135,7 +135,7 @@ def track_seconds(output: Path) -> Generator[Callable[[], float]]:
             try:
                 keep()
             except OSError:
-                # Of a full disk the block's end tells, which tries it once more.
+                # The block's end reports a full disk: it tries to write once more.
                 return
 
     keeper = Thread(target=keep_now_and_then, name=CLOCK, daemon=True)

@@ -1,5 +1,5 @@
-"""An environment as arms learn it: which of its puzzles, how a weak team plays them, what players
-by hand solve, and into which tokens its texts fall (`loopline.agents.environments.lessons`)."""
+"""An environment as arms learn it: its puzzles, how a weak team plays them, what hand-written
+players solve, and how its texts are tokenized (`loopline.agents.environments.lessons`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopline.trainers.grpo.arms.training import Training
 from loopline.trainers.grpo.vectorized_rollout import Table
 
 Team = tuple[Agent, ...]
-"""Who acts in a turn, in order."""
+"""Agents that act in a turn, in order."""
 PER_PUZZLE = 4
 """Answers taken of each demonstrated puzzle, so that those of one step are of many."""
 
@@ -38,7 +38,7 @@ def taught() -> list[str]:
 
 
 def lessons_of(environment: AnyEnvironment) -> AnyLessons:
-    """Raises `InvalidOptions` for an environment that has none."""
+    """The lessons of an environment. Raises `InvalidOptions` for one that has none."""
     if environment.lessons is None:
         raise InvalidOptions(
             f"{environment.name} has no lessons (loopline.agents.environments.lessons), which "
@@ -48,8 +48,8 @@ def lessons_of(environment: AnyEnvironment) -> AnyLessons:
 
 
 class LearnedGame(Record):
-    """Difficulty and weak team included: it stands in the settings that every result follows
-    from. Everything is pure: the same arguments give the same puzzles and texts."""
+    """A game with its difficulty and weak team: part of the settings that determine every result.
+    Everything is pure: the same arguments give the same puzzles and texts."""
 
     name: str
     puzzle: SerializeAsAny[Record]
@@ -67,8 +67,8 @@ class LearnedGame(Record):
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """As it is learned unless somebody asks for another difficulty. Raises `UnknownName`,
-        `PluginError` or `InvalidOptions`."""
+        """The game at its default difficulty for training. Raises `UnknownName`, `PluginError` or
+        `InvalidOptions`."""
         environment = find(name)
         lessons = lessons_of(environment)
         return cls(name=environment.key, puzzle=lessons.puzzle, weak_team=lessons.weak_team)
@@ -83,7 +83,7 @@ class LearnedGame(Record):
 
     @property
     def training(self) -> Training:
-        """The numbers that its training follows from, unless others are asked for."""
+        """Default numbers of its training."""
         return Training.model_validate(self.lessons.training)
 
     @property
@@ -97,7 +97,7 @@ class LearnedGame(Record):
 
     @property
     def turns(self) -> int:
-        """Of an episode, at most."""
+        """Most turns of an episode."""
         return self.difficulty.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
@@ -110,8 +110,8 @@ class LearnedGame(Record):
         ]
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
-        """Observations of training puzzles with what the weak team answers, without end. Of a
-        `team` of one agent: how the weak one plays alone."""
+        """Endless observations of training puzzles with the weak team's answers. For a `team` of
+        one agent: how the weak one plays alone."""
         lessons = self.lessons
         rng = random.Random(f"demonstrations:{seed}")
         for instance in lessons.heard(seed, _played_by(self.difficulty, team), self.weak_team):
@@ -125,8 +125,8 @@ class LearnedGame(Record):
             yield from rng.sample(rows, min(PER_PUZZLE, len(rows)))
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
-        """By player by hand: how many of the first `count` test puzzles it solves. Among them are
-        a random player, an oracle, what a team can do by its tools alone, and the best blind
+        """How many of the first `count` test puzzles each hand-written player solves. Among them
+        are a random player, an oracle, what a team can do by its tools alone, and the best blind
         ones."""
         environment = self.environment
         instances = self._first(Split.TEST, seed, count, self.difficulty)
@@ -143,12 +143,13 @@ class LearnedGame(Record):
         return {**solved, **blind_scores(training, cast("Any", instances))}
 
     def failure(self, episode: Episode, refused: int) -> str:
-        """What kind of failure an episode is that ended unsolved, in a word or two; `refused` of
-        its turns had an action refused."""
+        """The kind of failure of an episode that ended unsolved, in a word or two; `refused` of its
+        turns had an action refused."""
         return self.lessons.failure(episode, refused)
 
     def _first(self, split: Split, seed: int, count: int, levels: Difficulty) -> list[Instance]:
-        """Those for training may meet again; the others are all different."""
+        """The first puzzles of a split. Those for training may repeat; the others are all
+        different."""
         drawn = cast("Iterator[Instance]", self.environment.stream(split, seed, levels))
         if split is Split.TRAIN:
             return list(islice(drawn, count))

@@ -1,14 +1,13 @@
-"""Which arms there are, and in what they differ.
+"""The kinds of arms, and how they differ.
 
 All begin with the same random weights of a seed. Those that learn from rewards play puzzles of one
-stream, as many per version, and draw K completions where AT-GRPO draws K; they end with the step in
-which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT ends
-when as many tokens have gone through its model, and MAS + GRPO is done a second time with as many.
-Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K imitation, plays as AT-GRPO
-does and imitates the best candidate of each state in place of weighing all of them: what of
-AT-GRPO's gain is search, and what is learning from the worse ones.
-The agent that plays alone never sees a proposal, so it has a warm start of its own, of as many
-answers.
+stream, equally many per version, and draw K completions where AT-GRPO draws K; they end with the
+step in which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT
+ends when as many tokens have gone through its model; MAS + GRPO is also run a second time with that
+many. Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K imitation, plays as
+AT-GRPO does and imitates the best candidate of each state in place of weighing all of them: it
+shows which part of AT-GRPO's gain is search, and which is learning from the worse candidates. The
+agent that plays alone never sees a proposal, so it has its own warm start, of as many answers.
 """
 
 from __future__ import annotations
@@ -61,22 +60,23 @@ class ArmKind:
 
     way: Way
     about: str
-    """In a report."""
+    """Description of the arm in a report."""
     begins: ArmName | None = None
-    """Whose model it begins with, or measures; None: random weights."""
+    """Arm whose model it begins with, or measures; None: random weights."""
     spends: Spent | None = None
-    """As many of these as AT-GRPO; None: as many steps as the settings say."""
+    """What it spends as much of as AT-GRPO; None: it takes as many steps as the settings say."""
     team: Team | None = None
-    """Who plays; None: the game's own team."""
+    """Agents that play; None: the game's own team."""
     grouping: Grouping = "at-grpo"
     policies: Sharing = SHARED
     weights: Weights = "full"
     loss: Loss = "policy gradient"
-    """Of one that learns from rewards: `cross-entropy` is that of each state's best candidate."""
+    """Loss of an arm that learns from rewards: `cross-entropy` is that of each state's best
+    candidate."""
 
     @property
     def learns(self) -> bool:
-        """Whether it goes on from what another arm has learned, at a learning rate."""
+        """Whether it continues from another arm's model, at a learning rate."""
         return self.begins is not None and self.way != "measured"
 
 
@@ -155,7 +155,7 @@ KINDS: dict[ArmName, ArmKind] = {
         begins=WARM_START,
     ),
 }
-"""Each after those that it needs, and the longest first."""
+"""Order in which arms run: each after those that it needs, and the longest first."""
 
 
 def slug(name: ArmName) -> str:

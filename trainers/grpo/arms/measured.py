@@ -71,7 +71,7 @@ def play_greedily(
 
 
 def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> EvaluationResult:
-    """Sampled as in training: of K candidates the rules choose. What was said is not kept."""
+    """Outcomes sampled as in training: of K candidates the rules choose. Texts are not kept."""
     import torch
 
     training, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)

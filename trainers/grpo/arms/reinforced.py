@@ -24,7 +24,7 @@ from loopline.trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
 _SEEDS = 1_000_033
-"""Another one than the demonstrations': a puzzle of one is none of the other but by chance."""
+"""Factor of the seed, other than the demonstrations': puzzles of both coincide only by chance."""
 
 
 class Batch(NamedTuple):
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
     played: RolloutResult
     tokens: int
-    """That went through the model to play them."""
+    """Tokens that went through the model to play them."""
 
 
 def grpo_settings(
@@ -43,7 +43,7 @@ def grpo_settings(
     *,
     correction: Correction = "token",
 ) -> GrpoSettings:
-    """What the updates follow from."""
+    """Settings of the updates."""
     training = settings.reinforced
     whole_runs = kind.grouping == "trajectory"
     lora = kind.weights == "lora"
@@ -70,7 +70,8 @@ def grpo_settings(
 
 
 class ReinforcedSteps:
-    """Steps that follow from the weights, the settings, the seed and the step's number alone."""
+    """Steps that are determined by the weights, the settings, the seed and the step's number
+    alone."""
 
     def __init__(
         self,

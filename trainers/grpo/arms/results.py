@@ -1,4 +1,4 @@
-"""The arms of a seed, and what became of each."""
+"""The arms of a seed, and the result of each."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ RESULT = "result.json"
 
 
 class Arm(Record):
-    """Which arm of which seed."""
+    """An arm: its kind, seed and tuning."""
 
     kind: ArmName
     seed: int
     tuning: Tuning = OWN
-    """Of one that plays what another has learned: of that."""
+    """Tuning of the training; for an arm that plays another's model, of that one."""
 
     @property
     def name(self) -> str:
         return f"seed {self.seed}, {self.kind}{'' if self.tuning == OWN else f', {self.tuning}'}"
 
     def folder(self, output: Path) -> Path:
-        """Where it is written."""
+        """Folder that the arm is written to."""
         return output / f"seed-{self.seed}" / f"{slug(self.kind)}{self.tuning.suffix}"
 
     @property
@@ -38,7 +38,7 @@ class Arm(Record):
 
     @property
     def begins(self) -> Arm | None:
-        """Whose model it begins with, or plays; None: random weights."""
+        """Arm whose model it begins with, or plays; None: random weights."""
         if self.what.begins is None:
             return None
         tuning = self.tuning if self.what.way == "measured" else OWN
@@ -46,17 +46,18 @@ class Arm(Record):
 
     @property
     def spends(self) -> Spent | None:
-        """What it has as much of as `budget_arm`; None: as many steps as the settings say."""
+        """What it spends as much of as `budget_arm`; None: it takes as many steps as the settings
+        say."""
         return "samples" if self.kind == AT_GRPO and self.tuning != OWN else self.what.spends
 
     @property
     def budget_arm(self) -> Arm:
-        """AT-GRPO by the settings of the game: however others are tuned, all spend as much."""
+        """AT-GRPO with the settings of the game: however others are tuned, all spend as much."""
         return Arm(kind=AT_GRPO, seed=self.seed)
 
     @property
     def needs(self) -> tuple[Arm, ...]:
-        """The arms that must have a result before: a beginning, and how much compute to spend."""
+        """Arms that must have a result before: its beginning, and the one that sets its budget."""
         before = () if self.begins is None else (self.begins,)
         return before if self.spends is None else (*before, self.budget_arm)
 
@@ -66,41 +67,43 @@ class Point(Record):
 
     step: int
     tokens: int
-    """Through the model since the arm began."""
+    """Tokens through the model since the arm began."""
     samples: int
-    """Drawn, or imitated, since then."""
+    """Completions drawn, or answers imitated, since the arm began."""
     cpu_seconds: float
-    """Spent on steps since the arm began."""
+    """CPU seconds spent on steps since the arm began."""
     success: float
-    """Greedy, on puzzles of the split `validation`."""
+    """Share solved by greedy play of puzzles of the split `validation`."""
 
 
 class ArmResult(Record):
-    """What became of an arm."""
+    """Results of an arm."""
 
     arm: ArmName
     seed: int
     tuning: Tuning = OWN
     steps: int
     tokens: int
-    """Through the model in training, padding included; those only read to sample count as well."""
+    """Tokens through the model in training, padding included; those only read to sample count as
+    well."""
     samples: int
     """Completions drawn in training, or answers imitated."""
     train_cpu_seconds: float
     cpu_seconds: float
-    """With looks and the last measurement."""
+    """CPU seconds with looks and the last measurement."""
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    """Outcome of each held-out puzzle, played greedily, in order: `1` solved, `0` not."""
     failures: dict[str, int]
-    """How the episodes that were not solved went."""
+    """Number of episodes that were not solved, by kind of failure."""
     agreement: float | None
-    """How often the plan agent did exactly what was proposed, of the times that something was."""
+    """Share of proposals after which the plan agent did exactly what was proposed; None without
+    any."""
     answers: dict[str, dict[str, int]]
-    """By agent, its most frequent answers and how often it gave them."""
+    """Most frequent answers of each agent, and how often it gave them."""
     curve: tuple[Point, ...]
     stopped: str = ""
-    """Why its training ended early: its next loss or gradient was not a number. What was measured
-    are the weights before that."""
+    """Why its training ended early: its next loss or gradient was not a number, and the weights
+    before that were measured."""
 
     @classmethod
     def of(
@@ -116,7 +119,7 @@ class ArmResult(Record):
         curve: tuple[Point, ...],
         stopped: str = "",
     ) -> Self:
-        """From what the arm's play of the held-out puzzles came to."""
+        """Build the result from the arm's play of the held-out puzzles."""
         return cls(
             arm=arm.kind,
             seed=arm.seed,
@@ -144,14 +147,14 @@ class ArmResult(Record):
 
 
 def write_result(folder: Path, result: ArmResult) -> ArmResult:
-    """Into the arm's folder; an arm that has one is finished."""
+    """Write the result into the arm's folder; an arm that has one is finished."""
     folder.mkdir(parents=True, exist_ok=True)
     write_record(folder / RESULT, result)
     return result
 
 
 def read_result(folder: Path) -> ArmResult | None:
-    """Of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
+    """Result of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
     return find_record(
         folder / RESULT, ArmResult, f"remove {folder}, then run the same command again"
     )

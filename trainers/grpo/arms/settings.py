@@ -1,4 +1,4 @@
-"""What arms follow from: two with equal settings have equal weights and results."""
+"""What determines arms: two with equal settings have equal weights and results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SETTINGS = "settings.json"
 
 
 class ArmSettings(Training):
-    """All arms of all seeds."""
+    """Settings of all arms of all seeds."""
 
     game: LearnedGame
     seeds: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
     test_seed: int = 2026
-    """Of the puzzles that arms are looked at and measured on: the same for all."""
+    """Seed of the puzzles that all arms are evaluated and measured on."""
     held_out: int = Field(default=400, ge=1)
     """Puzzles of the split `test` that every arm is measured on at its end."""
     looks: int = Field(default=5, ge=1)

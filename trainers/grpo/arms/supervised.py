@@ -28,17 +28,17 @@ Answer = tuple[Sequence[int], Sequence[int]]
 
 
 class SupervisedUpdate(NamedTuple):
-    """What came of an update."""
+    """Result of an update."""
 
     loss: float
-    """Before it, in nats."""
+    """Loss before the update, in nats."""
     tokens: int
-    """Through the model, padding included."""
+    """Tokens through the model, padding included."""
 
 
 class SupervisedSteps:
-    """Steps that follow from the settings, the seed and the step's number alone. `first` is the
-    number of the first demonstrations: those of the control are not those of its warm start."""
+    """Steps that are determined by the settings, the seed and the step's number alone. `first` is
+    the number of the first demonstrations: those of the control are not those of its warm start."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""The numbers that a training follows from. They are a game's own: what is learned in minutes in
-one is not in another. All arms of a game have the same ones, but for an arm's own `tuning`."""
+"""The numbers that determine a training. Each game has its own: what is learned in minutes in one
+is not in another. All arms of a game have the same ones, apart from an arm's own `tuning`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from loopline.agents.environments.game import Scheme
 
 
 class NetworkSize(BaseModel):
-    """Of the model that begins with random weights. See `loopline.trainers.core.models.Shape`."""
+    """Size of a model that begins with random weights. See
+    `loopline.trainers.core.models.Shape`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -25,7 +26,7 @@ class NetworkSize(BaseModel):
 
     @model_validator(mode="after")
     def _require_even_heads(self) -> Self:
-        """Rotary embeddings turn pairs of a head's numbers."""
+        """Require an even head size: rotary embeddings rotate pairs of a head's numbers."""
         if self.hidden % (2 * self.heads):
             raise ValueError(
                 f"hidden {self.hidden} is not a multiple of 2 × heads, which is {2 * self.heads}"
@@ -39,7 +40,7 @@ class Supervised(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(default=120, ge=1)
-    """Of the warm start; the control goes on until its tokens are those of AT-GRPO."""
+    """Steps of the warm start; the control continues until its tokens are those of AT-GRPO."""
     batch: int = Field(default=64, ge=1)
     """Answers per step."""
     learning_rate: float = Field(default=2e-3, gt=0)
@@ -57,22 +58,23 @@ class Reinforced(BaseModel):
     episodes: int = Field(default=48, ge=1)
     """Puzzles per version."""
     candidates: int = Field(default=8, ge=2)
-    """K."""
+    """Completions per state (K)."""
     limit: int = Field(default=12, ge=1)
     """Tokens of one completion."""
     minibatch: int = Field(default=64, ge=1)
     """Groups of K completions per update."""
     learning_rate: float = Field(default=5e-4, gt=0)
-    """Of all weights; an adapter's is `loopline.trainers.grpo.settings.LORA_RATE` times that."""
+    """Learning rate of all weights; an adapter's is `loopline.trainers.grpo.settings.LORA_RATE`
+    times that."""
     entropy: float = Field(default=0.003, ge=0)
     scheme: Scheme = "paper"
-    """What actions are paid for: see `loopline.agents.environments.game.Scheme`."""
+    """What actions are rewarded for: see `loopline.agents.environments.game.Scheme`."""
     rank: int = Field(default=16, ge=1)
-    """Of adapters."""
+    """Rank of adapters."""
 
 
 class Training(BaseModel):
-    """All of it."""
+    """All numbers of a game's training."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -1,4 +1,4 @@
-"""In what one training of an arm differs from its game's settings."""
+"""Tuning of one arm's training: how it differs from its game's settings."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 
 
 class Tuning(BaseModel):
-    """Each is a factor; of 1 all, the game's own settings."""
+    """Factors of the game's own settings; 1 leaves a setting as it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rate: float = Field(default=1.0, gt=0)
-    """Of the learning rate."""
+    """Factor of the learning rate."""
     entropy: float = Field(default=1.0, ge=0)
-    """Of the entropy bonus."""
+    """Factor of the entropy bonus."""
     batch: float = Field(default=1.0, gt=0)
-    """Of the puzzles per version, or of the answers per supervised step. What an arm has to spend
-    stays the same, so that of smaller ones it makes more."""
+    """Factor of the puzzles per version, or of the answers per supervised step. The arm's budget
+    stays the same, so that it takes more steps when they are smaller."""
 
     def __str__(self) -> str:
-        """`rate × 0.3`; of the game's own settings `own`."""
+        """`rate × 0.3`; `own` where nothing differs."""
         return ", ".join(f"{name} × {value:g}" for name, value in self._changed_factors()) or "own"
 
     @property
     def suffix(self) -> str:
-        """Of a folder's name: `-rate-0.3`."""
+        """Suffix of a folder's name: `-rate-0.3`."""
         return "".join(f"-{name}-{value:g}" for name, value in self._changed_factors())
 
     def of(self, kind: ArmKind) -> Tuning:
-        """What of it concerns such an arm: imitation has no entropy bonus."""
+        """The part of it that concerns such an arm: imitation has no entropy bonus."""
         rewarded = kind.way == "reinforced" and kind.loss == "policy gradient"
         return self if rewarded else self.model_copy(update={"entropy": 1.0})
 
     def applied(self, settings: ArmSettings) -> ArmSettings:
-        """The settings of such a training."""
+        """The settings with these factors applied."""
         reinforced, supervised = settings.reinforced, settings.supervised
         return settings.model_copy(
             update={

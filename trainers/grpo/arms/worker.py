@@ -1,4 +1,4 @@
-"""`python -m loopline.trainers.grpo.arms.worker OUTPUT TRACKER,…`: a process that does one arm, on
+"""`python -m loopline.trainers.grpo.arms.worker OUTPUT TRACKER,…`: a process that runs one arm, on
 one core.
 
 See `loopline.trainers.core.job_processes`.
@@ -15,7 +15,7 @@ from loopline.trainers.core.job_processes import JobLine, serve_jobs
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
 
 _SECONDS = 0.5
-"""Between two lines about an arm in training, at least."""
+"""Least seconds between two lines about an arm in training."""
 
 
 def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:

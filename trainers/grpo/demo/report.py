@@ -1,4 +1,4 @@
-"""What the demonstration found, from the results of its arms and nothing else."""
+"""Results of the demonstration, computed from its arms' results alone."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class Share(Record):
-    """Of the held-out puzzles, how many were solved."""
+    """Number and share of the held-out puzzles that were solved."""
 
     solved: int
     n: int
     low: float
-    """Wilson's 95 % interval."""
+    """Lower end of Wilson's 95 % interval."""
     high: float
 
     @classmethod
     def of(cls, solved: int, n: int) -> Self:
-        """With its interval."""
+        """The share with its interval."""
         interval = wilson(solved, n)
         return cls(solved=solved, n=n, low=interval.low, high=interval.high)
 
@@ -49,11 +49,11 @@ class SeedFindings(Record):
     seed: int
     arms: dict[ArmName, Share]
     gain: float
-    """Of AT-GRPO over the warm start: a difference of shares."""
+    """Gain of AT-GRPO over the warm start: a difference of shares."""
     over_control: float
-    """Of AT-GRPO over continued SFT."""
+    """Gain of AT-GRPO over continued SFT."""
     apart: bool
-    """Whether AT-GRPO's interval lies above those of both others."""
+    """Whether AT-GRPO's interval is above those of both others."""
 
 
 class DemoReport(Record):
@@ -62,17 +62,17 @@ class DemoReport(Record):
     settings: DemoSettings
     seeds: tuple[SeedFindings, ...]
     baselines: dict[str, Share]
-    """Players by hand, on the same puzzles."""
+    """Results of hand-written players, on the same puzzles."""
     results: tuple[ArmResult, ...]
     success_gain: float
-    """The least gain of a seed."""
+    """Smallest gain of a seed."""
     apart: bool
-    """Whether that holds of every seed."""
+    """Whether the intervals are apart in every seed."""
     minutes: float
-    """Of the wall clock, everything included, over all parts of an interrupted run."""
+    """Minutes of the wall clock, everything included, over all parts of an interrupted run."""
     cpu_minutes: float
-    """Of training, looks and play in all processes; what a quiet machine needs on two cores is half
-    of it and the start of two processes."""
+    """CPU minutes of training, looks and play in all processes; an idle machine needs half of it on
+    two cores, and the start of two processes."""
 
 
 def report_of(
@@ -81,7 +81,7 @@ def report_of(
     baselines: Mapping[str, Share],
     minutes: float,
 ) -> DemoReport:
-    """From the results of every arm of every seed."""
+    """Build the report from the results of every arm of every seed."""
     seed_findings = tuple(_findings(seed, results) for seed in settings.seeds)
     return DemoReport(
         settings=settings,
@@ -128,7 +128,7 @@ def findings_table(report: DemoReport) -> Table:
 
 
 def compute_table(report: DemoReport) -> Table:
-    """What each arm cost, and what its failures are made of."""
+    """What each arm cost, and how its failures break down."""
     table = new_table(
         "arm", "seed", "steps", "tokens", "CPU-s training", "agreement", "failures",
         words=("arm", "failures"),
@@ -147,7 +147,7 @@ def compute_table(report: DemoReport) -> Table:
 
 
 def conclusion(report: DemoReport) -> list[str]:
-    """The rest of it, in lines."""
+    """The conclusion, in lines."""
     shares = ", ".join(f"{name} {share.rate:.1%}" for name, share in report.baselines.items())
     apart = (
         "its intervals lie above those of both others in every seed"
@@ -170,8 +170,8 @@ def conclusion(report: DemoReport) -> list[str]:
 
 
 def behaviour(report: DemoReport) -> list[str]:
-    """What the agents of the first seed say most often: whether success was learned by reading, or
-    by one answer that fits everywhere."""
+    """The most frequent answers of the first seed's agents: they show whether success was learned
+    by reading, or by one answer that fits everywhere."""
     lines: list[str] = []
     for result in report.results:
         if result.seed != report.settings.seeds[0]:
@@ -183,7 +183,7 @@ def behaviour(report: DemoReport) -> list[str]:
 
 
 def last_line(report: DemoReport) -> dict[str, object]:
-    """For `--json`."""
+    """Values that `--json` prints."""
     return {
         "success_gain": report.success_gain,
         "minutes": report.minutes,

@@ -1,4 +1,4 @@
-"""What the demonstration follows from."""
+"""What determines the demonstration."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class DemoSettings(ArmSettings):
 
 
 class DemoOptions(TrackingOptions, JsonOptions, FolderOptions):
-    """What `train grpo demo` is asked for: its settings are fixed."""
+    """Options of `train grpo demo`: its settings are fixed."""

@@ -1,5 +1,5 @@
-"""What a loop plays where it is not generated for each round, what it looks at, and the check
-of its answers, which stay in this process."""
+"""The questions that a loop plays where rounds do not generate their own, its held-out questions,
+and the check of its answers, which stay in this process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from loopline.trainers.grpo.loop.options import LoopOptions
 
 LOOK_SEED = 1
-"""Of held-out tasks: trainings of other seeds look at the same ones."""
+"""Seed of held-out tasks: trainings with other seeds look at the same ones."""
 JUDGED_OUTCOMES = frozenset({Outcome.ANSWERED, Outcome.GAVE_UP})
-"""Of a run that came to its end and that nobody has judged yet."""
+"""Outcomes of a run that came to its end and that nobody has judged yet."""
 
 
 def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | None:
-    """Of a file its parts; of a generator, whose rounds are drawn as they come, the held-out part
-    alone. None where neither is needed. Raises `TrainingError`, `UnreadableData`."""
+    """Both parts of a file; of a generator, which draws questions for each round, only the held-out
+    part. None where neither is needed. Raises `TrainingError`, `UnreadableData`."""
     held_out = options.held_out if options.look_every else 0
     if file is not None and options.tasks is not None:
         path = local_file(options.tasks)
@@ -74,7 +74,7 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
 
 
 def _held_out_levels(options: LoopOptions, count: int) -> Questions:
-    """Of each level its weight's share of them. Raises `TrainingError`."""
+    """Held-out questions, shared out to levels by their weights. Raises `TrainingError`."""
     try:
         levels = read_levels(options.level)
         parts = share_out(count, {level.name: level.weight for level in levels}, "held out")
@@ -108,7 +108,8 @@ def question_file(options: LoopOptions, questions: Questions | None) -> Question
 def played_prompts(
     workflow: str, played: Iterable[str | None], options: JsonObject, deployed: Settings
 ) -> dict[str, str]:
-    """Prompt file → content hash, as the deployment has it, of all environments that are played."""
+    """Content hashes of the deployment's prompt files, by name, for all environments that are
+    played."""
     hashes: dict[str, str] = {}
     for environment in played:
         prompts = prompts_of(workflow, environment, options)
@@ -118,9 +119,9 @@ def played_prompts(
 
 
 def resolved_options(options: LoopOptions, deployed: Settings) -> JsonObject:
-    """Of another workflow than `pair`, whole: what the command says over what the deployment says.
-    The caller of `umi` writes freely unless it is said otherwise, since nothing can be learned from
-    what a grammar has written. Raises `TrainingError`, `UnknownName`."""
+    """All options of a workflow other than `pair`: those of the command override those of the
+    deployment. The caller of `umi` writes freely unless an option says otherwise, since nothing can
+    be learned from what a grammar has written. Raises `TrainingError`, `UnknownName`."""
     if options.workflow == PAIR:
         return {}
     merged = {**deployed.options.get(options.workflow, {})}
@@ -135,8 +136,8 @@ def resolved_options(options: LoopOptions, deployed: Settings) -> JsonObject:
 def judged(
     planned: Sequence[PlannedRun], trajectories: Iterable[Trajectory]
 ) -> tuple[Trajectory, ...]:
-    """The runs with the verdict of the checker: solved or failed, and what that is worth to the
-    team. One that was broken off stays as it is."""
+    """The runs with the checker's verdict: solved or failed, and the team's reward for it. A run
+    that was broken off stays as it is."""
     return tuple(
         _judged(run, trajectory) for run, trajectory in zip(planned, trajectories, strict=True)
     )

@@ -1,5 +1,5 @@
-"""Where a loop's time goes. At every moment the trainer does one thing, so the parts add up to the
-time that passed."""
+"""Measures how a loop spends its time. At every moment the trainer does one thing, so the parts add
+up to the time that passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Part = Literal["rollout", "wait", "train", "publish"]
 
 
 class Clock:
-    """Begins with `train`: what there is to do before the first round is the trainer's work."""
+    """Clock that begins with `train`: the work before the first round is the trainer's."""
 
     def __init__(self) -> None:
         self._part: Part = "train"
@@ -20,20 +20,21 @@ class Clock:
         self._spent: dict[Part, float] = {}
 
     def turn(self, part: Part) -> None:
-        """From now on this is done."""
+        """Count the time from now on as this part."""
         now = time.monotonic()
         self._add(self._part, now - self._since)
         self._part, self._since = part, now
 
     def count_as_waiting(self, seconds: float) -> None:
-        """The last seconds of rollouts were spent on runs that had ended already: nobody worked."""
+        """Count the last seconds of rollouts as waiting: they were spent on runs that had already
+        ended."""
         self.turn(self._part)
         waited = min(max(seconds, 0.0), self._spent.get("rollout", 0.0))
         self._add("rollout", -waited)
         self._add("wait", waited)
 
     def taken(self) -> Seconds:
-        """Of everything since the last time that this was asked."""
+        """Seconds since the last call, by part."""
         self.turn(self._part)
         spent, self._spent = self._spent, {}
         return Seconds.model_validate(spent)

@@ -1,4 +1,4 @@
-"""`train grpo loop`: from what the command line says to a finished loop, and what it shows."""
+"""`train grpo loop`: turns the command line into a finished loop, and shows its results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from loopline.workers.engines.settings import ModelSettings
 
 TOKEN_BYTES = 56
-"""Of a token of an answer as it is recorded: its id, its two log-probabilities, its text."""
+"""Bytes of one recorded answer token: its id, its two log-probabilities, its text."""
 CLAIM = "loop.json"
 
 
@@ -90,7 +90,7 @@ def loop(options: LoopOptions) -> None:
 
 
 def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> LoopReport:
-    """As the first process, or the only one."""
+    """Run the loop as the first process, or the only one."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
@@ -151,7 +151,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
 
 
 def counting(watch: LoopWatch, metrics: TrainingMetrics) -> LoopWatch:
-    """The same watch, whose rounds count."""
+    """The same watch, which also counts rounds in the metrics."""
 
     def on_round(facts: RoundFacts, rounds: int) -> None:
         metrics.step(facts.step)
@@ -161,7 +161,7 @@ def counting(watch: LoopWatch, metrics: TrainingMetrics) -> LoopWatch:
 
 
 def _require_pool(policy: str, deployed: Settings) -> None:
-    """Raises `TrainingError`, with the deployment to start, where a policy's pool is missing."""
+    """Raise `TrainingError`, with the deployment to start, where a policy's pool is missing."""
     from loopline.bus import pool_of
 
     if pool_of(policy) not in deployed.models:
@@ -176,8 +176,8 @@ def _require_pool(policy: str, deployed: Settings) -> None:
 def rounding_notices(
     policies: Iterable[str], models: Mapping[str, ModelSettings]
 ) -> tuple[str, ...]:
-    """A line for each pool whose log-probabilities are those of a batch: they can be trained on,
-    but importance ratios then show rounding alongside the age of samples."""
+    """One line for each pool whose log-probabilities are those of a batch: they can be trained on,
+    but importance ratios then show rounding in addition to the age of samples."""
     from loopline.bus import pool_of
 
     pools = dict.fromkeys(pool_of(policy) for policy in policies)
@@ -191,8 +191,8 @@ def rounding_notices(
 
 
 def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
-    """A line where the answers of one step, all as long as they may be, are more than the `limit`
-    in bytes of a message of the bus: they would be given up after they were sampled."""
+    """A line where the answers of one step, all at their largest, exceed `limit`, the bytes of a
+    message of the bus: they would be given up after they were sampled."""
     answers = settings.most_candidates
     longest = max(settings.max_tokens, *settings.agent_max_tokens.values(), 0)
     most = answers * longest * TOKEN_BYTES
@@ -207,7 +207,8 @@ def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
 
 
 def mask_notices(settings: LoopSettings, deployed: Settings) -> tuple[str, ...]:
-    """A line for each pool that holds tool calls to a grammar: of those nothing can be learned."""
+    """One line for each pool that constrains tool calls to a grammar: nothing can be learned from
+    those."""
     if not settings.asks:
         return ()
     from loopline.bus import pool_of
@@ -222,7 +223,7 @@ def mask_notices(settings: LoopSettings, deployed: Settings) -> tuple[str, ...]:
 
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirectory:
-    """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
+    """Mark the folder as this loop's. Raises `TrainingError` if it belongs to another training."""
     from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
     from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
     from loopline.trainers.core.json_records import read_record
@@ -237,8 +238,8 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirector
         require_same_recipe(existing_claim.settings, settings, output)
         return RunDirectory(output, existing_claim.id)
     if path.exists():
-        # The report goes first: with it a training is finished, whatever else is there. What was
-        # published stays: a deployment may answer with it.
+        # The report is removed first: with it a training counts as finished, whatever else is
+        # there. Published weights stay: a deployment may answer with them.
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
         for name in (CHECKPOINTS, "curves", LEARNED_TOKENS, POLICIES, "rounds"):
@@ -257,7 +258,7 @@ def _settings(
     questions: Questions | None,
     deployed: Settings,
 ) -> LoopSettings:
-    """Raises `TrainingError` or `InputError`, naming the option."""
+    """The settings of the loop. Raises `TrainingError` or `InputError`, naming the option."""
     from loopline.agents.errors import InvalidOptions
     from loopline.runtime.config.options import validated
     from loopline.trainers.grpo.loop.asked import (
@@ -300,7 +301,7 @@ def _settings(
     others = [item for item in loop_settings.team if item not in agents]
     workflow, played = loop_settings.workflow, loop_settings.played
     workflow_options = loop_settings.workflow_options
-    # One team plays all that is played, by the same policies.
+    # One team plays everything, with the same policies.
     first = played[0]
     complete = loop_settings.model_copy(
         update={
@@ -331,7 +332,7 @@ def _settings(
 def _played_part(
     file: TaskFile | None, questions: Questions | None, options: LoopOptions
 ) -> TeamTasks | None:
-    """Of a file of tasks, what rounds play: all of it, but for what looks are for."""
+    """The part of a file of tasks that rounds play: all of it, except what looks need."""
     if file is None:
         return None
     if not options.look_every or questions is None:
@@ -347,17 +348,17 @@ class _Shown(ShownProgress):
         super().__init__("{task.fields[said]}", behind, remaining=False)
 
     def rolled(self, wave: RolloutBatch, ended: int) -> None:
-        """Some runs of a wave have ended."""
+        """Show how many runs of a wave have ended."""
         label = f"round {wave.round}" + (f", wave {wave.number}" if wave.number > 1 else "")
         self.bar("runs", ended, len(wave.runs), label)
 
     def round(self, facts: RoundFacts, rounds: int) -> None:
-        """A round is trained."""
+        """Show a line about a trained round."""
         self.say(round_line(facts, rounds))
 
 
 def round_line(facts: RoundFacts, rounds: int) -> str:
-    """What is said of a round when it is trained."""
+    """The line that is printed about a round when it is trained."""
     broke = f", {facts.broken:,} of them broke off" if facts.broken else ""
     return (
         f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "

@@ -1,4 +1,4 @@
-"""A process of a loop that is not the first one: it takes its share of each step."""
+"""A process of a loop that is not the first one: it computes its share of each step."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from loopline.trainers.grpo.storing import restore, write_policies
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChannel) -> None:
-    """Until the first process has ended. `grpo` is what this process's own command line says.
-    Raises `LeaderFailed` where that was by an error, KeyboardInterrupt where any process was
-    asked to stop, and `TrainingError` if this one has another base or sees another `output`."""
+    """Take part in the loop until the first process has ended. `grpo` are the settings of this
+    process's own command line. Raises `LeaderFailed` where the first process ended with an error,
+    KeyboardInterrupt where any process was asked to stop, and `TrainingError` if this one has
+    another base or sees another `output`."""
     with deferred_interrupt() as interruption:
         word = line.wait_for_word(interruption)
         if isinstance(word, Start):
@@ -47,7 +48,7 @@ def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChann
 def _read_claimed_settings(
     start: Start, grpo: GrpoSettings, output: Path, line: LeaderChannel
 ) -> LoopSettings:
-    """What the first process has written down in the folder."""
+    """The settings that the first process has written into the folder."""
     path = output / "loop.json"
     claim = find_record(path, Claim)
     if claim is None or claim.id != start.training:
@@ -63,7 +64,7 @@ def _take_part(
     line: LeaderChannel,
     interruption: Interruption,
 ) -> Word:
-    """Take part in every step; the word that follows the last one."""
+    """Take part in every step; returns the word that follows the last one."""
     loaded = load_base(settings.grpo.base, settings.grpo.base_precision)
     ratios = KeptRatios(output, keep_ratios, line.processes.index)
     learner = learner_of(settings, loaded, ratios, line.processes)

@@ -1,5 +1,5 @@
-"""One GPU for the servers of a deployment and the training that it learns from: in turns, or each
-with a share of its memory, as the table of the pool's servers says."""
+"""One GPU shared by the servers of a deployment and the training that learns from it: in turns, or
+each with a share of its memory, as the table of the pool's servers says."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuSharing:
-    """What a training and the servers of the policies that it trains have in common."""
+    """How a training shares GPUs with the servers of the policies that it trains."""
 
     turns: tuple[str, ...] = ()
-    """Names of GPUs whose servers sleep while a step is made."""
+    """Names of GPUs whose servers sleep during a step."""
     rest: float | None = None
     """Share of the memory that servers leave to the training."""
 
     @classmethod
     def of(cls, policies: Iterable[str], models: Mapping[str, ModelSettings]) -> GpuSharing:
-        """Of the pools that answer for these policies."""
+        """Read the sharing from the pools that answer for these policies."""
         pools = [models[pool] for pool in dict.fromkeys(map(pool_of, policies)) if pool in models]
         tables = [model.serving for model in pools if model.engine in SERVED]
         shares = [table.gpu_share for table in tables if table.gpu_share is not None]
-        # Trainings that take several do so in one order: no two of them wait for each other.
+        # Trainings that take several do so in the same order: no two of them wait for each other.
         turns = sorted({table.gpu_turns for table in tables if table.gpu_turns is not None})
         return cls(tuple(turns), 1.0 - sum(shares) if shares else None)
 
     def bound_memory(self, device: torch.device) -> None:
-        """Keep this process to its share of a GPU. Raises `TrainingError` where servers leave
+        """Limit this process to its share of a GPU. Raises `TrainingError` where servers leave
         nothing."""
         if self.rest is None or device.type != "cuda":
             return
@@ -55,7 +55,7 @@ class GpuSharing:
     def turn(
         self, device: torch.device, clock: Clock, raise_if_stopped: Callable[[], None]
     ) -> Generator[None]:
-        """The block has the GPUs alone; what it waits for them counts as waiting. Raises
+        """Give the block the GPUs to itself; time spent waiting for them counts as waiting. Raises
         `TrainingError`."""
         if not self.turns:
             yield
@@ -74,5 +74,5 @@ class GpuSharing:
                 if device.type == "cuda":
                     import torch
 
-                    # What the step has used is the servers' again, before they wake.
+                    # Memory that the step used is free for the servers again, before they wake.
                     torch.cuda.empty_cache()

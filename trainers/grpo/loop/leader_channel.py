@@ -1,5 +1,5 @@
-"""Between the first process of a loop, which alone speaks to the deployment and writes, and those
-that a launcher has started with it.
+"""Channel between the first process of a loop, which alone talks to the deployment and writes
+files, and the processes that a launcher has started with it.
 
     first    rollouts, which may take hours    batch   its share of the step   checkpoint, rollouts
     others   wait                              batch   their share of it       wait
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """The folder is claimed: load the base."""
+    """Message: the folder is claimed, load the base."""
 
     training: str
     """Id of the loop that the folder belongs to."""
@@ -38,7 +38,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """Take your share of a round's step."""
+    """Message: take your share of a round's step."""
 
     round: int
     batch: StepBatch
@@ -54,7 +54,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class End:
-    """The first process has come to its end."""
+    """Message: the first process has ended."""
 
     exit_code: int = 0
 
@@ -66,7 +66,7 @@ _WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan
 
 
 class LeaderFailed(TrainingError):
-    """Of another process, where the first one has ended by an error."""
+    """Error of another process where the first one has ended with an error."""
 
     def __init__(self, processes: Processes, exit_code: int) -> None:
         super().__init__(
@@ -77,8 +77,8 @@ class LeaderFailed(TrainingError):
 
 
 class _Sign(IntEnum):
-    """What a process brings to a meeting; the largest one counts for all. What the first one has to
-    say comes before a stop, which waits for the end of a step."""
+    """What a process contributes to a meeting; the largest one counts for all. A word of the first
+    process takes precedence over a stop, which waits for the end of a step."""
 
     WAITING = 0
     STOP = 1
@@ -86,18 +86,18 @@ class _Sign(IntEnum):
 
 
 class LeaderChannel:
-    """One end of it. As a context it tells the others how the first process ended. A process that
-    trains alone has nobody to tell."""
+    """One end of the channel. As a context it reports to the others how the first process ended. A
+    process that trains alone has nobody to report to."""
 
     def __init__(self, processes: Processes) -> None:
-        """All processes must do this."""
+        """Open the channel; all processes must do this."""
         self.processes = processes
         self._group: Any = None
         self._others_listen = processes.count > 1
         if processes.count > 1:
             import torch
 
-            # By the CPU, whatever sums the gradients: a GPU would be busy with waiting.
+            # Over the CPU, whatever sums the gradients: a GPU would be busy waiting.
             self._group = torch.distributed.new_group(backend="gloo", timeout=SILENCE)
 
     def __enter__(self) -> LeaderChannel:
@@ -105,25 +105,25 @@ class LeaderChannel:
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if not self._others_listen:
-            # They stop as well, or miss this process in the step that they are at.
+            # They stop as well, or miss this process in their current step.
             return
         if error is None:
             self.say(End())
             return
         code = error.exit_code if isinstance(error, TrainingError) else 1
-        # Of those that are gone too, this process's own error is what the user must know.
+        # Even if others are gone too, this process's own error is what the user must know.
         with suppress(RuntimeError):
             self.say(End(130 if isinstance(error, KeyboardInterrupt) else code))
 
     def say(self, word: Word) -> None:
-        """By the first process, for which the others wait."""
+        """Send a word from the first process, for which the others wait."""
         if self._group is not None:
             self._reduce_sign(_Sign.WORD)
             self._broadcast_word(word)
 
     @contextmanager
     def hand_over_step(self, number: int, batch: StepBatch) -> Generator[None]:
-        """By the first process, whose share of the step is the block."""
+        """Send a step from the first process, which computes its own share in the block."""
         self.say(Step(number, batch))
         self._others_listen = False
         yield
@@ -141,16 +141,16 @@ class LeaderChannel:
         self._others_listen = self._group is not None
 
     def stopped(self, should_stop: bool) -> bool:
-        """By the first process while it has nothing to say: whether it, or another one, was asked
-        to stop. Then all of them end."""
+        """Whether any process was asked to stop; then all of them end. The first process calls this
+        while it has nothing to send."""
         met = self._reduce_sign(_Sign.STOP if should_stop else _Sign.WAITING)
         if met == _Sign.STOP:
             self._others_listen = False
         return met == _Sign.STOP
 
     def wait_for_word(self, interruption: Interruption) -> Word:
-        """By the others: what the first process says next. Raises KeyboardInterrupt where any one
-        was asked to stop."""
+        """Wait for the first process's next word; the others call this. Raises KeyboardInterrupt
+        where any process was asked to stop."""
         while True:
             met = self._reduce_sign(_Sign.STOP if interruption.asked else _Sign.WAITING)
             if met == _Sign.STOP:
@@ -163,7 +163,7 @@ class LeaderChannel:
             return sign
         import torch
 
-        # Not beyond a meeting that somebody missed.
+        # Not beyond a meeting that a process missed.
         self._others_listen = False
         brought = torch.tensor(sign.value)
         torch.distributed.all_reduce(brought, torch.distributed.ReduceOp.MAX, group=self._group)
@@ -171,7 +171,7 @@ class LeaderChannel:
         return _Sign(int(brought))
 
     def _broadcast_word(self, word: Word | None) -> Word:
-        """The first process's word; the others bring None."""
+        """The first process's word; the others pass None."""
         import torch
 
         self._others_listen = False

@@ -3,9 +3,9 @@ are shared out among them.
 
     --level "plan_path size=5" --level "sokoban size=6 boxes=1 weight=2"
 
-Without more a level has its weight's share. With `--level-choice solve-rate` it has what its weight
-and the solve rate p of earlier rounds come to: the chance that K samples are neither all solved nor
-all unsolved, 1 − pᴷ − (1 − p)ᴷ, for only such a group says which sample is the better one.
+By default a level has its weight's share. With `--level-choice solve-rate` its weight is multiplied
+by the chance that K samples are neither all solved nor all unsolved, 1 − pᴷ − (1 − p)ᴷ, with the
+solve rate p of earlier rounds: only such a group says which sample is the better one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from loopline.runtime.config.key_value_options import option_value
 LevelChoice = Literal["weight", "solve-rate"]
 
 LEAST = 0.1
-"""That a level counts for at least, in place of its chance: a level that is too hard today is met
-again, and noticed when it no longer is."""
+"""Least chance that a level counts with: a level that is too hard today is still played, so that
+the loop notices when it no longer is."""
 REMEMBERED = 0.8
-"""What a round counts for in the solve rate of the next one: policies change."""
+"""Decay of a round's weight in the solve rate of the next one: policies change."""
 
 
 class Level(Record):
     """One environment at one difficulty."""
 
     name: str
-    """As it was written, without the weight."""
+    """The level as it was written, without the weight."""
     source: str
     """Game, or generator of questions."""
     size: int | None = None
@@ -45,15 +45,15 @@ class Level(Record):
 
 
 class LevelFacts(Record):
-    """What a round came to at one level."""
+    """A round's results at one level."""
 
     share: float
-    """Of the round's puzzles, as it was chosen."""
+    """Share of the round's puzzles that was chosen for the level."""
     puzzles: int
     runs: int
     solved: int
     groups: int
-    """Sealed."""
+    """Number of sealed groups."""
     trained: int
 
     @property
@@ -63,7 +63,7 @@ class LevelFacts(Record):
 
 
 def read_level(text: str) -> Level:
-    """Of `sokoban size=6 boxes=1 weight=2`. Raises `InvalidOptions`."""
+    """Parse a level such as `sokoban size=6 boxes=1 weight=2`. Raises `InvalidOptions`."""
     source, *words = text.split()[:64] or [""]
     options: dict[str, object] = {}
     for word in words:
@@ -88,7 +88,7 @@ def read_level(text: str) -> Level:
 
 
 def read_levels(texts: Sequence[str]) -> tuple[Level, ...]:
-    """All of them. Raises `InvalidOptions`, also for one that is there twice."""
+    """Parse all levels. Raises `InvalidOptions`, also for a repeated one."""
     levels = tuple(map(read_level, texts))
     names = [level.name for level in levels]
     for name in names:
@@ -98,7 +98,7 @@ def read_levels(texts: Sequence[str]) -> tuple[Level, ...]:
 
 
 def game_of(level: Level, setting: JsonObject) -> tuple[AnyEnvironment, Difficulty]:
-    """The game of a level, and what its generator is asked for. Raises `InvalidOptions`."""
+    """The game of a level, and the difficulty for its generator. Raises `InvalidOptions`."""
     try:
         game = find(level.source)
         return game, game.levels(level.size, level.difficulty, setting)
@@ -107,9 +107,9 @@ def game_of(level: Level, setting: JsonObject) -> tuple[AnyEnvironment, Difficul
 
 
 def solve_rate(earlier: Sequence[LevelFacts | None]) -> float:
-    """Of a level, from its rounds, the latest last, None where it was not played: the mean of a
-    Beta distribution that begins uniform, in which a round counts for `REMEMBERED` of the one after
-    it. 0.5 of a level that nobody has played."""
+    """Solve rate of a level from its rounds, the latest last, None where it was not played: the
+    mean of a Beta distribution that begins uniform, in which a round counts for `REMEMBERED` of the
+    one after it. 0.5 for a level that has not been played."""
     solved = runs = 0.0
     for facts in earlier:
         solved, runs = REMEMBERED * solved, REMEMBERED * runs
@@ -119,7 +119,8 @@ def solve_rate(earlier: Sequence[LevelFacts | None]) -> float:
 
 
 def mixed_chance(rate: float, size: int) -> float:
-    """That `size` samples, each solved at `rate`, are neither all solved nor all unsolved."""
+    """Probability that `size` samples, each solved at `rate`, are neither all solved nor all
+    unsolved."""
     return 1 - rate**size - (1 - rate) ** size
 
 
@@ -129,8 +130,8 @@ def level_shares(
     size: int,
     history: Sequence[Mapping[str, LevelFacts]],
 ) -> dict[str, float]:
-    """By level, its share of the next round's puzzles; they add up to 1. `size` is K, `history`
-    the earlier rounds."""
+    """Share of each level in the next round's puzzles; the shares add up to 1. `size` is K,
+    `history` the earlier rounds."""
     values = {
         level.name: level.weight
         * (
@@ -148,13 +149,13 @@ def level_shares(
 
 
 def share_out(count: int, shares: Mapping[str, float], seed: str) -> dict[str, int]:
-    """`count` things by shares: each gets its part rounded down or up, on average over seeds just
-    its part (systematic sampling, Madow & Madow 1944)."""
+    """`count` things by shares: each gets its part rounded down or up, on average over seeds
+    exactly its part (systematic sampling, Madow & Madow 1944)."""
     offset, reached, before = Random(seed).random(), 0.0, 0
     total, parts = math.fsum(shares.values()), dict[str, int]()
     for at, (name, share) in enumerate(shares.items(), start=1):
         reached += count * share / total
-        # The last one ends at the count, whatever rounding has come to.
+        # The last one ends at the count, whatever the rounding.
         end = count if at == len(shares) else min(count, math.floor(reached + offset))
         parts[name] = end - before
         before = end

@@ -1,5 +1,5 @@
-"""Looks at held-out tasks while a loop goes on: which version is the best one, and when another
-round is not worth it. What a look came to is on disk, and is not played again."""
+"""Looks at held-out tasks during a loop: they find the best version, and when another round is not
+worth it. Results of a look are on disk, and are not played again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch, 
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 
 LOOK_NUMBER = 0
-"""In place of a wave's number."""
+"""Number of a look, in place of a wave's."""
 
 
 class Looks:
-    """Of one loop."""
+    """Looks of one loop."""
 
     def __init__(
         self, settings: LoopSettings, book: RunDirectory, questions: Sequence[Question]
@@ -26,7 +26,7 @@ class Looks:
         self.settings, self.book, self.questions = settings, book, questions
 
     def is_due(self, number: int, *, last: bool) -> bool:
-        """Whether the version that came of a round is to be looked at."""
+        """Whether the version that a round made is to be looked at."""
         every = self.settings.look_every
         if not every or any(look.round == number for look in self.book.looks()):
             return False
@@ -51,12 +51,12 @@ class Looks:
 
     @property
     def best(self) -> Look | None:
-        """The first of those that solve most; None before the first look."""
+        """The first of the looks that solve most; None before the first look."""
         return max(self.book.looks(), key=lambda look: (look.success, -look.round), default=None)
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether as many looks as there is patience for have brought nothing better."""
+        """Whether the last looks, as many as the patience allows, found nothing better."""
         patience, best = self.settings.patience, self.best
         if patience is None or best is None:
             return False

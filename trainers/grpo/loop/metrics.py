@@ -1,4 +1,4 @@
-"""What a loop serves to Prometheus while it goes on, where its deployment serves metrics."""
+"""Metrics that a loop serves to Prometheus while it runs, where its deployment serves metrics."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def serve_training_metrics(
 
 
 class _Announcement:
-    """Presence from a thread of its own: a training has no event loop that goes on."""
+    """Presence announced from a separate thread: a training has no event loop that keeps
+    running."""
 
     def __init__(self, bus: BusSettings, presence: WorkerPresence) -> None:
         self._loop = asyncio.new_event_loop()

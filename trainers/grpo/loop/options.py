@@ -1,4 +1,4 @@
-"""What `train grpo loop` is asked for."""
+"""Options of `train grpo loop`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.trainers.grpo.options import GrpoOptions
 from loopline.trainers.grpo.settings import GrpoSettings
 
 MORE = 4
-"""Times the puzzles of a round that are played at most."""
+"""Default limit of the puzzles played in a round, as a multiple of `--puzzles`."""
 
 
 def _samples_adaptively(options: Any) -> bool:
@@ -45,7 +45,7 @@ class LoopOptions(GrpoOptions, RolloutOptions):
         Option(metavar="AGENT=POLICY", example="umi_planner=slm/planner", panel="Policies"),
     ] = Field(default_factory=dict)
     """Policy of the deployment that an agent plays by, and that learns from its samples; may be
-    repeated. Agents with the same one share it. Of others --policies and the deployment say it."""
+    repeated. Agents with the same one share it. For others --policies and the deployment decide."""
     most_puzzles: Annotated[int | None, Option(default=f"{MORE} times --puzzles")] = Field(
         default=None, ge=1
     )
@@ -69,7 +69,7 @@ class LoopOptions(GrpoOptions, RolloutOptions):
     @model_validator(mode="before")
     @classmethod
     def _whole_runs_compete(cls, values: Any) -> Any:
-        """In another workflow than `pair` nothing else can."""
+        """Default to whole runs in a workflow other than `pair`, where nothing else can compete."""
         asks = isinstance(values, dict) and values.get("workflow", PAIR) != PAIR
         return {"grouping": "trajectory", **values} if asks else values
 

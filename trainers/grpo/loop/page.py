@@ -77,8 +77,8 @@ def _share(facts: LevelFacts) -> float:
 
 
 def _exclusion_counts(report: LoopReport) -> dict[str, int]:
-    """By its reason: what was not sealed, runs that broke off among it, and groups that were but
-    are not learned from."""
+    """Counts of what was excluded, by reason: what was not sealed, runs that broke off included,
+    and groups that were sealed but not learned from."""
     groups = {
         TRUNCATED: sum(round_facts.truncated for round_facts in report.rounds),
         "group that was too old": sum(round_facts.stale for round_facts in report.rounds),

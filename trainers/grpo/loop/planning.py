@@ -1,5 +1,5 @@
-"""Which puzzles or tasks a round plays: a function of the settings, the round and how many were
-played in it before. Only the runs' ids are chance; they are written down before the runs begin."""
+"""Plans the puzzles or tasks of a round: a function of the settings, the round and how many were
+played in it before. Only the runs' ids are random; they are written down before the runs begin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.trainers.grpo.loop.settings import LoopSettings
 
 
 class TooFewPuzzles(TrainingError):
-    """A difficulty that leaves fewer different puzzles than a round wants."""
+    """A difficulty that leaves fewer different puzzles than a round needs."""
 
 
 def plan_batch(
@@ -35,9 +35,9 @@ def plan_batch(
     before: Mapping[str, int] | None = None,
 ) -> RolloutBatch:
     """`count` further puzzles of a round that has played `played`, all different; or of
-    `questions`, those of the file, all different where there are that many. Where rounds play
-    several levels `shares` are theirs, and `before` says how many of each the round has played.
-    Raises `TooFewPuzzles` where the difficulty leaves not that many."""
+    `questions`, those of the file, all different where there are enough. Where rounds play several
+    levels, `shares` are theirs, and `before` says how many of each the round has played. Raises
+    `TooFewPuzzles` where the difficulty leaves too few."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     level_of: list[str | None] = [None] * count
     if settings.level:
@@ -81,7 +81,7 @@ def plan_batch(
 def _of_level(
     settings: LoopSettings, level: Level, seed: int, played: int, parts: Mapping[str, int]
 ) -> list[Question]:
-    """A level's part of a wave, of a round that has played this many of it. Raises
+    """A level's part of a wave, in a round that has played this many of it. Raises
     `TooFewPuzzles`."""
     last = played + parts[level.name]
     level_seed = zlib.crc32(f"{seed}:{level.name}".encode())
@@ -97,12 +97,11 @@ def _of_level(
 
 
 def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int]:
-    """Which of a file's `count` tasks round `number` plays, in their order, without end.
+    """Indices of the tasks that round `number` plays from a file of `count`, in order, endless.
 
     Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
-    rounds together meet each task once, then each once again in another order. What makes up for
-    groups without a signal comes behind them, by chance; what the round has played already comes
-    last.
+    rounds together play each task once, then each once again in another order. Random tasks follow,
+    to make up for groups without a signal; those that the round has played already come last.
     """
     begun = next(islice(_first_batches(count, first, seed), number - 1, None))
     more = _shuffle_indices(count, f"{seed}:round {number}", last=begun)
@@ -110,7 +109,7 @@ def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int
 
 
 def _first_batches(count: int, size: int, seed: int) -> Iterator[list[int]]:
-    """Of each round."""
+    """First wave of each round."""
     remaining: list[int] = []
     passes = 0
     while True:
@@ -126,15 +125,15 @@ def _first_batches(count: int, size: int, seed: int) -> Iterator[list[int]]:
 
 
 def _shuffle_indices(count: int, seed: str, *, last: Sequence[int]) -> list[int]:
-    """All places by chance; those of `last` behind the others."""
+    """All indices in random order; those of `last` at the end."""
     order = Random(seed).sample(range(count), count)
     return sorted(order, key=set(last).__contains__)
 
 
 def further_puzzles(settings: LoopSettings, *, played: int, group_count: int) -> int:
-    """How many more puzzles a round plays that has `group_count` groups with a signal in `played`:
-    as many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al. 2025,
-    arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if it has enough."""
+    """Number of further puzzles that a round plays which has `group_count` groups with a signal in
+    `played`: as many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al.
+    2025, arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if it has enough."""
     missing = settings.grpo.batch - group_count
     if missing <= 0:
         return 0

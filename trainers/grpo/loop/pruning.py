@@ -23,8 +23,8 @@ async def prune_old_versions(
     keep: int,
     best: int | None = None,
 ) -> None:
-    """Keep of the policies `policy_names` what came of the newest `keep` rounds up to `number`, and
-    of the round `best`. What is in use, what a rollback would go back to, and what somebody has
+    """Keep, of the policies `policy_names`, the results of the newest `keep` rounds up to `number`,
+    and of the round `best`. What is in use, what a rollback would return to, and what somebody has
     published again stays too."""
     old = [
         folder.resolve()

@@ -1,4 +1,4 @@
-"""What is known of a loop: of each round, and of the whole."""
+"""Facts about a loop: about each round, and the whole."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from loopline.trainers.grpo.report import REPORT, StepFacts, summaries
 
 
 class Seconds(Record):
-    """Where the trainer's time went; the parts add up to the wall-clock time. While a step is made,
-    runs may be played: that time counts as `train`. Attempts at a round that a crash cut short are
-    not counted."""
+    """Seconds of the trainer by activity; the parts add up to the wall-clock time. Runs may be
+    played during a step: that time counts as `train`. Attempts at a round that a crash cut short
+    are not counted."""
 
     rollout: float = 0.0
-    """Planning runs, beginning them and, with nothing else to do, until the last of them ended, by
-    the clock of the machine that it ended on."""
+    """Seconds of planning runs, beginning them and, with nothing else to do, waiting until the last
+    of them ended, by the clock of the machine that it ended on."""
     wait: float = 0.0
-    """In which nobody worked: all runs had ended and the trainer had not heard of it, or it was
-    connecting to the bus, or the bus was away, or a server on the same GPU was not asleep yet."""
+    """Seconds in which nobody worked: all runs had ended and the trainer did not know yet, or it
+    was connecting to the bus, or the bus was away, or a server on the same GPU was not asleep
+    yet."""
     train: float = 0.0
-    """What else the trainer does: sealing groups, the step, its adapters, the checkpoint of the
-    round before."""
+    """Seconds of the trainer's other work: sealing groups, the step, its adapters, the checkpoint
+    of the previous round."""
     publish: float = 0.0
-    """Until the workers serve the version that the round begins with."""
+    """Seconds until the workers serve the version that the round begins with."""
 
     @property
     def total(self) -> float:
@@ -38,45 +39,45 @@ class Seconds(Record):
 
 
 class RoundFacts(Record):
-    """One round."""
+    """Facts about one round."""
 
     round: int
     served: dict[str, int]
     """Version of each policy of the deployment when it began."""
     puzzles: int
-    """Or tasks of a file."""
+    """Number of puzzles, or of tasks of a file."""
     waves: int
     runs: int
     solved: int
-    """Runs; the best candidate of each turn was executed."""
+    """Number of solved runs; the best candidate of each turn was executed."""
     broken: int
     """Runs that broke off, by an error or their deadline: nothing is learned from them, and their
-    puzzles are not solved."""
+    puzzles count as unsolved."""
     groups: int
     trained: int
     zero_variance: int
-    """With all rewards the same."""
+    """Groups whose rewards are all the same."""
     stale: int
     truncated: int = 0
-    """Whose completions all ran into their limit, where these are masked."""
+    """Groups whose completions all ran into their limit, where these are masked."""
     foreign: int
-    """Sampled by weights that the loop has not published."""
+    """Groups sampled by weights that the loop has not published."""
     frozen: int = 0
-    """Sampled by a policy that did not learn in the round."""
+    """Groups sampled by a policy that did not learn in the round."""
     levels: dict[str, LevelFacts] = Field(default_factory=dict)
-    """By level, where rounds play several."""
+    """Results by level, where rounds play several."""
     left_out: dict[str, int]
-    """What could not be sealed, by its reason; runs that broke off are among it."""
+    """Number of what could not be sealed, by reason; runs that broke off are included."""
     agreement: float | None
-    """Of the times that something was proposed to the plan agent, how often it did just that; a
-    plan agent that always agrees adds nothing. None where nothing was."""
+    """Share of proposals after which the plan agent did exactly what was proposed; a plan agent
+    that always agrees adds nothing. None without any."""
     step: StepFacts
     seconds: Seconds
 
     @property
     def success(self) -> float:
-        """Share of all runs: one that broke off has not solved its puzzle. Else answers that run
-        into their deadline would make a policy look better."""
+        """Share of solved runs among all: one that broke off has not solved its puzzle. Otherwise
+        answers that run into their deadline would make a policy look better."""
         return self.solved / max(self.runs, 1)
 
     @property
@@ -110,25 +111,26 @@ class LoopReport(Record):
 
     settings: LoopSettings
     version: int
-    """Of the policies that it ended with, to the trainer."""
+    """Version of the policies that the loop ended with, as the trainer counts."""
     served: dict[str, int]
-    """The same as the deployment counts, by its policies."""
+    """The same as the deployment counts, by policy."""
     rounds: tuple[RoundFacts, ...]
     closing: Seconds
-    """Behind the last round: its checkpoint, and publishing what it came to."""
+    """Seconds after the last round: its checkpoint, and publishing its result."""
     peak_memory_mb: float
     parameters: int
-    """Of all bases."""
+    """Parameters of all bases."""
     trained_parameters: int
-    """Of each policy; where they have several bases, of the one that has most."""
+    """Trained parameters of each policy; where they have several bases, of the policy that has
+    most."""
     looks: tuple[Look, ...] = ()
-    """At held-out tasks."""
+    """Looks at held-out tasks."""
     best: Look | None = None
-    """Of the version that is served; None without looks: then it is the last one."""
+    """Look at the version that is served; None without looks: then the last version is."""
 
     @property
     def stopped_early(self) -> bool:
-        """Whether patience ended it."""
+        """Whether the patience ended it."""
         return len(self.rounds) < self.settings.rounds
 
     @property
@@ -145,12 +147,12 @@ class LoopReport(Record):
 
     @property
     def left_out(self) -> dict[str, int]:
-        """What could not be sealed, by its reason."""
+        """Number of what could not be sealed, by reason."""
         return _sum_counts([round_facts.left_out for round_facts in self.rounds])
 
     @property
     def seconds(self) -> Seconds:
-        """Of all rounds, and of what came after them."""
+        """Seconds of all rounds, and of what followed them."""
         parts = [*(entry.seconds for entry in self.rounds), self.closing]
         return Seconds(
             rollout=math.fsum(entry.rollout for entry in parts),
@@ -161,7 +163,7 @@ class LoopReport(Record):
 
 
 def read_loop_report(output: Path) -> LoopReport | None:
-    """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    """Report of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
     path = output / REPORT
     return find_record(path, LoopReport)
 
@@ -199,7 +201,7 @@ def last_line(report: LoopReport) -> dict[str, object]:
 
 
 def _level_lines(rounds: Sequence[RoundFacts]) -> dict[str, dict[str, list[float]]]:
-    """By level, its share of the puzzles and its solve rate in each round that played it."""
+    """Share of the puzzles and solve rate of each level, in each round that played it."""
     lines: dict[str, dict[str, list[float]]] = {}
     for round_facts in rounds:
         for name, facts in round_facts.levels.items():

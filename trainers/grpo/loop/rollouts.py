@@ -20,7 +20,7 @@ from loopline.trainers.grpo.loop.settings import LoopSettings
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 60.0
-"""That a deployment has to end a run whose time is over."""
+"""Seconds that a deployment has to end a run whose time is over."""
 LOSSES = 3
 """Times that the bus may lose one and the same run."""
 

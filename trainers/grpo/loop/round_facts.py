@@ -1,4 +1,4 @@
-"""What a round's rollouts gave, and what is known of the round when it is trained."""
+"""Results of a round's rollouts, and facts about the round when it is trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.trainers.grpo.report import StepFacts
 
 @dataclass
 class RoundRollouts:
-    """What a round's rollouts gave."""
+    """Results of a round's rollouts."""
 
     harvest: RoundGroups
     trajectories: list[Trajectory]
@@ -31,7 +31,7 @@ class RoundRollouts:
 def nothing_to_learn(
     settings: LoopSettings, number: int, played: int, harvest: RoundGroups
 ) -> TrainingError:
-    """Of a round without a group that has a signal."""
+    """The error of a round without a group that has a signal."""
     counts = harvest.counts
     listed = "".join(
         f"; {count:,} × {reason}, such as {example}" for reason, count, example in harvest.reasons
@@ -55,7 +55,7 @@ def nothing_to_learn(
 
 
 def _level_facts(rolled: RoundRollouts) -> dict[str, LevelFacts]:
-    """By level; empty where rounds play one thing."""
+    """Facts by level; empty where rounds play one thing."""
     level_of = {run.id: run.level for wave in rolled.waves for run in wave.runs if run.level}
     if not level_of:
         return {}
@@ -84,7 +84,7 @@ def _level_facts(rolled: RoundRollouts) -> dict[str, LevelFacts]:
 def facts_of_round(
     number: int, rolled: RoundRollouts, step: StepFacts, seconds: Seconds
 ) -> RoundFacts:
-    """What is known of a round that is trained."""
+    """Facts about a round that is trained."""
     counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
     played = [
         trajectory for trajectory in rolled.trajectories if trajectory.outcome not in BROKEN_OFF

@@ -1,4 +1,4 @@
-"""What a round's trajectories are worth: sealed groups, and which of them are learned from."""
+"""Sealed groups of a round's trajectories, and which of them are learned from."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SHOWN = 240
 
 
 class ExclusionCount(NamedTuple):
-    """What was left out for one reason."""
+    """Number of things left out for one reason."""
 
     reason: str
     times: int
     example: str
-    """Where the first one was, and what happened to it."""
+    """Place of the first one, and what happened to it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class RoundGroups:
     """The groups of a round so far."""
 
     groups: tuple[tuple[Group, GroupRecord], ...]
-    """Their policy versions are those of the trainer, in their records those of the deployment."""
+    """Groups with their records. A group has the trainer's policy version, its record the
+    deployment's."""
     left_out: tuple[Skipped, ...]
 
     def of(self, fate: Fate) -> list[Group]:
@@ -57,14 +58,14 @@ class RoundGroups:
 
     @property
     def broken(self) -> list[ExclusionCount]:
-        """Of these, runs that were broken off."""
+        """Reasons that count runs that were broken off."""
         return [exclusion for exclusion in self.reasons if exclusion.reason.startswith(BROKEN)]
 
     def batch(self, version: int, seed: int) -> StepBatch:
-        """Of the step that learns from it: the same groups in the same order as in a training
-        from the store with the same staleness, whose batch is not smaller."""
+        """Batch of the step that learns from the round: the same groups in the same order as in a
+        training from the store with the same staleness, whose batch is not smaller."""
         fates = {record.id: record.fate for _, record in self.groups}
-        # With those that are passed over, which have a place in the order of a replay too.
+        # Those that are passed over are included: they have a place in the order of a replay too.
         fresh = [*self.of("trained"), *self.of("zero_variance"), *self.of("truncated")]
         by_fate = [(fates[group.id], group) for group in order_groups(fresh, seed, 0)]
         return StepBatch(
@@ -86,8 +87,8 @@ def seal_round(
     settings: GrpoSettings,
     learning: Collection[str] | None = None,
 ) -> RoundGroups:
-    """Seal what round `number` has played. `rounds` says which round each (policy, number) of the
-    deployment came of; the version of round n is `first` + n to the trainer. `learning` are the
+    """Seal what round `number` has played. `rounds` maps each (policy, number) of the deployment to
+    the round that made it; the version of round n is `first` + n to the trainer. `learning` are the
     policies of the training that learn in the round; None for all."""
     reading = seal(trajectories, sealing)
     limit = settings.staleness or 0

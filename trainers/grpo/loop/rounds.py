@@ -1,15 +1,15 @@
 """Round after round: publish, roll out, train, write down.
 
-    publish what round n - 1 came to, unless that was done before
+    publish the result of round n - 1, unless that was done before
     give up adapters of rounds long gone
     look at held-out tasks, where that is due
     begin the waves of round n, and of as many after it as the bound of staleness allows
     collect round n; make up for groups without a signal by further waves
-    one step on all of its groups; the adapters, then the checkpoint that says: round n is trained
+    one step on all of its groups; the adapters, then the checkpoint that marks round n as trained
 
-A kill before the checkpoint leaves the plans and the trajectories, from which the step is made
-again; one after it leaves only the publication to be done. Of several processes the first one does
-all this; the others take their share of each step (`follower_rank`).
+A kill before the checkpoint leaves the plans and the trajectories, from which the step is repeated;
+one after it leaves only the publication to be done. Of several processes the first one does all
+this; the others take their share of each step (`follower_rank`).
 """
 
 from __future__ import annotations
@@ -83,16 +83,17 @@ from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
 
 PATIENCE_SECONDS = 300.0
-"""That a bus may be away before the loop ends, to be gone on with."""
+"""Longest absence of the bus before the loop ends, so that it can be resumed."""
 RETRY_SECONDS = 0.5
-"""Between two tries to connect: a server that is down refuses them at once."""
+"""Seconds between two tries to connect: a server that is down refuses them at once."""
 LOOK_SECONDS = 0.1
 
 T = TypeVar("T")
 
 
 class LoopState(CheckpointState):
-    """What a checkpoint knows besides its tensors; its step is the last round that is trained."""
+    """State that a checkpoint holds besides its tensors; its step is the last round that is
+    trained."""
 
     settings: LoopSettings
     history: tuple[RoundFacts, ...]
@@ -100,7 +101,7 @@ class LoopState(CheckpointState):
 
 @dataclass(frozen=True)
 class LoopWatch:
-    """Who is told what goes on."""
+    """Callbacks that report progress."""
 
     rolled: Callable[[RolloutBatch, int], None] = lambda wave, ended: None
     round: Callable[[RoundFacts, int], None] = lambda facts, rounds: None
@@ -109,14 +110,14 @@ class LoopWatch:
 
 @dataclass(frozen=True)
 class Retention:
-    """What stays besides what the training goes on from."""
+    """What is kept besides the state that the training resumes from."""
 
     ratios: int = 0
     """Tokens of a round and policy whose importance ratios are kept: see `KeptRatios`."""
     published: int = 20
     """Rounds whose adapters, or models, can be chosen on the bus; at least 2."""
     trackers: tuple[str, ...] = DEFAULT_TRACKERS
-    """Where curves are drawn: see `Curves`."""
+    """Trackers that draw curves: see `Curves`."""
 
 
 class Loop:
@@ -135,8 +136,8 @@ class Loop:
         line: LeaderChannel | None = None,
         questions: Questions | None = None,
     ) -> None:
-        """`line`: to the processes that train with this one. `questions`: of the file, where one is
-        played; and those that looks are at."""
+        """`line`: the channel to the processes that train with this one. `questions`: those of the
+        file, where one is played; and the held-out ones of looks."""
         self.settings, self.sealing, self.book = settings, sealing, book
         self.questions: Sequence[Question] = questions.train if questions else ()
         self.looks = Looks(settings, book, questions.held_out if questions else ())
@@ -154,8 +155,8 @@ class Loop:
         self.clock = Clock()
 
     def run(self) -> LoopReport:
-        """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
-        for, else after the step. Raises `TrainingError`s."""
+        """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while waiting for runs,
+        else after the step. Raises `TrainingError`s."""
         self.clock = Clock()
         require_room(self.work, self.policies, self._future_version_count())
         self.state = restore(self.work, LoopState, self.policies) or self.state
@@ -165,7 +166,7 @@ class Loop:
             self._write(self.state.step)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             self.asked_to_stop = lambda: self.line.stopped(interruption.asked)
-            # Here, and not on the bus, other processes are waited for that load their base still.
+            # Here, and not on the bus: wait for other processes that are still loading their base.
             self._raise_if_stopped()
             with guard_disk_writes(self.book.output / "curves"):
                 curves = {
@@ -181,13 +182,14 @@ class Loop:
                 self._round(self.state.step + 1, curves)
                 self._raise_if_stopped()
             self._look(curves, last=True)
-            # A version that was looked at was published for it; somebody may have another one now.
+            # A version that was looked at was published for it; by now somebody may have chosen
+            # another one.
             versions = self._run_on_bus(self._publish if not self.looks.best else self._serve_best)
         with guard_disk_writes(self.book.output):
             return self._report(versions, self.clock.taken())
 
     def _look(self, curves: dict[str, Curves], *, last: bool = False) -> None:
-        """At held-out tasks with what the last trained round came to, if that is due."""
+        """Look at held-out tasks with the result of the last trained round, if that is due."""
         number = self.state.step
         if not self.looks.is_due(number, last=last):
             return
@@ -219,13 +221,13 @@ class Loop:
 
     @property
     def _final(self) -> int:
-        """The round whose version the loop ends with."""
+        """The round whose version is the loop's result."""
         best = self.looks.best
         return self.state.step if best is None else best.round
 
     def _future_version_count(self) -> int:
-        """That take room: a new one takes that of the oldest where as many are there as are kept,
-        but is written before that one goes."""
+        """Number of versions that will still take room: once as many exist as are kept, a new one
+        replaces the oldest, but is written before that one is removed."""
         there = [number for number, _ in self.book.published_rounds()]
         to_come = self.settings.rounds - max(there, default=-1)
         return min(to_come, max(1, self.keeping.published - len(there)))
@@ -272,7 +274,7 @@ class Loop:
         self.watch.round(facts, self.settings.rounds)
 
     def _last_good_notice(self) -> str:
-        """Where the weights are that the last trained round came to."""
+        """A notice of where the weights are that the last trained round made."""
         number = self.state.step
         came_to = f"what round {number} came to" if number else "what it began with"
         return (
@@ -281,20 +283,20 @@ class Loop:
         )
 
     def _report_broken(self, number: int, rolled: RoundRollouts) -> None:
-        """Runs and groups that say nothing, though others of the round do."""
+        """Report runs and groups that say nothing, though others of the round do."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
         if cut := rolled.harvest.counts["truncated"]:
             self.watch.say(f"round {number}: left out {cut:,} × {TRUNCATED}")
 
     def _first_version(self) -> int:
-        """The version of the beginning, to the trainer: as the deployment counts, so that a
+        """The trainer's number of the first version: counted as the deployment counts, so that a
         training from its store has the same numbers."""
         return min(self.book.served(0).versions[0].values())
 
     def _run_on_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Connect, and outlast a bus that is away: a phase that is broken off and begun again goes
-        on where it was. Ctrl-C breaks it off."""
+        """Connect, and outlast a bus that is away: a phase that breaks off and is begun again
+        resumes where it was. Ctrl-C breaks it off."""
         away: float | None = None
         while True:
             began = time.monotonic()
@@ -306,7 +308,7 @@ class Loop:
             except BusUnavailable as error:
                 now = time.monotonic()
                 if away is None or now - began > PATIENCE_SECONDS:
-                    # A phase that was at work for so long has met a new outage.
+                    # A phase that had worked for this long has met a new outage.
                     away = now
                     self.watch.say(f"waiting for the bus: {error}")
                 if now - away > PATIENCE_SECONDS:
@@ -332,12 +334,12 @@ class Loop:
             if not work.done() and self.asked_to_stop():
                 work.cancel()
                 await asyncio.wait([work])
-                # Runs that were begun go on without this process.
+                # Runs that were begun continue without this process.
                 raise KeyboardInterrupt
         return work.result()
 
     async def _publish(self, client: Client) -> dict[str, int]:
-        """Let the deployment answer with what the last trained round came to."""
+        """Let the deployment answer with the result of the last trained round."""
         self.clock.turn("publish")
         number = self.state.step
         versions = await serve(
@@ -384,7 +386,7 @@ class Loop:
         return rolled
 
     async def _gather(self, rollouts: Rollouts, wave: RolloutBatch, rolled: RoundRollouts) -> None:
-        """Add a wave to what was rolled out."""
+        """Add a wave to the round's rollouts."""
         self.clock.turn("train")
         trajectories = self.book.trajectories(wave)
         if trajectories is None:
@@ -414,7 +416,7 @@ class Loop:
 
     def _plan_further_batch(self, number: int, rolled: RoundRollouts) -> RolloutBatch | None:
         """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
-        and no further puzzle may be played, or is there."""
+        and no further puzzle is left or allowed."""
         played = sum(wave.puzzles for wave in rolled.waves)
         counts = rolled.harvest.counts
         count = further_puzzles(self.settings, played=played, group_count=counts["trained"])
@@ -423,7 +425,7 @@ class Loop:
             try:
                 return self._plan(number, len(rolled.waves) + 1, played, count)
             except TooFewPuzzles as error:
-                # Groups that are there are not given up for those that can't be had.
+                # Existing groups are not given up for those that can't be had.
                 if counts["trained"] == 0:
                     raise
                 bound = str(error)
@@ -452,7 +454,7 @@ class Loop:
         return publications(self.settings.grpo, self.settings.policies, folder)
 
     def _write(self, number: int, *steps: StepFacts) -> None:
-        """What came of a round, as the engines read it."""
+        """Write the result of a round, as the engines read it."""
         final = self.book.published(number)
         all_steps = (*(round_facts.step for round_facts in self.state.history), *steps)
         facts_of = partial(
@@ -492,7 +494,7 @@ class Loop:
 def learner_of(
     settings: LoopSettings, loaded: LoadedModel, ratios: KeptRatios, processes: Processes
 ) -> Learner:
-    """What makes the steps, in each process; its policies are as they begin."""
+    """The learner that makes the steps, in each process; its policies are the initial ones."""
     import torch
 
     keep_freed_memory()

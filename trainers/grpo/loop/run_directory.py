@@ -1,19 +1,19 @@
-"""What a loop knows, on disk, before it acts on it.
+"""State of a loop, on disk, before it acts on it.
 
     OUTPUT/loop.json                       the settings, and an id of this training
     OUTPUT/rounds/0003/wave-1.plan.json    which runs play which puzzles; written before they begin
     OUTPUT/rounds/0003/wave-1.runs.jsonl   their trajectories; until the round is trained
-    OUTPUT/rounds/0003/look.plan.json      which runs look at held-out tasks with what came of it
+    OUTPUT/rounds/0003/look.plan.json      which runs look at held-out tasks with its result
     OUTPUT/rounds/0003/look.json           how many of these it solves
     OUTPUT/rounds/0003/served.json         version numbers under which its policies were published
-    OUTPUT/rounds/0003/groups.json         every group that was sealed, and what became of it
-    OUTPUT/published/<id>/0003/<policy>/   the adapters that came of the round; 0000: the beginning;
+    OUTPUT/rounds/0003/groups.json         every group that was sealed, and what was done with it
+    OUTPUT/published/<id>/0003/<policy>/   the adapters that the round made; 0000: the beginning;
                                            the newest ones, and those that the bus still lists
     OUTPUT/learned-tokens/                 importance ratios, where they are kept
     OUTPUT/report.json, report.html        of the finished loop
 
-A file appears whole or not at all. Round 3 is trained when the checkpoint says 3: what stands in
-its folder before that is done again, with the same outcome.
+A file appears whole or not at all. Round 3 is trained when the checkpoint says 3: what its folder
+holds before that is done again, with the same outcome.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic
 
 Fate = Literal[Worth, "stale", "foreign", "frozen"]
-"""Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
-loop has not published. `frozen`: by a policy that does not learn in the round."""
+"""Use of a group: what it is worth, or `stale`: sampled by a version too old, `foreign`: by weights
+that this loop has not published, `frozen`: by a policy that does not learn in the round."""
 
 
 class Claim(Record):
-    """Whose folder it is."""
+    """Mark of the training that a folder belongs to."""
 
     id: str
-    """Of this training: a path that was published is never that of another one."""
+    """Id of this training: a path that was published is never that of another one."""
     settings: LoopSettings
 
 
@@ -54,7 +54,7 @@ class PlannedRun(Record):
     gold: str | None = None
     """The right answer, which never goes on the bus; None where the task itself can be checked."""
     level: str | None = None
-    """That it is of, where rounds play several."""
+    """Level of the puzzle, where rounds play several."""
 
 
 class RolloutBatch(Record):
@@ -62,12 +62,12 @@ class RolloutBatch(Record):
 
     round: int
     number: int
-    """From 1. Those after the first make up for groups without a signal."""
+    """Number of the wave, from 1. Waves after the first make up for groups without a signal."""
     puzzles: int
-    """Or tasks of a file."""
+    """Number of puzzles, or of tasks of a file."""
     runs: tuple[PlannedRun, ...]
     shares: dict[str, float] = Field(default_factory=dict)
-    """By level, where rounds play several, what it was to have of the puzzles."""
+    """Planned share of the puzzles of each level, where rounds play several."""
 
     @property
     def levels(self) -> Counter[str]:
@@ -77,14 +77,14 @@ class RolloutBatch(Record):
 
 
 class GroupRecord(Record):
-    """A sealed group, and what became of it."""
+    """A sealed group, and what was done with it."""
 
     id: str
     key: str
     policy: str
-    """Of the deployment."""
+    """Policy of the deployment."""
     version: int
-    """Number of the deployment."""
+    """Number of the policy's version in the deployment."""
     rewards: tuple[float, ...]
     origins: tuple[str, ...]
     """Run, turn, branch and candidate of each member."""
@@ -100,8 +100,8 @@ class SealedRound(Record):
 
 
 class PublishedVersions(Record):
-    """Under which numbers a round's policies were published, the newest last: a bus that lost its
-    data counts from 1 again."""
+    """Version numbers under which a round's policies were published, the newest last: a bus that
+    lost its data counts from 1 again."""
 
     versions: tuple[dict[str, int], ...] = ()
 
@@ -110,18 +110,19 @@ PageT = TypeVar("PageT", bound=BaseModel)
 
 
 class RunDirectory:
-    """The files of one loop. What writes raises `NotEnoughDisk`; what was there before stays."""
+    """The files of one loop. Methods that write raise `NotEnoughDisk`; earlier files stay as they
+    were."""
 
     def __init__(self, output: Path, training: str) -> None:
         self.output = output
         self.training = training
 
     def published(self, number: int) -> Path:
-        """The folder of the policies that came of a round."""
+        """The folder of the policies that a round made."""
         return self.output / "published" / self.training / f"{number:04d}"
 
     def published_rounds(self) -> list[tuple[int, Path]]:
-        """The rounds whose policies are there, with their folders."""
+        """Rounds whose policies exist, with their folders."""
         folders = self.published(0).parent.glob("*")
         return sorted((int(folder.name), folder) for folder in folders if folder.name.isdigit())
 
@@ -129,7 +130,7 @@ class RunDirectory:
         return self.output / "rounds" / f"{number:04d}"
 
     def waves(self, number: int) -> list[RolloutBatch]:
-        """That were planned for a round so far."""
+        """Waves that were planned for a round so far."""
         paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_batch_number)
         return [read_record(path, RolloutBatch) for path in paths]
 
@@ -142,12 +143,13 @@ class RunDirectory:
         write_page(path, wave)
 
     def trajectories(self, wave: RolloutBatch) -> tuple[Trajectory, ...] | None:
-        """Of all runs of a wave; None while they are not all there."""
+        """Trajectories of all runs of a wave; None until they are all there."""
         path = self._runs(wave)
         if not path.exists():
             return None
         try:
-            # Of bytes, because what a model says may hold what ends a line of text, as U+2028 does.
+            # Split as bytes: a model's text may hold characters that end a line of text, such as
+            # U+2028.
             lines = path.read_bytes().splitlines()
             return tuple(Trajectory.model_validate_json(line) for line in lines)
         except ValidationError as error:
@@ -160,12 +162,12 @@ class RunDirectory:
             write_atomic(path, lines + "\n")
 
     def forget_trajectories(self, number: int) -> None:
-        """Of a round that is trained; the deployment's store has them."""
+        """Remove the trajectories of a trained round; the deployment's store has them."""
         for path in self.round(number).glob("wave-*.runs.jsonl"):
             path.unlink(missing_ok=True)
 
     def look_plan(self, number: int) -> RolloutBatch | None:
-        """Which runs look at the version of a round; None if there is no plan yet."""
+        """Plan of the runs that look at the version of a round; None if there is no plan yet."""
         return find_record(self.round(number) / "look.plan.json", RolloutBatch)
 
     def plan_look(self, batch: RolloutBatch) -> None:
@@ -175,7 +177,7 @@ class RunDirectory:
         write_page(self.round(look.round) / "look.json", look)
 
     def looks(self) -> list[Look]:
-        """At all versions so far, in their order."""
+        """Looks at all versions so far, in order."""
         paths = sorted((self.output / "rounds").glob("*/look.json"))
         return [read_record(path, Look) for path in paths]
 
@@ -196,7 +198,7 @@ class RunDirectory:
             write_page(self.round(number) / "served.json", now)
 
     def rounds_by_version(self, last: int) -> dict[tuple[str, int], int]:
-        """(policy, number) → the round that it came of, up to round `last`."""
+        """Round that made each (policy, number), up to round `last`."""
         return {
             (policy, version): number
             for number in range(last + 1)
@@ -209,7 +211,7 @@ class RunDirectory:
 
 
 def write_page(path: Path, page: BaseModel) -> None:
-    """Whole or not at all. Raises `NotEnoughDisk`."""
+    """Write a page, whole or not at all. Raises `NotEnoughDisk`."""
     with guard_disk_writes(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_record(path, page)

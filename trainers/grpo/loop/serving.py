@@ -1,5 +1,5 @@
-"""Lets the deployment answer with the policies of a round: each published once, however often a
-killed training comes by here."""
+"""Lets the deployment answer with the policies of a round: each is published once, however often
+the training is killed and resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 PUBLISH_SECONDS = 60.0
-"""That the bus may be away while a change of its policies is under way."""
+"""Longest absence of the bus while a change of its policies is under way."""
 
 
 async def serve(
@@ -25,13 +25,14 @@ async def serve(
     wait: float,
     say: Callable[[str], None],
 ) -> dict[str, int]:
-    """Publish what came of round `number`, unless that was done before; their version numbers.
+    """Publish the result of round `number`, unless that was done before; returns the version
+    numbers.
 
-    `before` is what the deployment is expected to answer with until then. Workers that say nothing
+    `before` is what the deployment is expected to answer with until then. Workers that do not reply
     within `wait` seconds are named and not waited for: what they answer with an older version is
-    not learned from. What a worker refused before this was called is published once more: since
-    then it may have been fixed, and a worker tries a version once. Raises `TrainingError` if one
-    refuses, or if somebody else has chosen another version for a policy.
+    not learned from. Weights that a worker refused before this call are published once more: since
+    then the worker may have been fixed, and a worker tries a version only once. Raises
+    `TrainingError` if one refuses, or if somebody else has chosen another version for a policy.
     """
     earlier = {publication.policy: str(publication.folder.resolve()) for publication in before}
     versions: dict[str, int] = {}
@@ -46,7 +47,7 @@ async def serve(
         versions[publication.policy] = changed.policy.current
         if changed.refusals:
             if number:
-                # Runs that were begun ahead may have answers of those who did not refuse it.
+                # Runs that were begun ahead may hold answers of workers that did not refuse it.
                 book.note_served(number, versions)
             raise TrainingError(
                 f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then go on with "
@@ -64,8 +65,8 @@ async def serve(
 async def serve_chosen(
     bus: Bus, publications: Sequence[Publication], wait: float
 ) -> dict[str, int]:
-    """Let the deployment answer with versions that were published before; their numbers. Raises
-    `TrainingError`."""
+    """Let the deployment answer with versions that were published before; returns their numbers.
+    Raises `TrainingError`."""
     versions: dict[str, int] = {}
     for publication in publications:
         path = str(publication.folder.resolve())
@@ -77,7 +78,8 @@ async def serve_chosen(
 
 
 def _choose(path: str) -> Callable[[Policy], Policy]:
-    """With the newest version of these weights in use, or one more where the bus lists none."""
+    """A change that puts the newest version of these weights in use, or publishes one where the bus
+    lists none."""
 
     def to(policy: Policy) -> Policy:
         numbers = [entry.version for entry in policy.versions if entry.path == path]
@@ -93,7 +95,7 @@ def _choose(path: str) -> Callable[[Policy], Policy]:
 async def _change_policy(
     bus: Bus, policy: str, to: Callable[[Policy], Policy], wait: float
 ) -> policy_changes.PolicyChange:
-    """Raises `TrainingError`."""
+    """Change a policy and wait for its workers. Raises `TrainingError`."""
     try:
         return await retry_during_outage(
             "publish",
@@ -106,7 +108,7 @@ async def _change_policy(
 
 
 def _republish(path: str) -> Callable[[Policy], Policy]:
-    """With the adapter at `path`, which is in use, under another number."""
+    """A change that publishes the adapter at `path`, which is in use, under another number."""
 
     def to(policy: Policy) -> Policy:
         in_use = policy.path_of(policy.current) == path
@@ -116,7 +118,8 @@ def _republish(path: str) -> Callable[[Policy], Policy]:
 
 
 def _publish_once(path: str, before: str | None) -> Callable[[Policy], Policy]:
-    """With the adapter at `path` in use. Raises PolicyError if somebody else has chosen."""
+    """A change that puts the adapter at `path` in use. It raises PolicyError if somebody else has
+    chosen another version."""
 
     def to(policy: Policy) -> Policy:
         in_use = policy.path_of(policy.current)

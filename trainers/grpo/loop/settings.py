@@ -1,7 +1,8 @@
-"""What a loop follows from, but for chance on the way: what is trained, and what is rolled out.
+"""What determines a loop, apart from chance: what is trained, and what is rolled out.
 
 `pair` plays the puzzles of a game or the tasks of a file; every other workflow is asked questions,
-and a checker that knows what is right pays the whole run."""
+and a checker that knows the right answers rewards the whole run.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ from loopline.trainers.grpo.settings import GrpoSettings
 
 
 class QuestionFile(Record):
-    """What is known of a file of questions."""
+    """Facts about a file of questions."""
 
     sha256: str
-    """Of all its questions."""
+    """SHA-256 of all its questions."""
     count: int = Field(ge=1)
-    """Of those that rounds play."""
+    """Number of the questions that rounds play."""
 
 
 def _plays_game(options: Any) -> bool:
@@ -148,26 +149,26 @@ class RolloutOptions(GeneratorOptions):
 
 
 class LoopSettings(RolloutOptions):
-    """What one loop follows from, but for where it is written. It is what the folder records."""
+    """What determines one loop, except where it is written. The folder records it."""
 
     grpo: GrpoSettings
     """`batch` is the number of groups with a signal that a round is to have."""
     policies: dict[str, str]
-    """By agent that is trained, the policy of the deployment that answers for it."""
+    """Policy of the deployment that answers for each agent that is trained."""
     partners: dict[str, str] = Field(default_factory=dict)
-    """The same of the rest of the team."""
+    """Policy of the deployment that answers for each other agent of the team."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Content hash of each prompt of the workflow, as the deployment has it."""
     tasks: TeamTasks | None = None
-    """None: puzzles of the game are played."""
+    """Facts about the file of tasks; None: puzzles of the game are played."""
     most_puzzles: int = Field(ge=1)
     """Most puzzles of a round, with those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
     """Adaptive sampling of candidates; None: K of each observation."""
     workflow_options: JsonObject = Field(default_factory=dict)
-    """Of another workflow than `pair`, whole."""
+    """All options of a workflow other than `pair`."""
     questions: QuestionFile | None = None
-    """That another workflow is asked, in place of those of a generator."""
+    """File of questions that another workflow is asked, in place of a generator's."""
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -184,7 +185,7 @@ class LoopSettings(RolloutOptions):
         return self
 
     def require_playable(self) -> None:
-        """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
+        """Raise `InvalidOptions` for what the game, the team or the workflow refuses."""
         if self.level and (self.game or self.size or self.difficulty or self.tasks):
             raise InvalidOptions(
                 '--level says all of a game (--level "sokoban size=6 boxes=1"): leave --game, '
@@ -205,7 +206,8 @@ class LoopSettings(RolloutOptions):
         workflows.get(PAIR).check_options(self.options)
 
     def _require_answerable(self) -> None:
-        """Raises `InvalidOptions`."""
+        """Raise `InvalidOptions` unless the questions of the workflow are given, and by one option
+        alone."""
         if [self.env is None, self.questions is None, not self.level].count(False) != 1:
             raise InvalidOptions(
                 f"--workflow {self.workflow} is asked questions: give --env "
@@ -239,7 +241,7 @@ class LoopSettings(RolloutOptions):
         return tuple(dict.fromkeys(self.grpo.policy_of(agent) for agent in self.policies))
 
     def require_agents(self) -> None:
-        """Raises `InvalidOptions` for what is said of an agent or a policy that is none."""
+        """Raise `InvalidOptions` for settings of an agent or a policy that does not exist."""
         options = {
             "--agent-temperature": self.agent_temperature,
             "--agent-max-tokens": self.agent_max_tokens,
@@ -255,8 +257,8 @@ class LoopSettings(RolloutOptions):
 
     @property
     def turns(self) -> tuple[frozenset[str], ...]:
-        """Sets of policies, of which one after the other learns for `alternate` rounds. Raises
-        `InvalidOptions` for sets that are none of the trained policies, or all of them."""
+        """Sets of policies that take turns to learn for `alternate` rounds. Raises `InvalidOptions`
+        for a set that holds none of the trained policies, or all of them."""
         if not self.alternate:
             return (frozenset(self.trained),)
         sets = [frozenset(filter(None, text.split(","))) for text in self.together]
@@ -307,7 +309,8 @@ class LoopSettings(RolloutOptions):
         return self.workflow != PAIR
 
     def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
-        """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""
+        """Raise `InvalidOptions` where the scheme gives all candidates of an agent the same
+        reward."""
         scheme, agents = self.grpo.reward.scheme, self.grpo.agents
         if scheme == "progress" and tasks.environment in JUDGED:
             raise InvalidOptions(
@@ -324,7 +327,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def source(self) -> Difficulty | TeamTasks:
-        """What the generator is asked for, or what is played in place of a game. Raises
+        """The difficulty for the generator, or the tasks that are played in place of a game. Raises
         `InvalidOptions`."""
         if self.tasks is not None:
             return self.tasks
@@ -340,7 +343,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def environment(self) -> AnyEnvironment:
-        """Of the game; of several, the first. Raises `InvalidOptions`."""
+        """Environment of the game; with several, of the first level. Raises `InvalidOptions`."""
         if self.level:
             return game_of(self.levels[0], self.setting)[0]
         try:
@@ -350,7 +353,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def team(self) -> tuple[str, ...]:
-        """Who plays; of `pair` in the order of a turn."""
+        """Agents that play; for `pair` in the order of a turn."""
         if self.asks:
             return tuple(agents_of(self.workflow, None, self.workflow_options))
         source = self.source
@@ -362,18 +365,18 @@ class LoopSettings(RolloutOptions):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """That rounds play; empty where it is one game, file or generator. Raises
+        """Levels that rounds play; empty where it is one game, file or generator. Raises
         `InvalidOptions`."""
         return read_levels(self.level)
 
     def shares(self, history: Sequence[Mapping[str, LevelFacts]]) -> dict[str, float]:
-        """By level, its share of the puzzles after these rounds; empty without levels."""
+        """Share of the puzzles of each level after these rounds; empty without levels."""
         if not self.level:
             return {}
         return level_shares(self.levels, self.level_choice, self.grpo.group_size, history)
 
     def _common_team(self) -> tuple[str, ...]:
-        """Of all levels. Raises `InvalidOptions`."""
+        """Team that plays all levels. Raises `InvalidOptions`."""
         games = [game_of(level, self.setting) for level in self.levels]
         teams = [game.team(difficulty.setting) for game, difficulty in games]
         for level, team in zip(self.levels, teams, strict=True):
@@ -386,7 +389,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def played(self) -> tuple[str | None, ...]:
-        """What `Task.environment` says of what `pair` plays; None of questions."""
+        """Values of `Task.environment` that `pair` plays; None for questions."""
         if self.asks:
             return (None,)
         if self.tasks is not None:
@@ -397,7 +400,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def subject(self) -> str:
-        """What is played, in words."""
+        """Description of what is played."""
         if self.questions is not None:
             return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
         if self.level:
@@ -411,28 +414,29 @@ class LoopSettings(RolloutOptions):
 
     @property
     def noun(self) -> str:
-        """Of one thing that is played."""
+        """Noun for one thing that is played."""
         return "puzzle" if self.tasks is None and not self.asks else "task"
 
     @property
     def plays(self) -> int:
-        """How often each puzzle is played: whole runs compete with each other, candidates stand in
+        """How often each puzzle is played: whole runs compete with each other, candidates are in
         one run."""
         return 1 if self.grpo.grouping == "at-grpo" else self.grpo.group_size
 
     @property
     def candidates(self) -> int:
-        """Of an agent's turn."""
+        """Candidates of an agent's turn."""
         return self.grpo.group_size if self.plays == 1 else 1
 
     @property
     def most_candidates(self) -> int:
-        """Of an agent's turn, in all rounds of sampling: a step records them together."""
+        """Most candidates of an agent's turn, over all rounds of sampling: a step records them
+        together."""
         return self.candidates * (1 if self.adaptive is None else self.adaptive.rounds)
 
     @property
     def options(self) -> JsonObject:
-        """Of the workflow. Sampling has full support: no top-p, no schema."""
+        """Options of the workflow. Sampling has full support: no top-p, no schema."""
         if self.asks:
             return self.workflow_options
         return {
@@ -452,14 +456,14 @@ class LoopSettings(RolloutOptions):
 
 
 class Look(Record):
-    """How a version did on held-out tasks."""
+    """Results of a version on held-out tasks."""
 
     round: int
-    """That the version came of; 0 is the beginning."""
+    """Round that made the version; 0 is the beginning."""
     outcomes: str
-    """Of the tasks in order: `1` solved, `0` not."""
+    """Outcomes of the tasks in order: `1` solved, `0` not."""
 
     @property
     def success(self) -> float:
-        """Share that is solved."""
+        """Share of solved tasks."""
         return self.outcomes.count("1") / max(len(self.outcomes), 1)

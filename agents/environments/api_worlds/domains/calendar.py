@@ -57,7 +57,7 @@ class Calendar(State):
         return [time for time in HOURS if time not in busy_times]
 
     def check_free(self, day: str, time: str) -> None:
-        """Raises `ApiError` for an hour that is taken or outside of the day."""
+        """Raise `ApiError` for an hour that is taken or outside the day."""
         if time not in HOURS:
             raise ApiError(f"times are full hours from {HOURS[0]} to {HOURS[-1]}")
         for title, event in self.events.items():

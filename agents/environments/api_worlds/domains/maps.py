@@ -38,7 +38,7 @@ class Maps(State):
 
     cities: tuple[str, ...]
     positions: dict[str, tuple[int, int]]
-    """Where a city is, in units of 10 km east and north."""
+    """Position of each city, in units of 10 km east and north."""
     places: dict[str, Place]
 
     @classmethod
@@ -56,7 +56,7 @@ class Maps(State):
         )
 
     def kilometers(self, origin: str, to: str) -> int:
-        """By road, which runs along the two axes; at least 20."""
+        """Distance by road, which runs along the two axes; at least 20."""
         if origin == to:
             raise ApiError("origin and destination are the same city")
         here = self.positions[require_city(self.cities, origin)]

@@ -12,7 +12,7 @@ from loopline.agents.environments.api_worlds.world import World
 
 
 def choose_row(rng: random.Random, rows: Iterable[Any]) -> Any:
-    """One of the rows, or `None` where there is none."""
+    """One of the rows, or `None` if there are none."""
     there: Sequence[Any] = tuple(rows)
     return rng.choice(there) if there else None
 

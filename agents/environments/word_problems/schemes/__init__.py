@@ -1,4 +1,4 @@
-"""The schemes of all stories, in TOML files alongside this module; `scheme` explains the notation.
+"""The schemes of all stories, in TOML files next to this module; `scheme` explains the notation.
 
 A table is one scheme, named `domain.place.name`:
 
@@ -36,7 +36,8 @@ FILES = (
     "travel", "pages", "age", "time", "score", "area", "unseen",
 )  # fmt: skip
 HOLD_OUT_EVERY = 5
-"""Of each scheme's wordings, every fifth (from the third on) is kept away from training."""
+"""Interval of held-out wordings: of each scheme's, every fifth (from the third on) is kept away
+from training."""
 
 _Name = Annotated[str, Field(pattern=r"^[a-z]+\.(open|change|ask)\.[a-z_]+$")]
 
