@@ -21,18 +21,18 @@ class Arm:
     name: str
     workflow: str
     policies: dict[str, str] = field(default_factory=dict[str, str])
-    """Role → pool, over the deployment's own."""
+    """Pool by role, in place of the deployment's own."""
     about: str = ""
     setting: JsonObject = field(default_factory=dict[str, JsonValue])
-    """Over the setting of each instance: how this arm plays it."""
+    """Options that override the setting of each instance and so decide how this arm plays it."""
     roles: tuple[str, ...] = ()
-    """Of the workflow's roles those that play; none: all of them."""
+    """Roles of the workflow that play; empty means all of them."""
     environment: str | None = None
-    """Whose agents play."""
+    """Environment whose agents play; None for an arm without one."""
     swapped: bool = False
-    """Each of its two roles plays with the deployment's policy of the other one."""
+    """Whether each of its two roles plays with the deployment's policy of the other role."""
     colour: int | None = None
-    """From 0: its place in a report's palette; None: whichever is free."""
+    """Index into a report's palette, from 0; None takes whichever colour is free."""
 
 
 def _workflow_arm(name: str) -> Arm | None:
@@ -55,7 +55,7 @@ class Arms:
     other: Callable[[str], Arm | None] = lambda name: None
     """The arm of a name that is not listed; None if there is none."""
     others: Callable[[], str] = lambda: ""
-    """Which names `other` knows, in words."""
+    """Description in words of the names that `other` accepts."""
 
     @classmethod
     def of(cls, *arms: Arm) -> Arms:
@@ -107,13 +107,13 @@ QUESTION_ARMS = Arms(
     _workflow_arm,
     _workflows,
 )
-"""For a question that has an answer."""
+"""Arms for a question that has an answer."""
 TOOL_ARMS = Arms.of(
     Arm("umi", "umi", {}, "planner, caller and summarizer", colour=1),
     Arm("single", "umi_single", {}, "one model that does the work of all three", colour=0),
 )
 POLICY_ARMS = Arms(other=_policy_arm, others=lambda: "any policy of the deployment")
-"""For one completion to each question: the arm carries the name of the policy that gives it."""
+"""Arms with one completion per question; each carries the name of the policy that answers."""
 
 
 def team_arms(

@@ -36,7 +36,7 @@ from loopline.bench.taxonomy import MEANINGS, Class
 R = TypeVar("R", bound=Record)
 
 Classifier = Callable[[Result, str], str]
-"""From a result and the gold answer to its class: one of `loopline.bench.taxonomy.Class`, or of the
+"""Maps a result and the gold answer to a class: one of `loopline.bench.taxonomy.Class`, or of the
 benchmark's own `classes`. A right result has `Class.RIGHT`."""
 
 Rescorer = Callable[[Result, ManifestItem], Result]
@@ -65,30 +65,29 @@ class Benchmark:
     """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
     arms: Arms = QUESTION_ARMS
     arms_of: Callable[[JsonObject], Arms] | None = None
-    """Where the arms depend on what is asked: from the data set's own options, or from its
-    `reference`, to its arms. Raises UsageError."""
+    """Arms that follow from the data set's options or its `reference`, where the arms depend on
+    what is asked; None where they don't. Raises UsageError."""
     default_arms: str = "llm,router,slm"
-    """Empty: the first one."""
+    """Names of the arms that run by default; empty means the first arm."""
     default_split: str = "test"
     options: type[Record] | None = None
     """What `Request.choices` must be, where a data set has options of its own."""
     workflow_options: JsonObject | None = None
     """Options of the workflows; None: only whether there is a calculator."""
     require: Callable[[Manifest], None] = lambda manifest: None
-    """Called before a deployment is looked for. Raises UsageError where runs could not be judged
-    here."""
+    """Called before a deployment is looked for. Raises UsageError where runs could not be judged on
+    this machine."""
     rescorer: Callable[[Manifest], AbstractContextManager[Rescorer]] | None = None
     """None where a judge needs what a run did, which an output directory does not hold."""
     needs_judge_worker: bool = False
-    """Its runs ask a worker of the kind `judge` while they go on."""
+    """Whether its runs ask a worker of the kind `judge` while they are under way."""
     team: bool = False
-    """Played by workflow `pair`: a report has success by policy version, and pass@k."""
+    """Whether workflow `pair` plays it: a report then has success by policy version, and pass@k."""
     attempts: bool = False
-    """Its items are attempts: those at one question have the same `attempt_of` in what is known of
-    them."""
+    """Whether its items are attempts: attempts at the same question share `attempt_of` in their
+    known facts."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
-    """From a data set's `reference` to a description of the players in its `baselines`; empty for
-    none."""
+    """Describes the players in a data set's `baselines`, given its `reference`; empty for none."""
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 

@@ -29,7 +29,7 @@ MOST_USD, MOST_TOKENS, MOST_SECONDS = 1e6, 10**12, 1e9
 
 @dataclass(frozen=True)
 class BenchBudget:
-    """As a command line has it; None is unlimited."""
+    """Budget as typed on a command line; None is unlimited."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -110,7 +110,8 @@ async def lift(client: RunClient, manifest: Manifest) -> None:
 
 
 def spent_of(entries: Iterable[UsageEntry], results: Iterable[Result]) -> Limits:
-    """At most, where nobody knows what a call used; seconds of runs that have a result."""
+    """Upper bound of what was spent, since nobody knows what some calls used; the seconds are those
+    of runs with a result."""
     tokens = micro_dollars = 0
     for entry in deduplicate_usage(entries):
         usage, unknown = entry.usage, entry.unknown

@@ -53,7 +53,8 @@ class ArmComparison:
     """Share of right answers; of an imported evaluation the mean score."""
     accuracy_b: float
     table: PairedTable | None
-    """Of right answers; None where questions were asked several times, or scores are shares."""
+    """Paired table of right answers; None where questions were asked several times, or scores are
+    shares."""
     p: float | None
     """McNemar's; None without a table."""
     accuracy: Interval
@@ -75,7 +76,7 @@ class ArmComparison:
         return max(self.attempts_a, self.attempts_b) > self.questions
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; what is of the table is null without one."""
+        """Return the fields for JSON; those of the table are null without one."""
         table = self.table
         return {
             "a": self.arm_a,
@@ -107,12 +108,12 @@ class ArmComparison:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two."""
+    """One of the two benchmarks."""
 
     path: Path
     facts: Facts
     format: str | None
-    """Of an imported evaluation, else None."""
+    """Format of an imported evaluation, else None."""
     notices: tuple[str, ...] = ()
 
     @property
@@ -194,7 +195,7 @@ def _side(path: Path, scorer: str | None) -> _Side:
 
 
 def _format(facts: Facts) -> str | None:
-    """Of the imported evaluation that it is of."""
+    """Format of the imported evaluation; None for any other benchmark."""
     if not facts.benchmark.attempts:
         return None
     return str(facts.manifest.reference.get("format", "imported"))

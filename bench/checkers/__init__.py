@@ -56,9 +56,9 @@ class Score:
 
     verdicts: Verdicts
     answer: str
-    """As it was written; empty when there is none."""
+    """Answer as it was written; empty when there is none."""
     value: str | None
-    """As an exact number, for example `7/2`; None when the answer is not a number."""
+    """Answer as an exact number, for example `7/2`; None when it is not a number."""
     where: str
     """`box`, `text` or `none`."""
 

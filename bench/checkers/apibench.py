@@ -27,7 +27,7 @@ _TORCH_ARGUMENTS = ("repo_or_dir", "model")
 
 
 class ApiVerdict(StrEnum):
-    """From the best to the worst; of several calls the best one counts."""
+    """Verdicts from best to worst; of several calls the best one counts."""
 
     RIGHT = "right"
     OTHER_DOMAIN = "an API of another domain"

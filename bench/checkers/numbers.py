@@ -61,7 +61,7 @@ _SCALES = {
 }  # fmt: skip
 _HAN_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _SHORT_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12}
-"""Behind an amount of money: elsewhere they are units."""
+"""Scale letters after an amount of money; elsewhere they are units."""
 
 _PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,12},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUM = rf"(?:{_PLAIN}|(?<!\.)\.[0-9]+)"

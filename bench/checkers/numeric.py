@@ -93,7 +93,7 @@ _FILLER = re.compile(r"[^\d\n]{0,60}")
 MAX_EXPRESSION = 2_000
 """Characters of an answer that are compared as an expression."""
 _WORDS = 4
-"""Between "the answer is" and its number: "a total of about"."""
+"""Most words between "the answer is" and its number, such as "a total of about"."""
 
 
 def extract(prediction: str) -> Extraction:

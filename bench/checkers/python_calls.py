@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_CHARS = 20_000
-"""Of a text that is parsed; a call has a few hundred."""
+"""Most characters of a text that is parsed; a call has a few hundred."""
 MAX_CALLS = 100
-"""Calls of one text that are looked at, the first ones."""
+"""Most calls that are read in a text, the first ones."""
 _MAX_DEPTH = 100
-"""Of brackets, Python's own parser stops at 200; of operators it does not."""
+"""Deepest syntax tree that is read recursively. Python's own parser stops at 200 brackets, but has
+no limit for operators."""
 
 # Only at the beginning of a name: else a long one would be read again from each of its letters.
 _OPENING = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(")
@@ -71,7 +72,7 @@ def _parse(text: str, mode: str) -> ast.AST | None:
 
 
 def _is_shallow(tree: ast.AST) -> bool:
-    """Whether nothing in it lies deeper than recursion may go."""
+    """Whether the tree stays within the depth that recursion may reach."""
     layer: list[ast.AST] = [tree]
     for _ in range(_MAX_DEPTH):
         layer = [child for node in layer for child in ast.iter_child_nodes(node)]

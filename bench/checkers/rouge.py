@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 
 MAX_CHARS = 200_000
-"""Of either text; what is longer is cut there."""
+"""Most characters of either text; a longer one is cut there."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 

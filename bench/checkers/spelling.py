@@ -79,7 +79,7 @@ _WORD_EXPONENT = re.compile(r"\^\s?\{?\s?(?:st|nd|rd|th)\s?\}?")
 _BLANKS = re.compile(r"[ \t]{2,}")
 
 _BEGIN, _END = r"(?<![0-9.,'])", r"(?![0-9]|[.,'][0-9])"
-"""Of a whole number with all its separators."""
+"""Edges of a whole number with all its separators."""
 
 
 def _remove_separators(separators: str) -> Callable[[re.Match[str]], str]:

@@ -71,7 +71,8 @@ class RunOptions(BudgetOptions):
     def asked(
         self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any
     ) -> BenchRequest:
-        """With a benchmark, its arms (None: its own) and its questions."""
+        """Return the request for a benchmark with its questions and arms (None: the default
+        ones)."""
         from loopline.bench.session import BenchRequest
 
         return BenchRequest(

@@ -32,11 +32,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Request:
-    """Which items are wanted."""
+    """Selection of the items to ask."""
 
     split: str = "test"
     samples: int | None = None
-    """None is all."""
+    """Most items; None means all."""
     seed: int = 123
     data: Path | None = None
     choices: JsonObject = field(default_factory=dict)
@@ -53,11 +53,12 @@ class Dataset:
     available: int
     """How many items there were to choose from."""
     source: str
-    """Where they came from, without machine-specific folders."""
+    """Source of the items, without machine-specific folders."""
     reference: JsonObject = field(default_factory=dict)
     """What the judge needs alongside the items."""
     problems: tuple[CodeProblem | MathProblem, ...] = ()
-    """With what decides them, for the judge: neither on the bus nor in a manifest."""
+    """Items with what decides them, for the judge; they appear neither on the bus nor in a
+    manifest."""
 
 
 def skipped_summary(skipped: Sequence[Skipped]) -> str:

@@ -28,17 +28,17 @@ Category = Literal[
 WRITTEN: tuple[Category, ...] = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
 )  # fmt: skip
-"""By the data set's authors."""
+"""Categories written by the data set's authors."""
 LIVE: tuple[Category, ...] = (
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
     "live_relevance",
 )  # fmt: skip
-"""By users of function calling."""
+"""Categories of questions from users of function calling."""
 CATEGORIES: tuple[Category, ...] = (*WRITTEN, *LIVE)
 WITHOUT_CALLS: frozenset[Category] = frozenset({"irrelevance", "live_irrelevance"})
-"""Where nothing is to be called."""
+"""Categories in which no function should be called."""
 WITHOUT_ANSWERS: frozenset[Category] = frozenset({*WITHOUT_CALLS, "live_relevance"})
-"""Of which no calls are published."""
+"""Categories without published calls."""
 SOURCE = (
     "https://github.com/ShishirPatil/gorilla (folder "
     "berkeley-function-call-leaderboard/bfcl_eval/data, files BFCL_v4_*.json and possible_answer/)"

@@ -1,4 +1,4 @@
-"""Where a published data set lies: what `--data` names, else what LOOPLINE_DATA names."""
+"""Location of a published data set: the path of `--data`, else that of LOOPLINE_DATA."""
 
 from __future__ import annotations
 

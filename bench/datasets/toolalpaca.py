@@ -48,7 +48,8 @@ _TYPES: dict[str, JsonObject] = {
     "Object": {"type": "object"},
     "Array[string]": {"type": "array", "items": {"type": "string"}},
 }
-"""Of the words before the first full stop; a parameter of any other type takes any value."""
+"""JSON schema by the words before the first full stop; a parameter of any other type takes any
+value."""
 
 
 @dataclass(frozen=True)

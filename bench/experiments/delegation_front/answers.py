@@ -39,7 +39,7 @@ ROUTES: dict[Decision, tuple[str, dict[str, str]]] = {
     "small": ("solo", {"solo": "slm"}),
     "parts": ("delegate", {"planner": "llm", "slm": "slm", "expert": "llm"}),
 }
-"""By decision: the workflow that follows, and its policies."""
+"""Workflow and its policies, by decision."""
 
 
 async def answer_all(

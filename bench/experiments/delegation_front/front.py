@@ -32,7 +32,7 @@ class Rule:
 
     @property
     def dollars(self) -> float:
-        """Of a question, the mean."""
+        """Mean US dollars per question."""
         return float(self.cost.mean())
 
 
@@ -59,7 +59,8 @@ def nobody(like: Rule) -> Rule:
 
 
 def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
-    """Of at most two rules, for at most this many dollars a question."""
+    """Return the best mixture of at most two rules that costs at most this many dollars a
+    question."""
     rules = [nobody(family[0]), *family]
     affordable = [rule for rule in rules if rule.dollars <= dollars]
     best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))
@@ -89,8 +90,8 @@ def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
 
 
 def undominated(rules: Sequence[Rule]) -> list[Rule]:
-    """Those that no other rule equals or beats both in accuracy and in dollars, with one of these
-    beyond it."""
+    """Return the rules that no other rule dominates: none is at least as good in both accuracy and
+    dollars and better in one of them."""
 
     def beats(other: Rule, rule: Rule) -> bool:
         as_good = other.accuracy >= rule.accuracy and other.dollars <= rule.dollars

@@ -47,7 +47,7 @@ are handed over whole, and of long ones; what is left is split evenly."""
 
 
 class Planner:
-    """With random adapter weights of the seed, or those of an earlier planner."""
+    """Planner with random adapter weights of the seed, or with those of an earlier planner."""
 
     def __init__(self, settings: FrontSettings, seed: int, begins_from: Path | None = None) -> None:
         import torch
@@ -82,7 +82,7 @@ class Planner:
         }
 
     def write(self, folder: Path) -> None:
-        """As an engine reads it, and `begins_from`."""
+        """Write the planner to `folder`, in the form that an engine and `begins_from` read."""
         write_policies(self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ()))
 
     def decision_dollars(self, question: Asked) -> float:
@@ -99,7 +99,7 @@ class Planner:
         return imitate(self.policies, answers, rate, "a step of the planner's start").loss
 
     def probabilities(self, questions: Sequence[Asked]) -> list[tuple[float, ...]]:
-        """Of each question's decisions, at temperature 1."""
+        """Return the probabilities of each question's decisions, at temperature 1."""
         import torch
         from torch.nn import functional
 

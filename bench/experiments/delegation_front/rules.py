@@ -38,7 +38,7 @@ OFFSETS = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
 """Added to the log-odds of handing a question over whole, before the likeliest decision is choices:
 settings of the planner as it begins."""
 THRESHOLDS = 9
-"""Of each kind of cascade: quantiles of what it thresholds."""
+"""Thresholds of each kind of cascade, at quantiles of what it thresholds."""
 _NOTHING = -1e3
 TITLES: dict[Decision, str] = {
     "big": "the big model alone",
@@ -49,22 +49,22 @@ TITLES: dict[Decision, str] = {
 
 @dataclass(frozen=True)
 class Rules:
-    """By family."""
+    """The compared rules, by family."""
 
     trained: dict[float, Rule]
-    """By λ."""
+    """Trained rule by λ."""
     decisions: dict[float, Floats]
-    """By λ: share of each decision."""
+    """Share of each decision, by λ."""
     untrained: list[Rule]
     cascades: list[Rule]
-    """By log-probability."""
+    """Cascades by log-probability."""
     scored: list[Rule]
-    """By a learned score."""
+    """Cascades by a learned score."""
     alone: list[Rule]
 
 
 def rules_of(settings: FrontSettings, output: Path) -> Rules:
-    """Of finished cells. Raises `OutputError` for one that is not."""
+    """Return the rules of finished cells. Raises `OutputError` for a cell that is not finished."""
     rows = _answers(0, output).rows
     right, cost = _columns(rows)
     seeds = settings.seeds
@@ -142,7 +142,7 @@ def _cascades(what: str, scores: Sequence[Floats], right: Floats, cost: Floats) 
 
 
 def _scores(train: Sequence[Answered], rows: Sequence[Answered]) -> Floats:
-    """Of the small model's answers to `rows`, learned from `train`."""
+    """Scores of the small model's answers to `rows`, learned from `train`; shape (rows,)."""
     both = extract([_evidence(entry) for entry in (*train, *rows)])
     first, second = _numbers(0, len(train)), _numbers(len(train), len(train) + len(rows))
     right = np.array([[entry.small.right, entry.big.right] for entry in train], dtype=np.float64)
