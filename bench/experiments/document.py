@@ -28,9 +28,9 @@ class Section:
     """Tables and drawings of one thing; a report of one thing has one, without a heading."""
 
     tables: Mapping[str, Table]
-    """By caption; one without rows is left out."""
+    """Tables by caption; a table without rows is left out."""
     drawings: Collection[tuple[str, str]] = ()
-    """SVG and caption, for the page; an empty one is left out."""
+    """Drawings for the page as pairs of SVG and caption; an empty SVG is left out."""
     heading: str = ""
     about: str = ""
 
@@ -97,7 +97,7 @@ def html(document: Document) -> str:
 
 
 def show(document: Document, output: Path | None, console: Console) -> None:
-    """On a terminal; `output` is None where nothing was written."""
+    """Print a document on a terminal; `output` is None where nothing was written."""
     from rich.markup import escape as plain
 
     from loopline.runtime.terminal.tables import new_table

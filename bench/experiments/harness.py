@@ -48,7 +48,7 @@ CellT = TypeVar("CellT", bound=Cell)
 
 
 Verdict = Literal["more", "less", "no difference found"]
-"""Of other seeds and items, by whether the interval of a difference holds zero."""
+"""Verdict about other seeds and items, by whether the interval of a difference contains zero."""
 
 
 class Bounds(Record):
@@ -87,7 +87,7 @@ class Bounds(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Of a difference."""
+        """Verdict on a difference."""
         return "more" if self.low > 0 else "less" if self.high < 0 else "no difference found"
 
 

@@ -23,12 +23,12 @@ class Estimate(Protocol):
 
 
 def share(value: Estimate) -> str:
-    """As in `12.3 % (10.0 – 15.0)`."""
+    """Format a share, such as `12.3 % (10.0 – 15.0)`."""
     return f"{say.share(value.estimate)} ({say.span(value.low, value.high)})"
 
 
 def points(value: Estimate) -> str:
-    """As in `+2.3 [+1.0, +3.5]`."""
+    """Format a difference in points, such as `+2.3 [+1.0, +3.5]`."""
     return f"{say.points(value.estimate)} [{say.points(value.low)}, {say.points(value.high)}]"
 
 

@@ -127,7 +127,7 @@ def _has_no_settings(slot: Slot) -> NoReturn:
 
 
 class SupervisedMonitor(Monitor):
-    """Who is ready is what the supervisor says."""
+    """Monitor that takes the ready workers from the supervisor."""
 
     def __init__(self, fleet: SupervisedFleet) -> None:
         super().__init__(fleet, ())

@@ -52,7 +52,7 @@ class BigModel:
 
 
 def turned(problem: WordProblem) -> WordProblem:
-    """With another operation in its last equation, and so a wrong answer."""
+    """Return the problem with another operation in its last equation, and so a wrong answer."""
     link = problem.links[-1]
     part = link.parts[-1]
     *before, last = part.equations

@@ -51,10 +51,12 @@ from loopline.workers.scripted_api.answer import Reply
 from loopline.workers.scripted_api.server import ScriptedServer
 
 _LEFT_SECONDS = 60.0
-"""For the deployment of a stream that was killed to end: Linux has told its supervisor to."""
+"""Seconds for the deployment of a killed stream to end; Linux has sent its supervisor the
+signal."""
 _POLL_SECONDS = 0.1
 _STARTS = 5
-"""A supervisor that can't reach its Redis when it starts gives up; so often another one tries."""
+"""Starts in all: a supervisor that can't reach its Redis when it starts gives up, and another one
+is started."""
 _SUPERVISOR: Mapping[str, object] = {
     "supervisor.backoff_seconds": 0.1,
     "supervisor.backoff_max_seconds": 1.0,
@@ -116,7 +118,7 @@ class StreamDeployment:
 
     @property
     def settings(self) -> Settings:
-        """To reach it with."""
+        """Settings that reach the deployment."""
         run = self._up.state.running()
         url = self._proxy.url if run is None else run.redis_url
         return load_resolved_file(self._up.state.resolved).with_redis_url(url)

@@ -41,7 +41,7 @@ class Stretch(Record):
 
     @property
     def dollars(self) -> float:
-        """Per question, all of it."""
+        """US dollars per question, with the cost of learning."""
         return (self.served_usd + self.learning_usd) / max(1, self.questions)
 
     @property
@@ -50,7 +50,7 @@ class Stretch(Record):
 
 
 def total(parts: Iterable[Stretch]) -> Stretch:
-    """Of all parts together."""
+    """Sum of all parts."""
     listed = [*parts]
     return Stretch.model_validate(
         {name: sum(getattr(part, name) for part in listed) for name in Stretch.model_fields}
@@ -80,7 +80,7 @@ class Round(Protocol):
 
 
 class Sizes(Protocol):
-    """Of a stream."""
+    """Sizes of a stream."""
 
     @property
     def seed(self) -> int: ...
@@ -125,19 +125,19 @@ class LoopReport(Record, ABC):
 
     @property
     def quarters(self) -> tuple[Stretch, ...]:
-        """Of all seeds together."""
+        """Quarters of the stream, over all seeds together."""
         parts = [quarters_of(result) for result in self.streams]
         return tuple(total(same) for same in zip(*parts, strict=True))
 
     @property
     def dollars_ratio(self) -> float:
-        """Of a question in the last quarter to one in the first."""
+        """Dollars of a question in the last quarter divided by those in the first."""
         first, *_, last = self.quarters
         return last.dollars / first.dollars if first.dollars else math.inf
 
     @property
     def accuracy_change(self) -> Bounds:
-        """From the first quarter to the last, in points."""
+        """Change in accuracy from the first quarter to the last, in points."""
         first, *_, last = self.quarters
         return difference(last.right, last.questions, first.right, first.questions)
 
@@ -200,7 +200,7 @@ class ImproveReport(LoopReport):
 
     @property
     def small_model_gain(self) -> Bounds:
-        """On the questions that were held out, paired, in points."""
+        """Gain on the held-out questions, paired, in points."""
         return paired_change(
             [right for result in self.results for right in result.before],
             [right for result in self.results for right in result.after],
@@ -230,7 +230,7 @@ class ImproveReport(LoopReport):
 
 
 def seed_facts(result: StreamResult) -> dict[str, Any]:
-    """Of one seed, in short."""
+    """Summary of one seed."""
     return {
         **common_seed_facts(result),
         "small_before": sum(result.before) / len(result.before),
@@ -259,7 +259,8 @@ def quarters_of(result: Streamed) -> tuple[Stretch, ...]:
 
 
 def stretch(result: Streamed, begin: int, end: int) -> Stretch:
-    """Of the questions from `begin` to before `end`, with the rounds that they led to."""
+    """Return the stretch of the questions from `begin` to before `end`, with the rounds that they
+    led to."""
     part = result.questions[begin:end]
     gpu_second = result.settings.prices.gpu_second
     learning = [
@@ -277,8 +278,8 @@ def stretch(result: Streamed, begin: int, end: int) -> Stretch:
 
 
 def difference(right: int, count: int, other_right: int, other_count: int) -> Bounds:
-    """Of two shares of different questions, in points: the interval of Newcombe (1998, method 10)
-    from both shares' Wilson intervals."""
+    """Difference of two shares of different questions, in points: the interval of Newcombe (1998,
+    method 10) from both shares' Wilson intervals."""
     first, second = wilson(right, count), wilson(other_right, other_count)
     gap = first.estimate - second.estimate
     below = math.hypot(first.estimate - first.low, second.high - second.estimate)
@@ -287,13 +288,13 @@ def difference(right: int, count: int, other_right: int, other_count: int) -> Bo
 
 
 def paired_change(before: Sequence[bool], after: Sequence[bool]) -> Bounds:
-    """Of the same questions, in points."""
+    """Change on the same questions, in points."""
     gap = bootstrap_difference([float(right) for right in after], [float(r) for r in before])
     return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
 
 
 def batches_of(results: Sequence[Streamed]) -> list[Stretch]:
-    """Of all seeds together, batch by batch."""
+    """Stretches of all seeds together, batch by batch."""
     settings = results[0].settings
     parts: list[Stretch] = []
     for begin in range(0, settings.questions, settings.batch):

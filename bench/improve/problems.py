@@ -19,19 +19,19 @@ from loopline.agents.environments.word_problems import (
 from loopline.trainers.distill.escalations import question_key
 
 OPERATIONS = 2
-"""At most, of a question."""
+"""Most operations of a question."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Of one seed."""
+    """Questions of one seed."""
 
     stream: tuple[WordProblem, ...]
     held_out: tuple[WordProblem, ...]
 
     @property
     def answers(self) -> dict[str, str]:
-        """The right ones, by question."""
+        """Right answers by question."""
         return {problem.prompt: problem.answer for problem in (*self.stream, *self.held_out)}
 
 

@@ -11,7 +11,7 @@ BIG = "llm"
 """The big model's pool."""
 CONCURRENCY = 64
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
-"""Of `umi`."""
+"""Roles of the workflow `umi`."""
 
 
 def cascade_profile(settings: StreamSettings, url: str) -> str:

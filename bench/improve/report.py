@@ -24,7 +24,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 14.0, 14.0, 44.0
 
 
 def document(report: ImproveReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     settings = report.results[0].settings
     prices = settings.prices
     about = (
@@ -92,12 +92,12 @@ def attacks_in_words(attacks: Mapping[str, int]) -> str:
 
 
 def verdict_word(passed: bool) -> str:
-    """Of a bar."""
+    """Word for whether a bar was met."""
     return "Held" if passed else "Missed"
 
 
 def in_points(value: Bounds) -> str:
-    """With its interval."""
+    """Format a value in points, with its interval."""
     return f"{value.estimate:+.1f} points (95 % interval {value.low:+.1f} to {value.high:+.1f})"
 
 

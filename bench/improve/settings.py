@@ -13,16 +13,17 @@ MICRO_TRAINING = TrainingSettings(
 
 
 class Prices(Record):
-    """US dollars. The big model is paid by the token, as GPT-4o is; the small one by the second of
-    a rented GPU, at a stated speed, and so are the trainings, each CPU second as one of the GPU."""
+    """Prices in US dollars. The big model is paid per token, as GPT-4o is; the small one per second
+    of a rented GPU at a stated speed, and so are the trainings: a CPU second counts as a GPU
+    second."""
 
     big_prompt: float = 2.50
-    """Per million tokens."""
+    """US dollars per million prompt tokens of the big model."""
     big_completion: float = 10.00
     gpu_hour: float = 2.50
-    """Of a rented H100."""
+    """US dollars per hour of a rented H100."""
     prompt_speed: float = 20_000.0
-    """Tokens that the GPU reads in a second."""
+    """Prompt tokens that the GPU reads per second."""
     completion_speed: float = 2_000.0
     """Tokens that it writes in a second."""
 
@@ -32,12 +33,12 @@ class Prices(Record):
 
     @property
     def small_prompt(self) -> float:
-        """Per million tokens."""
+        """US dollars per million prompt tokens."""
         return self.gpu_second / self.prompt_speed * 1e6
 
     @property
     def small_completion(self) -> float:
-        """Per million tokens."""
+        """US dollars per million completion tokens."""
         return self.gpu_second / self.completion_speed * 1e6
 
 

@@ -22,7 +22,7 @@ from loopline.trainers.core.output_lock import lock_output
 from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0
-"""In which an ended run must have come to the store."""
+"""Seconds in which an ended run must reach the store."""
 GO_ON = "the same `bench improve` command"
 LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
 AT_ONCE = 32
@@ -30,10 +30,10 @@ AT_ONCE = 32
 
 
 class Timed(Record):
-    """What a stream comes to."""
+    """Result of a stream with its compute."""
 
     cpu_seconds: float
-    """Of all processes."""
+    """CPU seconds of all processes."""
 
 
 ResultT = TypeVar("ResultT", bound=Timed)
@@ -159,7 +159,7 @@ async def serve_under_attack(
 
 
 def served_before_rounds(folder: Path) -> dict[int, int]:
-    """By round of the stream, the number of questions that were served before it."""
+    """Number of questions that were served before each round of the stream, by round."""
     return {
         line["round"]: line["served"]
         for _, line in read_log(folder / LOOKS)
@@ -168,7 +168,7 @@ def served_before_rounds(folder: Path) -> dict[int, int]:
 
 
 def attack_counts(folder: Path) -> dict[str, int]:
-    """By name, the attacks on the deployment while it served."""
+    """Number of attacks on the deployment while it served, by name."""
     counts = Counter[str]()
     for _, line in read_log(folder / ATTACKS):
         counts.update(line["attacks"])

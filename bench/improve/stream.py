@@ -78,16 +78,16 @@ class StreamResult(Timed):
     settings: StreamSettings
     questions: tuple[Served, ...]
     rounds: tuple[tuple[int, Decision], ...]
-    """Each with the number of questions that were served before."""
+    """Rounds, each with the number of questions that were served before it."""
     before: tuple[bool, ...]
-    """Of the questions that were held out: whether the pool's own model answers rightly."""
+    """Whether the pool's own model answers each held-out question rightly."""
     after: tuple[bool, ...]
-    """The same of the version that serves at the end."""
+    """The same for the version that serves at the end."""
     poisoned: Decision | None
-    """What became of the batch with turned labels."""
+    """Decision on the batch with turned labels."""
     serving_at_end: str
     attacks: dict[str, int]
-    """On the deployment while it served: name → how often."""
+    """Number of attacks on the deployment while it served, by name."""
     lost: int
     """Questions whose run has no answer."""
     altered: int

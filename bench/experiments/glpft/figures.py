@@ -56,15 +56,15 @@ class MethodFigures:
 
     method: str
     models: int
-    """That play."""
+    """Number of models that play."""
     parameters: int
-    """Of each model."""
+    """Parameters of each model."""
     tokens: tuple[int, ...]
-    """That went through the models in training, padding included, by seed."""
+    """Tokens that went through the models in training, padding included, by seed."""
     training_seconds: tuple[float, ...]
     seeds: tuple[int, ...]
     solved: dict[str, Solved]
-    """By split, and of the three held-out ones together."""
+    """Solved instructions by split, and of the three held-out splits together."""
     hallucination: Interval
     """Share of runs that name a tool which is not on offer."""
     calls: float
@@ -101,7 +101,7 @@ class SizeFigures:
 
 
 def figures_of(grid: GlpftGrid) -> tuple[SizeFigures, ...]:
-    """Of all cells, which are finished."""
+    """Figures of all sizes; every cell must be finished."""
     baselines = _baselines(grid)
     return tuple(_size(grid, size, baselines) for size in grid.sizes)
 
@@ -257,7 +257,7 @@ def _mean(
     value: Callable[[Result], float],
     seed: int,
 ) -> Interval:
-    """Of a share, with its interval over instructions."""
+    """Mean of a share, with its interval over instructions."""
     return mean_share(_by_item(by_seed, items, value), seed=seed)
 
 

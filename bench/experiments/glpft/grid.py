@@ -1,4 +1,4 @@
-"""Which cells are trained, and where they are kept.
+"""The cells that are trained, and the files that they are kept in.
 
     OUTPUT/settings.json                         what every cell follows from
     OUTPUT/data/                                 the training instructions
@@ -36,11 +36,11 @@ from loopline.trainers.glpft.stages import METHODS, Method
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
 APART = Split.UNSEEN_APIS
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
-"""Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
+"""Options of the workflows: those of `bench tools`, in the form that the models were trained on."""
 
 
 def schedules_sha256() -> str:
-    """Of what `train glpft` trains random weights by."""
+    """SHA-256 of the schedules by which `train glpft` trains random weights."""
     table = {name: schedule.model_dump() for name, schedule in MICRO.items()}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
@@ -52,12 +52,12 @@ class Common(Record):
     """That are trained on."""
     data_seed: int
     samples: int = Field(ge=len(HELD_OUT), le=worlds.MAX_SAMPLES)
-    """Held-out instructions, of the three splits alike."""
+    """Held-out instructions, the same number from each of the three splits."""
     unseen_apis: int = Field(ge=0, le=worlds.MAX_SAMPLES)
-    """Further ones that need APIs which training never sees."""
+    """Further instructions that need APIs which training never sees."""
     question_seed: int
     schedules: str = Field(default_factory=schedules_sha256)
-    """Of the table of learning rates: another one trains other cells."""
+    """SHA-256 of the table of learning rates, since other rates train other cells."""
 
 
 class SizeBudget(Record):
@@ -107,7 +107,8 @@ class GlpftGrid:
 
     @property
     def cells(self) -> list[Cell]:
-        """In the order of work: seed by seed, so that what was done before a stop compares."""
+        """Cells in the order of work: seed by seed, so that the cells that are done before an
+        interruption can be compared."""
         return [
             Cell(size=size, method=method, seed=seed, budget=budget)
             for seed in self.seeds
@@ -137,7 +138,7 @@ def grid_of(
     common: Common,
     jobs: int,
 ) -> GlpftGrid:
-    """From the options as they are typed. Raises `UsageError`."""
+    """Build the grid from the options as typed. Raises `UsageError`."""
     names = parse_names("--sizes", sizes, list(SIZES))
     budgets = _numbers("--tokens", tokens.split(","), tokens)
     if len(budgets) not in (1, len(names)):
@@ -174,17 +175,17 @@ def split_of(item: Item) -> str:
 
 
 def data_folder(output: Path) -> Path:
-    """Of the training instructions."""
+    """Folder of the training instructions."""
     return output / "data"
 
 
 def training_folder(folder: Path) -> Path:
-    """Of a cell's folder."""
+    """Folder of a cell's training."""
     return folder / "training"
 
 
 def results_path(folder: Path) -> Path:
-    """Of a cell's folder."""
+    """Path of a cell's results."""
     return folder / "results.jsonl"
 
 

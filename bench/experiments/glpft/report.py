@@ -24,7 +24,7 @@ class GlpftReport(Record):
 
 
 def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
-    """Of all sizes."""
+    """Build the report of all sizes."""
     return GlpftReport(
         settings=grid.common,
         seeds=grid.seeds,

@@ -52,7 +52,7 @@ def heading(size: SizeFigures) -> str:
 
 
 def tables(size: SizeFigures) -> dict[str, Table]:
-    """By caption; one without rows has nothing to say."""
+    """Tables by caption; one without rows is not printed."""
     return {
         "Solved": solved(size),
         "Solved, by split": splits(size),

@@ -1,5 +1,5 @@
-"""Which arms are trained, and tuned how. The folder is that of
-`loopline.trainers.grpo.arms.folder`, and holds besides
+"""The arms that are trained, and how they are tuned. The folder is that of
+`loopline.trainers.grpo.arms.folder`, with these files in addition:
 
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
@@ -45,26 +45,27 @@ CHECKPOINT_EVERY = 4
 COMPARED: frozenset[ArmName] = frozenset(
     {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
 )
-"""Arms that the findings compare: they are trained from every seed."""
+"""Arms that the findings compare; they are trained from every seed."""
 SEEDS_OF_OTHERS = 3
-"""Of the other arms that train: the first ones. Their intervals are as wide as that makes them."""
+"""Seeds that the other trained arms run with, the first ones. So few seeds widen their
+intervals."""
 Scope = Literal["all", "compared", "whole-runs"]
-"""Arms that are tried in a way: all that learn; those of `COMPARED`, whose longer search the others
-are spared; those whose whole runs compete, which have few puzzles to spend, so that small batches
-are for them what makes versions at all."""
+"""Arms that a way of tuning is tried on: all that learn; only those of `COMPARED`, so that the
+others are spared the longer search; or those whose whole runs compete: they have few puzzles to
+spend, and only small batches give them any versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
 """Parts of the settings, by `--set`."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """In which arms that learn are tried."""
+    """Way of tuning that the learning arms are tried in."""
 
     tuning: Tuning
     scope: Scope = "all"
 
     def tunings(self, name: ArmName) -> list[Tuning]:
-        """What of it concerns such an arm, if anything does."""
+        """Tunings of this way that concern an arm, if any."""
         kind = KINDS[name]
         concerned = {
             "all": True,
@@ -75,8 +76,8 @@ class Way:
 
 
 def has_all_seeds(name: ArmName) -> bool:
-    """Whether an arm is done for every seed: one that is compared, or that plays what such a one
-    has learned."""
+    """Whether an arm is run for every seed: an arm that is compared, or one that plays what such an
+    arm has learned."""
     kind = KINDS[name]
     if kind.way == "measured" and kind.begins is not None:
         return has_all_seeds(kind.begins)
@@ -90,15 +91,15 @@ class GrpoGrid:
     output: Path
     settings: ArmSettings
     kinds: tuple[ArmName, ...]
-    """With those that they need, in the order of work."""
+    """Arms with those that they depend on, in the order of work."""
     jobs: int
     ways: tuple[Way, ...] = (Way(OWN),)
-    """In which each arm that learns is tried, as far as they concern it. One alone is not tried,
-    but taken."""
+    """Ways of tuning to try for each arm that learns, as far as they concern it. A single way is
+    used without a trial."""
 
     @property
     def trials(self) -> list[Arm]:
-        """Of the first seed."""
+        """Trials of the first seed."""
         ways = self.ways if len(self.ways) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
@@ -129,8 +130,8 @@ class GrpoGrid:
         return min(len(set(with_dependencies(table)) - first) for table in tables)
 
     def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
-        """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
-        before a stop compares."""
+        """Arms of the table with their chosen tunings, seed by seed, so that the arms that are done
+        before an interruption can be compared."""
 
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
@@ -174,8 +175,8 @@ def grid_of(
     jobs: int,
     changes: Sequence[str] = (),
 ) -> GrpoGrid:
-    """From the options as they are typed; `changes` are settings in place of the game's own, as in
-    `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
+    """Build the grid from the options as typed; `changes` are settings in place of the game's own,
+    such as `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
     try:
         learned = LearnedGame.of(game)
     except AgentError as error:
@@ -255,7 +256,7 @@ def _tuning(text: str) -> Tuning:
 
 
 def _kinds(text: str) -> tuple[ArmName, ...]:
-    """Those that are named and all that these need; `all` names all."""
+    """Return the named arms with all that they depend on; `all` names all."""
     by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
         return tuple(KINDS)

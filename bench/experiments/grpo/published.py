@@ -11,7 +11,8 @@ SMALL = "Qwen3-1.7B"
 
 
 def published_results(game: str) -> str:
-    """In one paragraph; empty where the environment says nothing of what was published."""
+    """Return the published results in one paragraph; empty where the environment has none to
+    name."""
     lessons = find(game).lessons
     if lessons is None:
         return ""

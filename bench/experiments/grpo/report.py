@@ -75,7 +75,7 @@ def _curves(lines: list[tuple[str, list[tuple[float, float, float, float]]]], ov
 
 
 def last_line(report: GrpoReport) -> dict[str, object]:
-    """For `--json`."""
+    """Return the figures that `--json` prints."""
     return {
         "game": report.settings.game.name,
         "seeds": list(report.settings.seeds),

@@ -53,7 +53,7 @@ REWARDED: dict[Scheme, str] = {
 
 
 def title(report: GrpoReport) -> str:
-    """Of the page."""
+    """Title of the page."""
     return f"AT-GRPO and its peers on {game_of(report)}"
 
 
@@ -103,7 +103,7 @@ def _changes_note(report: GrpoReport) -> str:
 
 
 def _scarcity_note(report: GrpoReport) -> str:
-    """Where arms that imitate have less to read than those that are rewarded."""
+    """Note for arms that imitate and have less to learn from than those that are rewarded."""
     game = report.settings.game
     about = game.lessons.about(game.weak_team)
     return f"{about} " if about else ""
@@ -118,7 +118,7 @@ def ending(report: GrpoReport) -> str:
 
 
 def tables(report: GrpoReport) -> dict[str, Table]:
-    """By caption; one without rows has nothing to say."""
+    """Tables by caption; one without rows is not printed."""
     return {
         "Solved": solved(report),
         "One arm less another, in points, paired by seed and puzzle": differences(report),
@@ -219,7 +219,7 @@ def stopped(report: GrpoReport) -> Table:
 
 
 def compute(report: GrpoReport) -> Table:
-    """Of the arms that train, and what they solved when they had as many tokens as AT-GRPO."""
+    """Compute of the arms that train, and their solved share at as many tokens as AT-GRPO had."""
     equal = solved_at_equal_tokens(report.arms)
     rows = [
         [
@@ -240,7 +240,7 @@ def compute(report: GrpoReport) -> Table:
 
 
 def failures(report: GrpoReport) -> Table:
-    """By arm."""
+    """Failures by arm."""
     rows = [
         [arm.arm, ", ".join(f"{count:,} {kind}" for kind, count in arm.failures.items()) or "–"]
         for arm in report.arms
@@ -249,7 +249,7 @@ def failures(report: GrpoReport) -> Table:
 
 
 def kinds(report: GrpoReport) -> Table:
-    """In words."""
+    """Descriptions of the arms."""
     return ["arm", "about"], [[arm.arm, KINDS[arm.arm].about] for arm in report.arms]
 
 

@@ -33,7 +33,7 @@ class Trial(Record):
 
 
 def trial_of(result: ArmResult) -> Trial:
-    """From what a trial came to."""
+    """Build a trial from its result."""
     return Trial(
         arm=result.arm,
         tuning=result.tuning,

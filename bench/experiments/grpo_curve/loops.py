@@ -49,8 +49,8 @@ RESULT = "result.json"
 
 
 class CurveLoop(Record):
-    """Which loop. Those of the same seed are twins: they begin with the same adapters and plan the
-    same puzzles, with the same seeds of every completion."""
+    """Kind and seed of a loop. Loops of the same seed are twins: they begin with the same adapters
+    and plan the same puzzles, with the same seeds of every completion."""
 
     kind: Kind
     seed: int
@@ -75,19 +75,19 @@ class LoopHistory(Record):
     died: tuple[str, ...]
     """Workers that ended without an injected fault."""
     sampled: tuple[float, ...]
-    """By round, the share of all its runs that were solved, those that broke off included; the best
-    of K candidates was executed."""
+    """Solved share of all its runs by round, including runs that broke off; the best of K
+    candidates was executed."""
     seconds: float
     violations: tuple[str, ...]
-    """Of what must hold of every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
+    """Violations of the rules for every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
 
 
 class Look(Record):
-    """What came of a round, measured."""
+    """Measured result of a round."""
 
     round: int
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
+    """Outcomes of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
 
     @property
     def solved(self) -> int:
@@ -113,7 +113,8 @@ def loops_of(settings: CurveSettings) -> list[CurveLoop]:
 
 
 def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
-    """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished loop; None if it is not finished. Raises
+    `UnreadableModel`."""
     folder = loop.folder(output)
     return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it again")
 
@@ -170,7 +171,7 @@ def _play_loop(
     adapters: KeptAdapters,
     tell: Tell,
 ) -> LoopHistory:
-    """From a bus without anything on it to the end of the loop, checked."""
+    """Play a loop from an empty bus to its end, and check it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     faults = None
@@ -195,7 +196,7 @@ def _play_loop(
 
 
 def history_of(attack: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
-    """Of a loop that has ended in `folder`."""
+    """Return the history of a loop that has ended in `folder`."""
     report = read_loop_report(folder / "loop")
     fates = [group.fate for round_entry in attack.evidence.sealed for group in round_entry.groups]
     return LoopHistory(

@@ -79,7 +79,7 @@ def sampled_plot(report: CurveReport) -> str:
 
 
 def last_line(report: CurveReport) -> dict[str, object]:
-    """For `--json`."""
+    """Return the figures that `--json` prints."""
     return {
         "within_spread": report.within,
         "rises": report.rises,

@@ -55,7 +55,7 @@ def rule(report: CurveReport) -> str:
 
 
 def verdicts(report: CurveReport) -> list[str]:
-    """In a sentence each."""
+    """Verdict on each attacked loop, in a sentence."""
     lines: list[str] = []
     for curve in report.attacked:
         out = [
@@ -91,7 +91,7 @@ def verdicts(report: CurveReport) -> list[str]:
 
 
 def tables(report: CurveReport) -> dict[str, Table]:
-    """By caption."""
+    """Tables by caption."""
     return {
         "LookComparison-out puzzles solved, by round": curves(report),
         "Attacked loops against the undisturbed ones": comparisons(report.attacked),

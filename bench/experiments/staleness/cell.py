@@ -125,7 +125,7 @@ def _train(
 
 
 def _metric_values(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
-    """Of the updates that had a group with a signal."""
+    """Values of a metric in the updates that had a group with a signal."""
     key = f"{SHARED}/{name}"
     return tuple(curve[key] for curve in curves if key in curve)
 

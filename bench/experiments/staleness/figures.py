@@ -32,7 +32,7 @@ class CellFigures(Record):
     age: int
     correction: Correction
     solved: int
-    """Of all seeds."""
+    """Solved puzzles of all seeds."""
     questions: int
     """Puzzles times seeds."""
     success: Bounds
@@ -42,10 +42,10 @@ class CellFigures(Record):
     interval; None where there was none."""
     clipped: float
     gain: Bounds
-    """Of the means over seeds, over the warm start's: paired over puzzles, 95 % bootstrap
+    """Gain of the means over seeds over the warm start's: paired over puzzles, 95 % bootstrap
     interval."""
     stopped: tuple[str, ...]
-    """Why trainings ended before their last update."""
+    """Reasons why trainings ended before their last update."""
 
 
 class StalenessReport(Record):
@@ -59,7 +59,7 @@ class StalenessReport(Record):
 
 
 def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> StalenessReport:
-    """From the results. Raises OutputError for a cell without one."""
+    """Build the report from the results. Raises OutputError for a cell without one."""
     warm = {cell.seed: _warm_start_result(cell, output) for cell in cells if cell.age is None}
     done: list[CellResult] = []
     by_kind: dict[tuple[int, Correction], list[CellResult]] = {}

@@ -1,4 +1,4 @@
-"""Which trainings are compared, and what became of each."""
+"""The trainings that are compared, and the result of each."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class TeamSetup(Record):
     """Agents whose policies learn; all on the pool `base`."""
     base: str
     begin: dict[str, str] = Field(default_factory=dict)
-    """Policy → adapter that it begins with."""
+    """Adapter that a policy begins with, by policy."""
     options: JsonObject
-    """Of the workflow."""
+    """Options of the workflow."""
     split: str
-    """That is measured on: nothing of it is learned from, and no setting is chosen by it."""
+    """Split that is measured on: no run learns from it, and no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
+    """US dollars per million prompt and completion tokens, by pool; pools without an entry are
+    free."""
 
 
 SETUPS: dict[Workflow, TeamSetup] = {
@@ -74,20 +75,21 @@ SETUPS: dict[Workflow, TeamSetup] = {
 
 
 class TeamSettings(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     workflow: Workflow = "umi"
     seeds: tuple[int, ...] = (1,)
     model: str | None = None
-    """In place of the trained pool's: a model that was trained for less long, for example."""
+    """Model in place of the trained pool's, for example one that was trained for less long."""
     cpu_minutes: float = Field(default=20.0, gt=0)
-    """Of each training: rollouts, updates and looks at held-out tasks, one thread."""
+    """CPU minutes of each training: rollouts, updates and looks at held-out tasks, on one
+    thread."""
     dollar_weight: float = Field(default=0.0, ge=0)
     """What a run's reward loses for each dollar."""
     temperature: float = Field(default=1.0, gt=0, le=5)
-    """Of the sampled runs."""
+    """Temperature of the sampled runs."""
     tasks: int = Field(default=24, ge=1)
-    """Of a round."""
+    """Tasks of a round."""
     group_size: int = Field(default=8, ge=2)
     """Runs of each task."""
     rank: int = Field(default=4, ge=1)
@@ -99,11 +101,11 @@ class TeamSettings(Record):
     look_every: int = Field(default=8, ge=1)
     """Rounds between looks at validation tasks."""
     look_tasks: int = Field(default=150, ge=1)
-    """Validation tasks: a quarter of the training split, of which no round plays any."""
+    """Validation tasks: a quarter of the training split, which no round plays."""
     held_out: int = Field(default=500, ge=1)
-    """Tasks that start and outcome are measured on, greedily."""
+    """Held-out tasks on which start and outcome are measured greedily."""
     test_seed: int = 7_001
-    """Of these."""
+    """Seed of the held-out tasks."""
 
     @property
     def setup(self) -> TeamSetup:
@@ -144,19 +146,19 @@ class RoundCurve(Record):
     trained: int
     left_out: dict[str, int]
     cpu_seconds: float
-    """Of the training so far."""
+    """CPU seconds of the training so far."""
     looked: float | None = None
     """Mean reward of the validation tasks, greedily, by the version before it."""
 
 
 class CellResult(Record):
-    """What became of a training."""
+    """Result of a training."""
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out tasks, greedily, in order: `1` solved, `0` not."""
+    """Outcomes of the held-out tasks, greedily, in order: `1` solved, `0` not."""
     micro_dollars: tuple[int, ...]
-    """That the run of each of them cost."""
+    """Cost of the run of each task, in millionths of a US dollar."""
     rounds: tuple[RoundCurve, ...] = ()
     best: int = 0
     """Round whose version was measured: the best of the looks; 0 is the beginning."""
@@ -169,7 +171,8 @@ class CellResult(Record):
         return self.outcomes.count("1")
 
     def rewards(self, dollar_weight: float) -> list[float]:
-        """Of the held-out tasks: solved or not, less what it cost."""
+        """Rewards of the held-out tasks, shape (tasks,): 1 if solved, else 0, less the run's
+        cost."""
         return [
             (outcome == "1") - dollar_weight * paid / 1e6
             for outcome, paid in zip(self.outcomes, self.micro_dollars, strict=True)
@@ -184,5 +187,6 @@ def cells_of(settings: TeamSettings) -> list[Cell]:
 
 
 def read_result(cell: Cell, output: Path) -> CellResult | None:
-    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished cell; None if it is not finished. Raises
+    `UnreadableModel`."""
     return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

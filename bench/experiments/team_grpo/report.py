@@ -27,20 +27,20 @@ class MethodFigures(Record):
 
     method: Method
     solved: float
-    """Share of the held-out tasks, the mean over seeds."""
+    """Mean share of the held-out tasks over seeds."""
     dollars: float
-    """Of a run, the mean."""
+    """Mean US dollars of a run."""
     gain: Bounds
-    """Of the share that is solved over the start's, paired by task; of several seeds, over other
-    seeds and other tasks."""
+    """Gain in the solved share over the start, paired by task; with several seeds, the interval
+    covers other seeds and other tasks."""
     reward_gain: Bounds
-    """The same of the reward, which takes the dollars off."""
+    """Gain in the reward, which subtracts the dollars."""
     by_seed: tuple[float, ...]
-    """Share that is solved."""
+    """Solved share of each seed."""
     cpu_minutes: float
-    """Of a training, the mean."""
+    """Mean CPU minutes of a training."""
     runs: int
-    """Sampled by a training, the mean."""
+    """Mean number of runs that a training sampled."""
 
 
 class TeamReport(Record):
@@ -54,7 +54,7 @@ class TeamReport(Record):
 
 
 def report_of(settings: TeamSettings, output: Path) -> TeamReport:
-    """From the results. Raises `OutputError` for a cell without one."""
+    """Build the report from the results. Raises `OutputError` for a cell without one."""
     start = _result(Cell(method="start"), output)
     return TeamReport(
         settings=settings,

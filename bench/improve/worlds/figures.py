@@ -25,7 +25,8 @@ class WorldsReport(LoopReport):
 
     @property
     def solved_change(self) -> Bounds:
-        """Of the team alone on held-out instructions of the new kinds, paired, in points."""
+        """Change in the share that the team alone solves on held-out instructions of the new kinds,
+        paired, in points."""
         return paired_change(
             [right for result in self.results for right in result.new_before],
             [right for result in self.results for right in result.new_after],
@@ -66,7 +67,7 @@ class WorldsReport(LoopReport):
 
 
 def seed_facts(result: WorldsResult) -> dict[str, Any]:
-    """Of one seed, in short."""
+    """Summary of one seed."""
     return {
         **common_seed_facts(result),
         "new_before": share_of(result.new_before),

@@ -19,17 +19,17 @@ OLD_KIND = "old"
 
 @dataclass(frozen=True)
 class Instructions:
-    """Of one seed."""
+    """Instructions of one seed."""
 
     stream: tuple[Instance, ...]
     new: tuple[Instance, ...]
-    """Held out, to measure the team on the new kinds."""
+    """Held-out instructions that measure the team on the new kinds."""
     old: tuple[Instance, ...]
-    """Held out, to measure it on the old ones."""
+    """Held-out instructions that measure the team on the old kinds."""
     guard: tuple[Instance, ...]
-    """Of old kinds, to compare versions on."""
+    """Instructions of old kinds that compare versions."""
     drawn: tuple[ScriptedWorlds, ...]
-    """What holds all of them, for who is told of instructions by their seed."""
+    """Worlds of all instructions, for callers that receive an instruction by its seed."""
 
 
 def draw_instructions(settings: WorldsSettings) -> Instructions:

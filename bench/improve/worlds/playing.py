@@ -26,10 +26,10 @@ _OVERFLOW = "context_overflow"
 
 
 class Played(Record):
-    """What became of an instruction."""
+    """Result of one instruction."""
 
     id: str
-    """Of the instance."""
+    """Id of the instance."""
     run: str
     solved: bool
     micro_dollars: int
@@ -43,7 +43,7 @@ def new_run(
     tags: Mapping[str, str],
     run_id: str,
 ) -> Run:
-    """By one policy for all roles; None is the deployment's."""
+    """Create a run with one policy for all roles; None leaves the deployment's policies."""
     return client.new_run(
         instance.instruction,
         workflow=WORKFLOW,
@@ -65,7 +65,7 @@ def is_lost(trajectory: Trajectory) -> bool:
 
 
 def is_solved(trajectory: Trajectory, instance: Instance) -> bool:
-    """As `bench tools --suite worlds` judges it."""
+    """Whether the run solved its instance, judged as `bench tools --suite worlds` does."""
     if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
         return False
     answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
@@ -79,7 +79,8 @@ async def play(
     path: Path,
     say: Callable[[str], None],
 ) -> list[Played]:
-    """By one policy for all roles, in the order of the instances."""
+    """Play the instances with one policy for all roles; results are in the order of the
+    instances."""
     path.parent.mkdir(parents=True, exist_ok=True)
     played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)

@@ -25,7 +25,7 @@ from loopline.trainers.improve.team import TeamDecision
 
 
 def document(report: WorldsReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     settings = report.results[0].settings
     prices = settings.prices
     about = (
