@@ -16,7 +16,7 @@ class Judgement:
     """Verdicts, and what they were made of."""
 
     verdicts: dict[str, bool]
-    """By checker; the primary one stands first."""
+    """Verdict by checker, the primary one first."""
     prediction: str | None
     """The model's text that was judged; None when there is none."""
     answer: str = ""

@@ -66,9 +66,9 @@ class Manifest(Record):
 
     version: int = MANIFEST_VERSION
     benchmark: str
-    """Its name."""
+    """Name of the benchmark."""
     origin: Origin | None = None
-    """Where it comes from, if not from this package or an entry point."""
+    """Origin of the benchmark, if not this package or an entry point."""
     command: tuple[str, ...]
     created: float
     arms: tuple[str, ...]
@@ -78,16 +78,17 @@ class Manifest(Record):
     available: int
     calculator: bool = True
     prompt_set: PromptSet = "mathematics"
-    """Which prompts `solo` and `delegate` read. Older manifests do not say: there was no other."""
+    """Prompts that `solo` and `delegate` read. Older manifests leave it out, since there was one
+    set."""
     options: JsonObject | None = None
-    """Options of the workflows; without them, whether there is a calculator, and which prompts."""
+    """Options of the workflows; without them, only the calculator and the prompts are set."""
     reference: JsonObject = Field(default_factory=dict)
     """What the judge needs alongside the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
     budget_tokens: int | None = None
     budget_milliseconds: int | None = None
-    """Of its runs' time."""
+    """Milliseconds that its runs may take in all."""
     compat: str | None = None
     profile: str | None = None
     run_seconds: float = 600.0

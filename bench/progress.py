@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loopline.bench.runner import Job
 
 LINE_SECONDS = 10.0
-"""Without a terminal: the shortest time between two lines."""
+"""Least seconds between two lines without a terminal."""
 
 REFRESH_PER_SECOND = 4
 
@@ -106,7 +106,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace of this process; None before its first result."""
+        """Seconds left at the pace of this process; None before its first result."""
         remaining = self._jobs - self._earlier - self._finished
         if not self._finished:
             return None
@@ -114,7 +114,7 @@ class RunProgress:
 
     @property
     def dollars_per_hour(self) -> float:
-        """By the pace of this process."""
+        """US dollars per hour at the pace of this process."""
         elapsed = max(1e-9, time.monotonic() - self._began)
         return self._spent_here / 1e6 / elapsed * 3600
 

@@ -20,9 +20,9 @@ from loopline.bench.errors import DataError
 
 MAX_MEMBERS = 2_000_000
 MAX_MEMBER_BYTES = 256 * 2**20
-"""Of one member, decompressed: a sample of a long agent run has some ten megabytes."""
+"""Most bytes of one member, decompressed: a sample of a long agent run has some ten megabytes."""
 MAX_TOTAL_BYTES = 64 * 2**30
-"""Of all members that are read, decompressed."""
+"""Most bytes of all members that are read, decompressed."""
 _CHUNK = 2**20
 _ZSTANDARD = 93
 _LOCAL_HEADER = 30

@@ -27,17 +27,17 @@ class Sample:
     """One attempt at one question."""
 
     id: str
-    """Of the question: the same in every epoch, and in every evaluation of the same data."""
+    """Id of the question: the same in every epoch, and in every evaluation of the same data."""
     epoch: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     question: str
     target: str
     output: str | None
-    """What the model answered; None where there is no answer."""
+    """Answer of the model; None where there is no answer."""
     scores: Mapping[str, float]
-    """Scorer → score; without those that are not numbers or were not given."""
+    """Score by scorer; without scores that are missing or not numbers."""
     tokens: Mapping[str, Tokens] = field(default_factory=dict[str, Tokens])
-    """By model."""
+    """Tokens by model."""
     seconds: float = 0.0
     error: str | None = None
 
@@ -61,7 +61,7 @@ class Evaluation:
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """In the order in which they appear."""
+        """Scorers in the order in which they appear."""
         return tuple(dict.fromkeys(name for sample in self.samples for name in sample.scores))
 
     def scorer(self, name: str | None) -> str:

@@ -37,7 +37,7 @@ from loopline.bench.text_answers import SCORE
 
 NAME = "imported"
 READERS = {".eval": read_inspect_log, ".jsonl": read_lm_eval_samples}
-"""By the ending of a file's name."""
+"""Readers by the suffix of a file's name."""
 _STRANGE = re.compile(r"[^\w./@+-]+")
 _ANSWER_CHARS = 200
 
@@ -80,9 +80,9 @@ class Imported:
         return compute(self.manifest, stored, self.ledger)
 
     def write(self, path: Path) -> OutputDirectory:
-        """As an output directory. The manifest is written last: without it the folder holds no
-        benchmark, so that an import which was killed is never taken for a whole one. Raises
-        UsageError for a folder that holds something, OutputError where it can't be written."""
+        """Write it as an output directory. The manifest is written last: without it the folder
+        holds no benchmark, so that an import which was killed is never taken for a whole one.
+        Raises UsageError for a folder that is not empty, OutputError where it can't be written."""
         directory = OutputDirectory(new_folder(path))
         again = f"empty {path}, and import again"
         ledger = Ledger(directory.ledger_path)
@@ -218,7 +218,8 @@ def _result(
 
 
 def _transcript(result: Result) -> JsonObject:
-    """As `loopline.bench.results.transcript_of` writes one: the answer in one step."""
+    """Return the transcript in the form of `loopline.bench.results.transcript_of`: the answer in
+    one step."""
     return {
         "run_id": result.run_id,
         "outcome": str(result.outcome),

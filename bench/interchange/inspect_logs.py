@@ -118,7 +118,8 @@ def _sample(path: Path, name: str, document: dict[str, Any]) -> Sample:
 
 
 def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    """Those that are numbers; the entries of one that is an object as `scorer/entry`."""
+    """Return the scores that are numbers; the entries of a score that is an object get the names
+    `scorer/entry`."""
     numbers: dict[str, float] = {}
     for name, score in scores.items():
         value = object_at(score).get("value")

@@ -22,11 +22,11 @@ from loopline.bench.errors import OutputError
 from loopline.build import build, build_of_checkout
 
 _PACKAGES = ("loopline", "torch", "transformers", "llama-cpp-python", "trl", "faststream", "redis")
-"""Whose versions are recorded, where they are installed."""
+"""Packages whose versions are recorded, where they are installed."""
 
 
 class Machine(Record):
-    """Where a line was measured."""
+    """Machine that a line was measured on."""
 
     cpu: str
     cores: int
@@ -72,7 +72,7 @@ class Baseline(Record):
 
 
 def folder() -> Path:
-    """Where the lines are."""
+    """Folder of the recorded lines."""
     root = Path(__file__).resolve().parents[2]
     if build_of_checkout(root) is not None:
         return root / "bench" / "baselines"
@@ -143,7 +143,7 @@ def machine() -> Machine:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that figures depend on."""
+    """Versions of Python and of the packages that figures depend on, by name."""
     import platform
 
     installed = {"python": platform.python_version()}

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     about: str
     minutes: int
     full: str = ""
-    """By `--full`, where it has that."""
+    """Duration with `--full`, where the proof has that option."""
 
 
 PROOFS: dict[str, Entry] = {

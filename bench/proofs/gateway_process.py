@@ -23,12 +23,12 @@ _STATE = "state"
 
 @dataclass(frozen=True)
 class Gateway:
-    """One that can be started."""
+    """A gateway that can be started."""
 
     url: str
-    """As `OPENAI_BASE_URL` takes it."""
+    """URL in the form of `OPENAI_BASE_URL`."""
     command: Sequence[str]
-    """Up to the file of the settings of its role worker."""
+    """Command without its last argument, the file with the settings of the role worker."""
     settings: Settings
 
 

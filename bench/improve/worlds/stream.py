@@ -69,11 +69,11 @@ class ServedInstruction(Record):
     kind: str
     kept_back: bool
     right: bool
-    """Solved, by the team or the big model."""
+    """Whether the team or the big model solved it."""
     accepted: bool
-    """By the team."""
+    """Whether the team solved it."""
     altered: bool
-    """The big model went the oracle's way, and yet it is not solved."""
+    """Whether it is unsolved although the big model followed the oracle's way."""
     lost: int
     """Runs that were broken off."""
     micro_dollars: int
@@ -85,21 +85,21 @@ class WorldsResult(Timed):
     settings: WorldsSettings
     questions: tuple[ServedInstruction, ...]
     rounds: tuple[tuple[int, TeamDecision], ...]
-    """Each with the number of instructions that were served before."""
+    """Rounds, each with the number of instructions that were served before it."""
     new_before: tuple[bool, ...]
-    """Of the held-out instructions of the new kinds: whether the pool's own model solves them."""
+    """Whether the pool's own model solves each held-out instruction of the new kinds."""
     new_after: tuple[bool, ...]
-    """The same of the version that serves at the end."""
+    """The same for the version that serves at the end."""
     old_before: tuple[bool, ...]
     """The same of the old kinds."""
     old_after: tuple[bool, ...]
     poisoned: TeamDecision | None
-    """What became of the batch with the ways of other instructions."""
+    """Decision on the batch with the ways of other instructions."""
     serving_at_end: str
     attacks: dict[str, int]
-    """On the deployment while it served: name → how often."""
+    """Number of attacks on the deployment while it served, by name."""
     lost: int
-    """Runs without an end of their own, and instructions that were not served."""
+    """Runs without a regular end, and instructions that were not served."""
     altered: int
     """Instructions that the big model did not solve though it goes the oracle's way."""
 
@@ -169,7 +169,7 @@ class _Stream:
         return self._instructions.guard
 
     def kept_back(self) -> tuple[Instance, ...]:
-        """Of those that were served."""
+        """Served instructions that versions are compared on."""
         results = self._results()
         return tuple(
             self._instructions.stream[index]

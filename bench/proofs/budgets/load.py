@@ -82,7 +82,7 @@ class Ended:
             event.set()
 
     async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
-        """Until this many more have ended, or all, or the time is over."""
+        """Wait until `runs` more have ended, or all have, or `seconds` are over."""
         event = asyncio.Event()
         self._waiting[event] = self._count + runs
         if self.all:
@@ -238,7 +238,7 @@ async def _read(settings: BusSettings, ids: list[str], first_day: int, result: R
 
 
 async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result: Result) -> None:
-    """As the steps of a team that works side by side, and as its workers end it."""
+    """Ask in parallel branches, as the steps of a team do, and end the run as its workers would."""
 
     async def branch(number: int) -> None:
         while True:

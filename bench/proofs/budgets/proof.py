@@ -74,7 +74,8 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
 
 
 def _play(totals: Totals, runs: int) -> Batch:
-    """On a server and with a book of its own. Who goes on does not play the first runs again."""
+    """Play a batch on a fresh server with a fresh book. A resumed proof does not play the first
+    runs again."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
         folder = Path(scratch)

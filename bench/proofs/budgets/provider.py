@@ -37,15 +37,15 @@ from loopline.workers.process_lifetime import tie_to_parent
 POOL = "llm"
 MOST_PROMPT, MOST_COMPLETION = 1_000, 1_000
 PROMPT, COMPLETION = 250, 500
-"""What a call really has: that prompt, and a completion up to that."""
+"""Tokens that a call really has: exactly this prompt, and at most this completion."""
 SETTINGS = ModelSettings.model_validate(
     {"engine": "openai", "model": "billed", "price": {"prompt": "10", "completion": "40"}}
 )
-"""A call costs $0.05 at most, and $0.0125 on average."""
+"""Model whose calls cost $0.05 at most, and $0.0125 on average."""
 SECONDS = 0.02
-"""The longest that a call takes."""
+"""Most seconds that a call takes."""
 SLOW = SECONDS / 2
-"""Where calls are hedged, they are sent a second time after so long."""
+"""Seconds after which a hedged call is sent a second time."""
 REFUSED = 0.03
 """Share of calls that the provider refuses, and does not bill."""
 PLACES = 128

@@ -26,7 +26,7 @@ class Batch:
 
 
 class Totals(Record):
-    """Of all batches so far, as a checkpoint has them. Money is in micro-dollars."""
+    """Totals of all batches so far, as a checkpoint holds them. Money is in micro-dollars."""
 
     seed: int
     branches: int
@@ -41,9 +41,9 @@ class Totals(Record):
     overspent: int = 0
     """Runs that were billed more than their budget."""
     leaked: int = 0
-    """Runs, and days, of which something stayed reserved."""
+    """Runs and days with tokens or money that stayed reserved."""
     calls: int = 0
-    """Those that were billed."""
+    """Calls that were billed."""
     answers: int = 0
     hedged: int = 0
     refused: int = 0
@@ -58,7 +58,7 @@ class Totals(Record):
         return self.kills + self.pauses + self.restarts
 
     def plus(self, batch: Batch) -> Totals:
-        """With one more batch, held against the book."""
+        """Return the totals with one more batch, checked against the book."""
         result, billed = batch.result, batch.billed
         _, reserved = result.day
         leaked = sum(map(bool, result.reserved.values()))

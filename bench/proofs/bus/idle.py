@@ -72,7 +72,7 @@ async def _fill(url: str, stream: str, entries: int) -> None:
 
 
 async def _pending(url: str, stream: str) -> dict[str, int]:
-    """By consumer."""
+    """Pending messages by consumer."""
     async with Redis.from_url(url) as client:
         consumers = (await client.xpending(stream, "workers"))["consumers"]
     return {consumer["name"].decode(): consumer["pending"] for consumer in consumers}

@@ -37,9 +37,9 @@ class Recovery:
 
     lease_seconds: float
     first: tuple[float, ...]
-    """Of the first delivery that came back, a round each."""
+    """Seconds until the first delivery came back, by round."""
     last: tuple[float, ...]
-    """Of the last of all that the killed worker held."""
+    """Seconds until the last of the killed worker's deliveries came back, by round."""
 
 
 async def measure_recovery(server: RedisProcess, rounds: int = ROUNDS) -> Recovery:

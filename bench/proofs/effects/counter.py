@@ -19,12 +19,12 @@ def take_effect(file: Path, call: int, key: str = "") -> None:
 
 @dataclass
 class Effects:
-    """What the file holds."""
+    """Content of the file."""
 
     times: Counter[int] = field(default_factory=Counter[int])
-    """By call."""
+    """Number of effects by call."""
     keys: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """By call: the keys that came with its effects."""
+    """Keys that came with the effects of a call, by call."""
 
     @property
     def repeated(self) -> int:

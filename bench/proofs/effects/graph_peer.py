@@ -22,7 +22,7 @@ INSTALLED = find_spec("langgraph") is not None
 
 
 class State(TypedDict):
-    """Of a thread."""
+    """State of a thread."""
 
     call: int
     result: str

@@ -35,18 +35,18 @@ PLACES = 8
 IN_FLIGHT = 32
 CALLS_OF_A_RUN = 50
 MOST_TIMES = 10
-"""As many calls as were asked for may be made, until every kind of attack has come."""
+"""Most calls as a multiple of those asked for, until every kind of attack has happened."""
 FILES = files_of([tool_worker, bus_effects, delivery, declaration, signature, counter])
-"""A call's way through a worker, from the handler to its reply."""
+"""Files on a call's way through a worker, from the handler to its reply."""
 
 
 @dataclass
 class Played:
-    """Calls of one kind, and what the world and the callers know of them."""
+    """Calls of one kind, with what the world and the callers saw of them."""
 
     effects: Effects
     answers: dict[int, JsonObject] = field(default_factory=dict[int, JsonObject])
-    """By call."""
+    """Answers by call."""
     listed: frozenset[str] = frozenset()
     """Keys of the calls that are listed as unknown at the end."""
 
@@ -57,7 +57,7 @@ class Played:
 
     @property
     def unlisted(self) -> int:
-        """Of those, calls that no list names."""
+        """Number of unknown calls that no list names."""
         return sum(self.answers[call]["call"] not in self.listed for call in self.unknown)
 
     @property

@@ -54,9 +54,9 @@ class Interruptions:
     kills: int = 0
     stops: int = 0
     lines: int = 0
-    """Different lines that ran."""
+    """Distinct lines that ran."""
     attacked: int = 0
-    """Of those, at how many a process was killed or paused at least once."""
+    """Lines at which a process was killed or paused at least once."""
 
 
 class Crew:
@@ -186,5 +186,5 @@ def _run(
 
 
 def files_of(modules: Sequence[ModuleType]) -> list[str]:
-    """As their code objects name them."""
+    """Return the files of the modules, named as in their code objects."""
     return [str(module.__file__) for module in modules]

@@ -60,7 +60,8 @@ def run(options: EffectsOptions, progress: Progress) -> Outcome:
 def _play_peers(
     options: EffectsOptions, url: str, folder: Path, rng: random.Random, progress: Progress
 ) -> tuple[dict[str, tuple[Effects, Interruptions]], list[str]]:
-    """By name, and why others were not played."""
+    """Play the peers; return their effects and interruptions by name, and the reasons why others
+    were not played."""
     peers: dict[str, tuple[Effects, Interruptions]] = {}
     missing: list[str] = []
     if not options.peer_calls:

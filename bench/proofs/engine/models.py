@@ -30,7 +30,7 @@ RANDOM: dict[str, dict[str, Any]] = {
 not the time between two steps; the small one is `micro:llm`'s."""
 
 LIKE = "micro:llm"
-"""Whose tokenizer and chat template the model with random weights has."""
+"""Model whose tokenizer and chat template the model with random weights takes over."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class _Transformers:
 
 
 class StaticBatch(_Transformers):
-    """As many requests at once as may be in flight; a batch ends with its longest answer."""
+    """Static batches of as many requests as may be in flight; a batch ends with its longest
+    answer."""
 
     name = "generate"
     about = "transformers' generate on static batches of as many requests as may be in flight"

@@ -30,14 +30,14 @@ class Ask:
 
 @dataclass
 class Timing:
-    """When one request was sent, which is when its place was free, and when each of its tokens
-    came (or the whole answer, where it comes whole); seconds of one clock."""
+    """Times in seconds of one clock: when a request was sent, which is when its place became free,
+    and when each of its tokens came (or the whole answer, where it comes at once)."""
 
     sent: float
     tokens: list[float] = field(default_factory=list[float])
     prompt: int = 0
     reused: int = 0
-    """Tokens of the prompt that had been computed before."""
+    """Prompt tokens that had been computed before."""
 
 
 @dataclass

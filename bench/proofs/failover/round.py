@@ -39,11 +39,11 @@ class Round:
     """Seconds from the kill, unless said otherwise."""
 
     continued: float
-    """Until the last of the requests had a new token."""
+    """Seconds until the last of the requests had a new token."""
     answer_seconds: float
-    """Until the last of them was answered."""
+    """Seconds until the last of the requests was answered."""
     written: int
-    """Tokens that they had together when the worker was killed."""
+    """Tokens that the requests had together when the worker was killed."""
     left: int
     """Tokens that they got after it."""
     undisturbed: float
@@ -58,7 +58,7 @@ class _Request:
     seed: int
     text: str = ""
     tokens: list[float] = field(default_factory=list[float])
-    """When each token was read."""
+    """Times at which the tokens were read."""
     answered_at: float = 0.0
 
 

@@ -12,14 +12,14 @@ from loopline.bench.proofs.faults.attacks import ATTACKS, Attack, Scene
 from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 
 FAULTS = {"kill": 50, "stop": 35, "redis": 15}
-"""What needs nothing but workers and Redis."""
+"""Weights of the attacks that need only workers and Redis."""
 PAUSE_LEASES = (0.1, 0.6)
-"""Between two attacks, at least."""
+"""Range of the least pause between two attacks, in leases; the pause is drawn from it."""
 COMMITS = (0.0, 20.0)
-"""Between two attacks, at least: a slow machine, on which workers take long to start, must get on
-with its work too."""
+"""Range of the least number of commits between two attacks, drawn from it: workers that start
+slowly on a slow machine must make progress too."""
 QUORUM = 0.6
-"""Share of the fleet that is at work before the next attack."""
+"""Share of the fleet that must be working before the next attack."""
 LOOK_SECONDS = 0.1
 
 

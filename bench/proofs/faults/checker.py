@@ -195,8 +195,9 @@ def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
-    """Per run: the used entries are the calls of the journal, each once and to the token; the
-    run's counters are their sums; the store has every entry once, as used, discarded or unknown."""
+    """Check the ledger of each run: the used entries are the calls of the journal, each once and to
+    the token; the run's counters are their sums; the store has every entry once, as used, discarded
+    or unknown."""
     rule = "ledger"
     expected: Counter[str] = Counter()
     for run_id, record in evidence.runs.items():
@@ -259,7 +260,8 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nothing_left(evidence: Evidence) -> Iterator[Violation]:
-    """At rest no message, retry, run or dead letter is left, and no name of a dead consumer."""
+    """Check that a deployment at rest holds no message, retry, run or dead letter, and no name of a
+    dead consumer."""
     rule = "nothing left"
     for key, state in evidence.streams.items():
         if state.length or state.pending:

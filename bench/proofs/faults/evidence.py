@@ -66,13 +66,13 @@ class Stored(_Data):
 
 
 class Followed(_Data):
-    """What one who read along was given."""
+    """Events that a follower of a run received."""
 
     run_id: str
     texts: dict[str, str] = {}
-    """By call."""
+    """Text by call."""
     faults: list[str] = []
-    """Gaps, repeats, and what else should not be."""
+    """Gaps, repeats and other faults of the stream."""
 
 
 class StreamState(_Data):

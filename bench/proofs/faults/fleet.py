@@ -42,12 +42,12 @@ class Slot:
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
     stopped: bool = False
-    """By SIGSTOP."""
+    """Whether SIGSTOP has paused it."""
     names: list[str] = field(default_factory=list[str])
 
     @property
     def name(self) -> str:
-        """Of the worker that is in it now; never used again."""
+        """Name of the worker that is in it now; never used again."""
         return f"{self.kind}{self.index}.{self.incarnation}"
 
 
@@ -209,7 +209,7 @@ def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
 
 
 def endpoint_options(seed: int) -> ServerOptions:
-    """Of the endpoint: it errs, and some answers are cut off on their way."""
+    """Options of the endpoint: it returns errors, and cuts some answers off while it sends them."""
     faults = FaultPlan(seed=seed, server_error=0.01, truncated_stream=0.005)
     return ServerOptions(
         latency_seconds=LATENCY_SECONDS, tokens_per_second=TOKENS_PER_SECOND, faults=faults

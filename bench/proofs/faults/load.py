@@ -76,7 +76,7 @@ class RunLoad:
             await self._counted.wait_for(lambda: self._in_flight == 0)
 
     async def _admit(self, client: Client, followers: Followers) -> None:
-        """At a steady rate, held back when too much is in flight."""
+        """Admit the runs at a steady rate, or more slowly while too many are in flight."""
         questions = random.Random(self._seed)
         start = time.monotonic()
         for index in range(self._runs):

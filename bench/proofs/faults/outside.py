@@ -27,8 +27,8 @@ def answers_right(evidence: Evidence) -> Iterator[Violation]:
 
 
 def streams_whole(evidence: Evidence) -> Iterator[Violation]:
-    """Who followed a run, and came back after each loss of its place, has read each call's text
-    without a gap and without a repeat."""
+    """Check that each follower of a run, which came back after each lost connection, has read each
+    call's text without a gap or a repeat."""
     rule = "streams whole"
     for followed in evidence.followed:
         for fault in followed.faults:

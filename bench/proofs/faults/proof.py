@@ -26,7 +26,7 @@ from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
-"""Of the runs, every that many-th one is asked for once more under default settings, and of a
+"""Divisors of the number of runs: one in 20 is repeated under default settings, one in 40 in a
 deployment that a supervisor keeps."""
 MOST_OF_FURTHER = 200
 
@@ -113,8 +113,8 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
 
 
 def stages_of(options: FaultsOptions) -> dict[str, Run]:
-    """By name, what is to be attacked, one after the other. Raises `UsageError` for options that
-    make no sense."""
+    """Return the stages of the attack by name, in order. Raises `UsageError` for options that make
+    no sense."""
     times = FAST if options.settings == FAST.name else DEFAULT
     weights, supervisor = _weights(options.attacks)
     first = AttackSettings(
@@ -142,7 +142,8 @@ def _driven_stage(settings: AttackSettings) -> Run:
 
 
 def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
-    """Of the chosen attacks on processes of the bench's own, and whether to attack a supervisor."""
+    """Return the weights of the chosen attacks on the bench's own processes, and whether to attack
+    a supervisor."""
     if names is None:
         return WEIGHTS, True
     attack_names = [name.strip() for name in names.split(",") if name.strip()]
@@ -172,7 +173,7 @@ def measurements(stage: str, attack: Attack) -> list[Measurement]:
 
 
 def counts_of(attack: Attack) -> dict[str, float]:
-    """By name."""
+    """Counts of the attack by name."""
     evidence = attack.evidence
     kinds = Counter(event.kind for event in evidence.history)
     fates = Counter(row.rsplit(" ", 1)[1] for row in evidence.stored_calls)

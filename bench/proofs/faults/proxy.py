@@ -83,7 +83,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """For clients; the same as long as it lives."""
+        """URL for clients; it stays the same while the proxy lives."""
         parts = urlsplit(self._url)
         credentials = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
         return f"redis://{credentials}127.0.0.1:{self._port}/{self._target.get('db', 0)}"
@@ -133,7 +133,7 @@ class Proxy:
         self._to_tear, self._kept = replies, share
 
     def delay(self, seconds: float) -> None:
-        """Of every reply from now on; 0 ends it."""
+        """Delay every reply from now on by this many seconds; 0 ends it."""
         self._delay = seconds
 
     def partition(self) -> None:
@@ -143,7 +143,7 @@ class Proxy:
         self._whole.set()
 
     async def refuse(self) -> None:
-        """Those that are open stay so."""
+        """Refuse new connections; open ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None

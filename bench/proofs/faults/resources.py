@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 DISK_BYTES = 1 << 30
-"""Of memory, as far as it is used: above what 2,000 runs append, rewrites included."""
+"""Most bytes of memory that the disk may use: more than 2,000 runs append, rewrites included."""
 COMMAND_SECONDS = 20.0
 _TRIES = 10
 
@@ -87,9 +87,9 @@ class FarMachine:
 
     def __init__(self, name: str, link: str, address: str) -> None:
         self.address = address
-        """This end's, where its processes reach us."""
+        """Address of this end, where the far processes reach us."""
         self.prefix = ("ip", "netns", "exec", name)
-        """Of a command that is to run there."""
+        """Prefix of a command that is to run on the far machine."""
         self._link = link
 
     async def down(self) -> None:

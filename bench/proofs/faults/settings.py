@@ -14,11 +14,11 @@ MAX_ATTEMPTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Which settings a deployment is attacked under."""
+    """Settings under which a deployment is attacked."""
 
     name: Name
     run_seconds: float
-    """Of each run, until its deadline."""
+    """Seconds of each run until its deadline."""
 
     def bus(self, url: str) -> BusSettings:
         return (
@@ -30,7 +30,7 @@ FAST = Times("fast", run_seconds=6 * 3600.0)
 """Short leases, so that much happens; no run may end by its deadline, nor a message as a dead
 letter: every question has to be answered."""
 DEFAULT = Times("default", run_seconds=600.0)
-"""As a deployment has them, lease, deadline and most attempts included."""
+"""Default settings of a deployment, with its lease, deadline and number of attempts."""
 
 
 def bus_settings(url: str) -> BusSettings:

@@ -104,7 +104,7 @@ class Deployment:
             )
 
     def settings(self) -> BusSettings:
-        """To reach it with."""
+        """Settings that reach the deployment."""
         run = self.state.running()
         assert run is not None
         bus = load_resolved_file(self.state.resolved).bus

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def shift_clock(clock: Path) -> None:
-    """From now on, this process's time of day is wrong by what the file says."""
+    """Shift this process's time of day from now on by the error that the file holds."""
     with clock.open("rb") as file:
         error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
     right, right_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from

@@ -163,7 +163,7 @@ def share_near(values: Sequence[float]) -> float:
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """By name: p50, p90, p99, max."""
+    """Quantiles by name: p50, p90, p99, max."""
     return {
         "max" if share == 1.0 else f"p{round(share * 100)}": quantile(values, share)
         for share in SHARES
@@ -171,7 +171,7 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def _minutes(options: FidelityOptions) -> float:
-    """Of the micro models."""
+    """Expected minutes with the micro models."""
     torch_passes = 2 if options.only != "llama_cpp" else 1
     llama = 0.0 if options.only == "torch" else 0.5
     return (20 + options.prompts * (0.75 * torch_passes + llama)) / 60

@@ -49,8 +49,9 @@ async def compare(
     dtype: Dtype = "float32",
     plain: bool = False,
 ) -> tuple[dict[str, Differences], list[Completion]]:
-    """By the way of asking; and the completions of those that were alone and without adapter.
-    `plain`: the engine's log-probabilities come from a pass at a completion's end."""
+    """Return the differences by way of asking, and the completions of those that ran alone and
+    without an adapter. `plain`: the engine's log-probabilities come from a pass at a completion's
+    end."""
     settings = ModelSettings(
         engine="torch", model=str(folder), dtype=dtype, device="cpu",
         threads=threads, max_concurrency=together, plain_logprobs=plain,

@@ -13,7 +13,7 @@ import orjson
 from loopline.bench.errors import BenchError
 
 _WRITTEN = re.compile(rb'"content": ?"[^"]')
-"""In a chunk: text of the model, which the first chunk of a stream does not have."""
+"""Text of the model in a chunk; the first chunk of a stream has none."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Target:
 
     name: str
     url: str
-    """As `OPENAI_BASE_URL` takes it."""
+    """URL in the form of `OPENAI_BASE_URL`."""
     key: str
     model: str
     _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(

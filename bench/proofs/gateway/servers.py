@@ -31,9 +31,10 @@ from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleW
 DIRECT, OURS, LITELLM = "endpoint alone", "loopline", "litellm"
 MODEL, SLOW = "llm", "slm"
 SLOW_SECONDS = 120.0
-"""Until the first token of the model whose streams are held open."""
+"""Seconds until the first token of the model whose streams are held open."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"
-"""`make .venv/litellm`: the proxy wants other versions than ours of what it does not need here."""
+"""Environment made by `make .venv/litellm`: the proxy needs other versions of packages than we
+do."""
 START_SECONDS = 400.0
 """LiteLLM's proxy needs 18 s of CPU, which is minutes on a busy machine."""
 
@@ -47,7 +48,7 @@ class Served:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all its processes, without the endpoint, so far."""
+        """CPU seconds so far of all its processes, without the endpoint."""
         times = [process.cpu_times() for process in self.processes]
         return sum(part.user + part.system for part in times)
 

@@ -18,18 +18,18 @@ import orjson
 from loopline.runtime.gateway.chat_stream import place_of
 
 SILENCE_SECONDS = 4.0
-"""Without a byte of a stream, after which a client believes its gateway dead."""
+"""Seconds without a byte of a stream after which a client considers its gateway dead."""
 ANSWER_SECONDS = 10.0
-"""The same of a plain call, whose answer comes at once or not at all."""
+"""The same for a plain call, whose answer comes at once or not at all."""
 CUT_SHARE = 0.2
-"""Of the connections, those that the client itself drops somewhere in the middle."""
+"""Share of the connections that the client itself drops somewhere in the middle."""
 PAUSE_SECONDS = (0.05, 0.5)
 _TEMPORARY = frozenset({429, 502, 503, 504})
 
 
 @dataclass
 class Receipt:
-    """What one caller was given for one key."""
+    """Everything that one caller received for one key."""
 
     key: str
     prompt: str
@@ -38,9 +38,9 @@ class Receipt:
     stream: bool
     text: str = ""
     ids: list[str] = field(default_factory=list[str])
-    """Of the events, in the order of their arrival over all connections."""
+    """Ids of the events, in the order of their arrival over all connections."""
     runs: set[str] = field(default_factory=set[str])
-    """The completions that its answers were said to be of."""
+    """Completions that its answers claimed to belong to."""
     connections: int = 0
     complete: bool = False
     refusal: str = ""

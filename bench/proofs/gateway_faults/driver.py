@@ -49,7 +49,7 @@ FLEET = (GATEWAY, GATEWAY, "gpu", "gpu", "recorder")
 LATENCY_SECONDS, TOKENS_PER_SECOND = 0.1, 60.0
 RUN_SECONDS = 6 * 3600.0
 COMMITS = (0.0, 30.0)
-"""Between two attacks, at least."""
+"""Range of the least number of commits between two attacks, drawn from it."""
 ATTACKS: tuple[type[Attack], ...] = (Kill, Stop, RestartRedis, FreezeRedis)
 WEIGHTS = {"kill": 45, "stop": 30, "redis": 15, "redis_stop": 10}
 IN_FLIGHT = 128

@@ -84,7 +84,7 @@ def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
 
 
 def violations_of(result: Result) -> Iterator[Violation]:
-    """By rule, which are the names of the bars: each is about one call."""
+    """Yield the violations, each of one call and with the name of its bar as the rule."""
     for receipt in result.receipts:
         yield from _read_wrongly(receipt, result.expected[receipt.key])
     for content, times in result.answer_counts.items():

@@ -19,17 +19,17 @@ from loopline.trainers.errors import TrainingError
 
 @dataclass
 class Counts:
-    """What came of the requests."""
+    """Results of the requests."""
 
     statuses: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    """By target."""
+    """Number of answers by target and status."""
     violations: list[Violation] = field(default_factory=list[Violation])
     slowest: float = 0.0
     slowest_request: str = ""
     sent: int = 0
     seconds: float = 0.0
     grown: dict[str, int] = field(default_factory=dict[str, int])
-    """By process, the most bytes that it grew by after its warm-up, of all starts."""
+    """Most bytes that a process grew by after its warm-up, over all starts, by process."""
 
     def add(self, target: str, request: FuzzRequest, answer: Answer) -> None:
         self.sent += 1

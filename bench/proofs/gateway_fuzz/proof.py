@@ -29,7 +29,8 @@ from loopline.trainers.core.json_records import write_record
 
 AT_ONCE = 48
 WARM_UP_SHARE, MIN_WARM_UP = 0.2, 2_000
-"""Of the requests, before the memory is looked at for the first time: caches fill."""
+"""Share of the requests (and least number) sent before the memory is first measured, since caches
+fill."""
 MAX_GROWTH_MB = 32.0
 _MB = 1e-6
 BATCH = 5_000

@@ -14,7 +14,7 @@ from loopline.bench.proofs.gateway_fuzz.mutation import TEXTS, Mutator
 
 JSON_BODY = dict[str, Any]
 VALID_SHARE, MUTATED_SHARE = 0.02, 0.7
-"""Of the requests; the rest has a valid body, and something else of it is wrong."""
+"""Shares of valid and of mutated requests; the rest have a valid body and something else wrong."""
 MAX_KNOWN = 500
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "get")
 
@@ -149,18 +149,18 @@ class Known:
 
 @dataclass(frozen=True)
 class FuzzRequest:
-    """One request, as it is sent."""
+    """One request in the form in which it is sent."""
 
     method: str
     path: str
-    """With the query, percent-encoded."""
+    """Path with the query, percent-encoded."""
     headers: Sequence[tuple[str, str]]
-    """In Latin-1."""
+    """Headers in Latin-1."""
     body: bytes
     caller: int
-    """Whose key it has, if it has a right one."""
+    """Caller whose key the request has, if it has a valid one."""
     foreign: str | None = None
-    """The run of another caller that its path names."""
+    """Run of another caller that its path names."""
 
     def __str__(self) -> str:
         headers = "; ".join(f"{name}: {value[:60]!r}" for name, value in self.headers
@@ -206,7 +206,7 @@ class Requests:
         return FuzzRequest(method, quote(named, safe="/") + query, headers, body, caller, foreign)
 
     def _filled(self, value: Any, run_id: str) -> Any:
-        """With the run's id in place of its marks."""
+        """Replace the marks in a value by the run's id."""
         if isinstance(value, dict):
             return {key: self._filled(inner, run_id) for key, inner in value.items()}
         if isinstance(value, list):

@@ -1,4 +1,5 @@
-"""Where requests go: the application in this process, and a gateway's process by its socket."""
+"""The targets of requests: the application in this process, and a gateway's process by its
+socket."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from starlette.types import ASGIApp
 from loopline.bench.proofs.gateway_fuzz.requests import FuzzRequest
 
 LIMIT_SECONDS = 30.0
-"""After which a request counts as hanging: every run of the bench ends well before."""
+"""Seconds after which a request counts as hanging: every run of the bench ends well before."""
 CLOSED = 0
-"""In place of a status: the connection was closed without an answer."""
+"""Number in place of a status: the connection was closed without an answer."""
 _RUN = re.compile(rb"^x-loopline-run: *([0-9a-f-]{36})\r?$", re.MULTILINE | re.IGNORECASE)
 _STATUS = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d)", re.MULTILINE)
-"""Of the answer: not `100 Continue`, which comes before it."""
+"""Status of the answer, without `100 Continue`, which comes before it."""
 _KEPT = 65_536
 
 

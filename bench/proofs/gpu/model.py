@@ -43,7 +43,7 @@ _SWITCH = """\
 {{- '<think>\\n\\n</think>\\n\\n' -}}
 {%- endif -%}
 """
-"""As in Qwen3's chat template: an answer without thinking begins behind an empty thought."""
+"""Part of Qwen3's chat template: an answer without thinking begins after an empty thought."""
 TOKENIZER = "micro:slm"
 
 
@@ -53,7 +53,7 @@ class Written:
 
     parameters: int
     megabytes: float
-    """Of its weights."""
+    """Megabytes of its weights."""
 
 
 def write_model(folder: Path, layers: int, vocabulary: int, seed: int) -> Written:

@@ -42,12 +42,12 @@ from loopline.workers.engines.protocol import Completion
 from loopline.workers.installation import install_hint
 
 LAYERS, VOCABULARY = 28, 151_936
-"""Of Qwen3-1.7B."""
+"""Layers and vocabulary of Qwen3-1.7B."""
 COMPARED = 16
-"""Completions of each kind that transformers reads as well."""
+"""Completions of each kind that transformers also reads."""
 ROUNDING = 2.0
-"""Times as far from exact log-probabilities as transformers in bfloat16 is: the engine adds up in
-another order, row by row in a batch."""
+"""Most that the engine may be off, as a multiple of how far transformers in bfloat16 is from exact
+log-probabilities: the engine adds up in another order, row by row in a batch."""
 SAMPLES_LEFT = 95.0
 """Least share of effective samples in a first step, where trainer and engine differ by rounding
 alone; per cent."""
@@ -208,7 +208,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
 
 
 def outcome_of(options: GpuOptions, loop: Loop) -> Outcome:
-    """From what came of every part."""
+    """Build the outcome from the results of all parts."""
     whole = (options.layers, options.vocabulary) == (LAYERS, VOCABULARY)
     cut = "" if whole else (
         f" cut to {options.layers} layers and {options.vocabulary:,} rows of embedding"
@@ -289,8 +289,8 @@ def mean(differences: Sequence[float]) -> float:
 
 
 def _minutes(options: GpuOptions) -> float:
-    """Of the cut on a CPU it is a minute; of the whole model on a GPU some. A CPU takes hours for
-    that."""
+    """Expected minutes: one for the reduced model on a CPU, a few for the whole model on a GPU. The
+    whole model takes hours on a CPU."""
     if torch.cuda.is_available():
         return 5.0
     return 0.8 + options.layers * options.groups * options.candidates * options.max_tokens / 500

@@ -34,7 +34,7 @@ class Workload:
     seed: int
 
     def settings(self, model: Path, threads: int) -> ModelSettings:
-        """Of a pool as it is served for training."""
+        """Settings of a pool that serves for training."""
         return ModelSettings(
             engine="torch", model=str(model), dtype="bfloat16", threads=threads,
             max_concurrency=len(ROLES) * self.groups * self.candidates, constrain_tools=False,
@@ -64,15 +64,15 @@ class Workload:
 
 @dataclass(frozen=True)
 class Answers:
-    """To all requests of a workload, in one batch."""
+    """Answers to all requests of a workload, in one batch."""
 
     completions: tuple[tuple[Completion, ...], ...]
-    """Of each request."""
+    """Completions of each request."""
     seconds: float
 
     @property
     def tokens(self) -> int:
-        """Sampled ones."""
+        """Number of sampled tokens."""
         return sum(len(completion.output_ids) for every in self.completions for completion in every)
 
     @property
@@ -85,11 +85,11 @@ class Swapped:
     """New versions of adapters, loaded while requests were in progress."""
 
     seconds: float
-    """For all of them, the requests going on."""
+    """Seconds to load all versions while the requests continue."""
     in_flight: frozenset[int]
     """Versions with which requests in progress ended."""
     answers: Answers
-    """Of requests that came afterwards."""
+    """Answers to requests that came afterwards."""
 
     @property
     def served(self) -> frozenset[tuple[str | None, int]]:

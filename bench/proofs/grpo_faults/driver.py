@@ -57,17 +57,18 @@ GROUPS_PER_PUZZLE = 3.5
 """Two agents, two turns; some puzzles are solved in the first."""
 K = 4
 TRAINER_COMMITS = (1.0, 120.0)
-"""Steps that are committed in one life of the trainer, at least: a slow machine, on which it takes
-long to start, must get on with its work too."""
+"""Range of the number of steps that are committed in one life of the trainer: a slow machine, on
+which it starts slowly, must make progress too."""
 TRAINER_SECONDS = (0.0, 8.0)
-"""After which it is killed then: so that it is met at everything that it does."""
+"""Range of the seconds after these commits until it is killed, so that the kill can interrupt any
+of its work."""
 SECONDS_PER_GROUP = 3.0
-"""On the slowest machine that is waited for."""
+"""Seconds for each group on the slowest machine that the limit allows for."""
 LEAST_SECONDS = 600.0
 KEEP_SECONDS = 0.1
-"""Between two looks for adapters that were published."""
+"""Seconds between two looks for published adapters."""
 ONLY_KILLS = {"kill": 100}
-"""Faults that leave Redis alone and stop nobody."""
+"""Faults that leave Redis alone and pause no process."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ class LoopWork:
     base: Path
     rounds: int
     groups: int
-    """That it seals, about: how long it is waited for."""
+    """Approximate number of groups that it seals; it sets how long the driver waits."""
     arguments: tuple[str, ...]
-    """Of `train grpo loop`, besides its folder, its base and its rounds."""
+    """Arguments of `train grpo loop`, in addition to its folder, its base and its rounds."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class LoopEvidence:
     waves: tuple[RolloutBatch, ...]
     sealed: tuple[SealedRound, ...]
     published_versions: tuple[PublishedVersions, ...]
-    """By round; the first one is the beginning."""
+    """Published versions by round; the first entry is the beginning."""
     published: dict[str, Policy]
-    """As the bus has them."""
+    """Published policies as stored on the bus."""
     folders: tuple[Path, ...]
-    """Of the adapters that came of each round."""
+    """Folders of the adapters that each round produced."""
     book: RunDirectory
     claim: Claim
     store: Path
@@ -193,7 +194,7 @@ class LoopDriver:
         return LoopAttack(evidence, injected, self._monitor.died, time.monotonic() - began)
 
     async def _under_attack(self, client: Client, chaos: Chaos) -> int:
-        """Until the loop is finished; how often its trainer was killed."""
+        """Attack the loop until it is finished; return how often its trainer was killed."""
         enough = asyncio.Event()
         injecting = asyncio.create_task(
             enough.wait() if self._faults is None else chaos.run(enough)
@@ -237,8 +238,8 @@ class LoopDriver:
         return lifetime.killed
 
     async def _copy_adapters(self) -> None:
-        """In a task of its own: a look at the bus may take as long as an outage, and by then what
-        was published may be superseded and gone."""
+        """Copy adapters in a separate task: a look at the bus may take as long as an outage, and by
+        then a published adapter may be superseded and deleted."""
         while self._adapters is not None:
             self._adapters.take(self._output)
             await asyncio.sleep(KEEP_SECONDS)

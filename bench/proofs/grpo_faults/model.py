@@ -22,16 +22,17 @@ ANSWERS = (
     *(f"#### [step({move})]" for move in MOVES),
     *(f"#### [bfs({reach})]" for reach in (2, 4, 8)),
 )
-"""Of Plan-Path's agents; a token each."""
+"""Answers of Plan-Path's agents; each is a single token."""
 SHARED = 0.5
-"""Length of what all embeddings have in common; their own parts have about a fifth of it."""
+"""Length of the component that all embeddings share; their individual parts have about a fifth of
+it."""
 FARTHER = 2.2
 """Times that length, of answers."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a model that answers in milliseconds."""
+    """Sizes of a model that answers in milliseconds."""
 
     hidden: int = 32
     feed_forward: int = 64

@@ -30,7 +30,7 @@ BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
 TRL_BEST = "trl's GRPOTrainer at its best"
 Rates = dict[str, list[float]]
-"""By what was measured, tokens per second of each repeat."""
+"""Tokens per second of each repeat, by what was measured."""
 
 
 class GrpoSpeedOptions(Options):
@@ -78,7 +78,7 @@ class GrpoSpeedOptions(Options):
 
     @property
     def trainers(self) -> tuple[str, ...]:
-        """Whose steps are measured."""
+        """Trainers whose steps are measured."""
         if self.only == "rollouts":
             return ()
         return (SHARED, PLAIN, TRL, TRL_BEST) if self.trl else (SHARED, PLAIN)
@@ -241,7 +241,8 @@ def _work(options: GrpoSpeedOptions) -> StepWork:
 
 
 def _minutes(options: GrpoSpeedOptions) -> float:
-    """Of the micro-LLM: a start of processes for each measurement, then its tokens."""
+    """Expected minutes with the micro-LLM: a start of processes for each measurement, then its
+    tokens."""
     rollout = 12 + options.runs * options.candidates * options.max_tokens * 0.004
     step = 10 + options.steps * options.groups * options.candidates * 0.1
     tries = len(trl_peer.AT_ONCE) if TRL_BEST in options.trainers else 0

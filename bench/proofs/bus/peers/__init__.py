@@ -28,7 +28,7 @@ class Producer(Protocol):
     async def open(self, url: str) -> None: ...
 
     async def send_many(self, count: int) -> None:
-        """As fast as the peer's interface allows."""
+        """Send `count` messages as fast as the peer's interface allows."""
         ...
 
     async def send_one(self) -> None:

@@ -62,11 +62,11 @@ class Attack(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[int]
-    """How often it is chosen, among the others."""
+    """Weight with which it is chosen among the attacks."""
     about: ClassVar[str]
-    """In a few words, for the help."""
+    """Description in a few words, for the help."""
     needs: ClassVar[str] = ""
-    """Field of the scene without which it cannot be."""
+    """Field of the scene that it needs."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
