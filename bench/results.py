@@ -38,18 +38,18 @@ class Admission(Record):
 
 
 class Seconds(Record):
-    """Where the time of a run went. Parallel branches add up, so the parts may exceed `wall`. Of a
-    step's candidates, which are drawn side by side, the longest counts (in results that an older
-    bench has stored: all of them, one after the other)."""
+    """Parts of a run's time. Parallel branches add up, so the parts may exceed `wall`. Of a step's
+    candidates, which are sampled in parallel, the longest counts (in results that an older bench
+    has stored: all of them, one after the other)."""
 
     wall: float
-    """From the run's creation to its end."""
+    """Seconds from the run's creation to its end."""
     queue: float
-    """Waiting: on the bus for a worker, and in an engine's queue."""
+    """Seconds of waiting: on the bus for a worker, and in an engine's queue."""
     pools: dict[str, float]
-    """Computing, by model pool: from the start of work to the last token."""
+    """Seconds of computing by model pool, from the start of work to the last token."""
     other: float
-    """Tools, hand-over, commits: the rest of the steps."""
+    """Seconds of tools, hand-over and commits: the rest of the steps."""
 
 
 class Result(Record):
@@ -72,7 +72,7 @@ class Result(Record):
     delegations: int
     """Sub-problems handed to the small model."""
     escalations: int
-    """Of these, handed on to the expert."""
+    """Sub-problems that the small model handed on to the expert."""
     tools: int
     """Calls of other tools."""
     calls: int

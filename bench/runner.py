@@ -54,16 +54,17 @@ class Job:
 
 
 class Progress(Protocol):
-    """Who is told how it goes."""
+    """Observer that is notified of the progress."""
 
     def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
-        """`jobs` in all, `results` of them in earlier processes, `spent` micro-dollars so far."""
+        """Note the start: `jobs` in all, `results` of them from earlier processes, `spent`
+        micro-dollars so far."""
         ...
 
     def admitted(self, job: Job) -> None: ...
 
     def finished(self, result: Result, micro_dollars: int) -> None:
-        """A run ended; `micro_dollars` were newly booked for it."""
+        """Note that a run ended; `micro_dollars` were newly booked for it."""
         ...
 
     def notice(self, text: str) -> None: ...

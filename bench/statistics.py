@@ -105,7 +105,7 @@ def pigeonhole_bootstrap(
 
 
 def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:
-    """Of each item, the share of the seeds that solved it.
+    """Share of the seeds that solved each item, shape (items,).
 
     `outcomes`: of each seed, the same items in the same order, `1` where solved. Raises ValueError
     for seeds of different numbers of items.
@@ -192,7 +192,8 @@ class Spread(NamedTuple):
     greatest: float
 
     def text(self, form: str, between: str = " ") -> str:
-        """As in `12 (10–15)`; `form` is a format specification, as in `,.0f`."""
+        """Format the spread, such as `12 (10–15)`; `form` is a format specification, such as
+        `,.0f`."""
         median, least, greatest = (format(value, form) for value in self)
         return f"{median}{between}({least}–{greatest})"
 

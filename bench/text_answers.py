@@ -26,8 +26,9 @@ from loopline.bench.results import Result
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 
 Score = Callable[[Any, str], object]
-"""From an item and an answer to a bool, right or wrong, or to a share from 0 to 1 of which only 1
-is right. The item is a `loopline.bench.judgement.Question`; a user's function need not say so."""
+"""Maps an item and an answer to a bool, right or wrong, or to a share from 0 to 1 of which only 1
+is right. The item is a `loopline.bench.judgement.Question`; a user's function need not declare
+it."""
 
 EXACT = "exact"
 EXACT_RULE = "the same text as the gold answer, upper and lower case and white space aside"
@@ -61,8 +62,9 @@ def scored_benchmark(
     rule: str,
     **changes: Any,
 ) -> Benchmark:
-    """As `text_benchmark`. `scorer` is called whenever a judge is wanted; it gives None for the
-    comparison of texts. `rule` says in a report what it does."""
+    """Benchmark like `text_benchmark`, with a scorer. `scorer` is called whenever a judge is
+    needed; it returns None for the comparison of texts. `rule` describes the scoring in a
+    report."""
 
     def text_judge() -> TextJudge:
         score = scorer()

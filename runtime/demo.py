@@ -28,7 +28,7 @@ from loopline.workers.isolated_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 40
-"""Of each benchmark."""
+"""Questions of each benchmark."""
 PRICES = {
     "LOOPLINE_MODELS__LLM__PRICE__PROMPT": "2.50",
     "LOOPLINE_MODELS__LLM__PRICE__COMPLETION": "10.00",
@@ -36,11 +36,11 @@ PRICES = {
     "LOOPLINE_MODELS__SLM__PRICE__COMPLETION": "0.60",
 }
 """US dollars per million tokens: GPT-4o's list prices for the large model, GPT-4o mini's for the
-small one. The micro models cost nothing; what is told is what their tokens would."""
+small one. The micro models cost nothing; the demo shows what their tokens would cost."""
 SEED = 7
-"""Of the questions and of the benchmark, so that every demo shows the same."""
+"""Seed of the questions and of the benchmark, so that every demo shows the same."""
 WORLD = 5
-"""An instruction that takes two tools, and one of those that the micro models solve."""
+"""Number of an instruction that takes two tools and that the micro models solve."""
 
 
 class StepFailed(Exception):

@@ -44,7 +44,7 @@ WIDTH = 120
 """Columns of a table where there is no terminal."""
 
 Engines = Literal["both", "llama_cpp", "torch"]
-"""Which of our engines are measured."""
+"""Local engines that are measured."""
 
 
 class Options(config.Options):
@@ -71,7 +71,7 @@ NOT_MEASURED = set(FullOptions.model_fields)
 
 
 def random_seed() -> int:
-    """Of a proof that is not asked for a seed."""
+    """Seed for a proof that is not given one."""
     return secrets.randbelow(2**31)
 
 
@@ -94,7 +94,7 @@ class Progress:
 
 
 def accept_all_options(options: Options) -> None:
-    """Of a proof whose options are right by their types."""
+    """Accept the options of a proof that their types check fully."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Proof(Generic[OptionsT]):
     """One measurement of the project itself."""
 
     name: str
-    """On the command line, and of its file of baselines."""
+    """Name on the command line and of its file of baselines."""
     title: str
     options: type[OptionsT]
     minutes: Callable[[OptionsT], float]
@@ -162,14 +162,14 @@ def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
 
 @dataclass(frozen=True)
 class _Display(Generic[OptionsT]):
-    """Where an outcome goes."""
+    """Display of an outcome: tables, JSON, a page and a line of baselines."""
 
     proof: Proof[OptionsT]
     options: OptionsT
     began: float
 
     def show_partial(self, progress: Progress) -> bool:
-        """What was measured before an end that was not planned; False where there is nothing."""
+        """Show what was measured before an unplanned end; return False where there is nothing."""
         outcome = progress.outcome() if progress.outcome is not None else Outcome()
         if outcome.measurements or outcome.violations:
             self.all_of(outcome, complete=False)
@@ -262,7 +262,7 @@ def _fact(name: str, value: object) -> list[str]:
 
 
 def duration(minutes: float) -> str:
-    """As in `about 3 minutes`."""
+    """Format a duration, such as `about 3 minutes`."""
     if minutes < 1:
         return "less than a minute"
     return f"about {format_count(round(minutes), 'minute')}"

@@ -51,7 +51,7 @@ class Series:
 
 
 def series_of(lines: Sequence[Baseline]) -> list[Series]:
-    """By machine and options, in the order of their first lines."""
+    """Group the lines by machine and options, in the order of their first lines."""
     groups: dict[str, list[Baseline]] = {}
     for line in lines:
         options = {name: value for name, value in line.options.items() if name not in _FREE}
@@ -70,7 +70,7 @@ def _courses(lines: Sequence[Baseline]) -> list[Course]:
 
 
 def change_of(values: Sequence[RecordedValue | None]) -> Change:
-    """Of the last value against those before it."""
+    """Change of the last value against the values before it."""
     measurements = [value for value in values if value is not None and value.value is not None]
     if (
         len(measurements) < 2
@@ -118,7 +118,7 @@ def rows(series: Series, *, everything: bool) -> list[list[str]]:
 
 
 def heading(series: Series) -> list[str]:
-    """Of the same table: date, commit and what else the machine did."""
+    """Headings of the same table: date, commit and load of the machine."""
     dates = [
         f"{line.date:%Y-%m-%d}\n{_commit(line)}\nload {line.load:.1f}"
         for line in series.lines[-SHOWN:]

@@ -25,9 +25,9 @@ class Measurement(Record):
     """Bounds of the value: least and greatest of the repeats, or of a 95 % interval."""
     unit: str = ""
     bar: float | None = None
-    """What the value must reach, by the side that `better` names; None: it is only reported."""
+    """Value to reach, on the side that `better` names; None if it is only reported."""
     better: Better | None = None
-    """Which way is better; None where neither is."""
+    """Direction that is better; None where neither is."""
     subject: str = ""
     """What was measured: a row of its table. Empty for a figure of the whole proof."""
     group: str = ""
@@ -46,7 +46,7 @@ class Measurement(Record):
         return self.value >= self.bar if self.better == "higher" else self.value <= self.bar
 
     def text(self, between: str = " ") -> str:
-        """As in `12.3 (10.1–15.0)`."""
+        """Format the value with its bounds, such as `12.3 (10.1–15.0)`."""
         if self.low is None or self.high is None or self.low == self.high or isnan(self.value):
             return number(self.value)
         return f"{number(self.value)}{between}({number(self.low)}–{number(self.high)})"
@@ -123,7 +123,7 @@ class Outcome:
 
     @property
     def missed(self) -> list[Measurement]:
-        """Those that do not reach their bars."""
+        """Measurements that do not reach their bars."""
         return [measurement for measurement in self.measurements if measurement.held is False]
 
     @property
@@ -184,7 +184,7 @@ def _verdict(measurement: Measurement) -> str:
 
 
 def number(value: float) -> str:
-    """With about three significant digits; `–` for NaN."""
+    """Format a number with about three significant digits; `–` for NaN."""
     size = abs(value)
     if isnan(value):
         return "–"

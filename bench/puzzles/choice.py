@@ -19,11 +19,11 @@ class Choice(Record):
     game: str
     """A registered environment, or `package.module:OBJECT`."""
     size: int | None = None
-    """Cells along a side; none: the generator's own default."""
+    """Cells along a side; None takes the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)
-    """Of the generator: `obstacles`, `boxes`, `blanks`, `equations`, …"""
+    """Options of the generator: `obstacles`, `boxes`, `blanks`, `equations`, …"""
     setting: JsonObject = Field(default_factory=dict)
-    """How a puzzle is played: `turns`, `brief`, `view`, …"""
+    """Options of how a puzzle is played: `turns`, `brief`, `view`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
     """How often each instance is played."""
 
@@ -42,7 +42,7 @@ class Choice(Record):
 
 
 def environment_of(choices: JsonObject) -> AnyEnvironment:
-    """Of these options, or of a data set with this `reference`. Raises UsageError."""
+    """Environment of these options, or of a data set with this `reference`. Raises UsageError."""
     game = choices.get("game")
     if not isinstance(game, str):
         raise UsageError(

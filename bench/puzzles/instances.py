@@ -33,10 +33,10 @@ NAME = "puzzles"
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
 MAX_LEVELS_BYTES = 16 * 2**20
-"""Of a file of levels. The published ones have 0.12 MB, for a thousand levels."""
+"""Most bytes of a file of levels. The published files have 0.12 MB for a thousand levels."""
 
 Named = tuple[str, Instance]
-"""An instance under an id of its own."""
+"""Instance with its unique id."""
 
 
 def load(request: Request) -> Dataset:

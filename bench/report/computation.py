@@ -1,4 +1,4 @@
-"""From an output directory to the facts of its report.
+"""Computes the facts of a report from an output directory.
 
 `results` is a pure function of what was answered: the same answers give the same bytes, whether
 the benchmark was interrupted or not. `timings` is what clocks and retries said.
@@ -360,7 +360,7 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
 
 
 def _place(name: str, value: JsonValue) -> tuple[float, str]:
-    """Where a group stands: numbers by their size, then words."""
+    """Sort key of a group: numbers by their size, then words."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value, name
     return math.inf, name
@@ -412,7 +412,8 @@ def _arm_timings(arm: ArmRuns) -> dict[str, Any]:
 
 
 def _disagree(result: Result) -> bool:
-    """As `Verdicts.disagree`: `strict` asks for a marker that nobody is told to write."""
+    """Whether the answer checkers disagree, as in `Verdicts.disagree`: `strict` requires a marker
+    that no prompt asks for."""
     if PRIMARY not in result.verdicts:
         # Checkers of tool use judge different things; the answer checkers judge one.
         return False

@@ -99,8 +99,8 @@ def _place(step: dict[str, Any]) -> str:
 
 
 def _slowest_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the candidate that took longest. Older transcripts don't say whose a call is: there
-    all follow each other."""
+    """Return the calls of the candidate that took longest. Older transcripts don't say which
+    candidate a call belongs to: their calls all follow each other."""
     candidates: dict[int, list[dict[str, Any]]] = {}
     for call in calls:
         candidates.setdefault(call.get("candidate", 0), []).append(call)

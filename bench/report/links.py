@@ -13,5 +13,5 @@ def place(name: str, **query: str) -> str:
 
 
 def run_of(item: str) -> str:
-    """Where a question's runs are."""
+    """Link to the runs of a question."""
     return place("run", item=item)

@@ -56,8 +56,8 @@ def main_table(facts: Facts) -> list[str]:
 
 
 def main_rows(facts: Facts) -> list[list[str]]:
-    """For each arm: its name, right answers, accuracy with its interval, tokens a question, dollars
-    for 1,000 questions, median latency."""
+    """Rows of the main table: each arm's name, right answers, accuracy with its interval, tokens
+    per question, dollars per 1,000 questions, and median latency."""
     rows: list[list[str]] = []
     for name, arm in facts.results["arms"].items():
         score = arm["accuracy"][facts.primary]

@@ -64,7 +64,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
 
 
 def print_players(facts: Facts, console: Console) -> None:
-    """Who solves how many, where teams played."""
+    """Print the success of players by hand and of teams, where teams played."""
     from rich.markup import escape
 
     player_rows = players.rows(facts)

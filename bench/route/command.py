@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from loopline.bench.commands.options import RouteOptions
 
 LEAST_MEASURED = 10
-"""Of fewer questions a part would be empty. Of somewhat more, the verdict is that they are too
-few."""
+"""Fewest questions, since with fewer a part would be empty. With somewhat more, the verdict is that
+they are too few."""
 MOST_THREADS = 4
 _NOTHING = -50.0
-"""Score of an answer for which nothing vouches."""
+"""Score of an answer without any evidence that it is right."""
 
 
 def measure(options: RouteOptions) -> RouteReport:

@@ -41,7 +41,7 @@ TITLES = {
 
 
 class Estimate(Record):
-    """With its 95 % interval, by bootstrap over questions."""
+    """Estimate with its 95 % interval, by bootstrap over questions."""
 
     estimate: float
     low: float
@@ -73,7 +73,7 @@ class BaselineFigures(Record):
     """US dollars per question."""
     reaches_accuracy: bool
     cost_ratio: Estimate
-    """Of the router to it: below 1 the router is cheaper."""
+    """Ratio of the router's cost to the baseline's: below 1 the router is cheaper."""
 
 
 class Comparison(Record):

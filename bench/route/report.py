@@ -105,7 +105,7 @@ def verdict(report: RouteReport) -> str:
 
 
 def document(report: RouteReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     return Document(
         title="Does a router pay?",
         about=(

@@ -106,7 +106,7 @@ def repeat_item(item: Item, attempts: int) -> list[Item]:
 
 
 def source_files_note(files: Sequence[str]) -> str:
-    """Which files a source's problems are from, where a reader takes one of several forms."""
+    """Name the files that a source's problems come from, where a reader accepts several forms."""
     if not files:
         return ""
     first = ", ".join(files[:2])

@@ -35,8 +35,8 @@ _NAMES = ("game", "dataset")
 def findings_of(
     manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
-    """For the results of a report, under the benchmark's name; nothing of one that has neither
-    teams nor players by hand."""
+    """Findings for the results of a report, under the benchmark's name; empty for one that has
+    neither teams nor players by hand."""
     team = benchmark_of(manifest).team
     if not team and "baselines" not in manifest.reference:
         return {}

@@ -16,13 +16,14 @@ from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
 Answer = Callable[[str, Observations], str | None]
-"""From the instruction, which it may repeat, and the observations; `None`: it gives up."""
+"""Returns an answer from the instruction, which it may repeat, and the observations; None gives
+up."""
 Caller = Callable[[Instance], tuple[Sequence[ToolCall], Observations]]
-"""The calls that were made, and what was observed."""
+"""Returns the calls that were made, and what was observed."""
 
 DONE = "Done."
 GIVEN = "the oracle's calls"
-"""Of the callers the one that knows the instruction."""
+"""Name of the caller that knows the instruction."""
 
 
 def _oracle_player(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
@@ -78,12 +79,12 @@ ANSWERS: dict[str, Answer] = {
 
 
 Player = tuple[str, str]
-"""Where its calls come from, and what it says."""
+"""Source of its calls, and what it answers."""
 PLAYERS: tuple[Player, ...] = tuple((caller, says) for caller in CALLERS for says in ANSWERS)
 
 
 def name_of(player: Player) -> str:
-    """As a report has it."""
+    """Name of a player in a report."""
     return "; ".join(player)
 
 

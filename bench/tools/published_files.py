@@ -22,16 +22,16 @@ from loopline.trainers.errors import UnreadableData
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What a reader made of a file, or of a folder of files."""
+    """Result of a reader for a file, or for a folder of files."""
 
     where: str
-    """From the folder that was searched."""
+    """Path relative to the folder that was searched."""
     reader: str
     files: int
     records: int
     skipped: tuple[Skipped, ...]
     unusable: tuple[Skipped, ...]
-    """Of the records those that nothing can be done with."""
+    """Records that can't be used."""
 
 
 @dataclass(frozen=True)

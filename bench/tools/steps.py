@@ -39,7 +39,7 @@ from loopline.trainers.errors import UnreadableData
 TOOLBENCH = "toolbench"
 SOURCE = "https://github.com/OpenBMB/ToolBench (its data or data_example)"
 KEPT_OUTPUT_CHARS = 20_000
-"""Of a tool's answer; no observation may be longer."""
+"""Most characters of a tool's answer; no observation may be longer."""
 
 _DECISIONS: dict[str, Decision] = {"call": "call", "conclude": "finish", "give_up": "give_up"}
 

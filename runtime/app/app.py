@@ -53,9 +53,9 @@ class App(Definition):
     """See the module."""
 
     def __init__(self, *, redis_url: str | None = None) -> None:
-        """Without a `redis_url` the deployment is found as commands find it: the one of the folder
-        `.loopline` here, or of `LOOPLINE_STATE`, or the bus that `LOOPLINE_BUS__REDIS_URL`
-        names."""
+        """Create an app. Without a `redis_url` the deployment is found as commands find it: the one
+        of the folder `.loopline` here, or of `LOOPLINE_STATE`, or the bus that
+        `LOOPLINE_BUS__REDIS_URL` names."""
         super().__init__()
         caller = inspect.currentframe()
         outer = caller.f_back if caller else None
@@ -232,8 +232,8 @@ class App(Definition):
         return self._local is not None
 
     def checked_team(self, session: Session, agent: Part | str | None, answer: Any) -> Part:
-        """Who is asked, with the type of the answer. Raises `InputError`, also where the deployment
-        does not serve this app's tools."""
+        """Return the team to ask, with the type of the answer. Raises `InputError`, also where the
+        deployment does not serve this app's tools."""
         team = self.part(agent)
         if answer is not None:
             team = asking.with_answer(team, schema_of(answer))

@@ -40,9 +40,9 @@ class Definition:
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool[Any]] = {}
-        """By name."""
+        """Tools by name."""
         self.agents: dict[str, AgentPart] = {}
-        """By name."""
+        """Agents by name."""
         self._tool_names: dict[AnyFunction, str] = {}
         self._teams: list[Part] = []
 
@@ -179,8 +179,8 @@ class Definition:
         return self._team(LoopPart, parts=parts, until=until, max_rounds=max_rounds)
 
     def main(self) -> Part:
-        """Who is asked where nobody is named: the one agent or team that no other contains. Raises
-        `InputError` where there are several, or none."""
+        """Default agent or team to ask: the only one that no other contains. Raises `InputError`
+        where there are several, or none."""
         inner = [part for team in self._teams for path, part in walk(team) if path]
         outer = [part for part in (*self.agents.values(), *self._teams) if part not in inner]
         if len(outer) == 1:

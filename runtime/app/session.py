@@ -1,4 +1,4 @@
-"""Where an app's runs are played: on a deployment's bus, or on models in this process."""
+"""Sessions that play an app's runs: on a deployment's bus, or on models in this process."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class LocalSession:
         self._task(run_id).cancel()
 
     async def follow(self, run_id: str) -> AsyncGenerator[BusEvent]:
-        """Its steps, once it has ended."""
+        """Yield its steps, once it has ended."""
         trajectory = await self.wait(run_id)
         for index in range(len(trajectory.steps)):
             yield BusEvent(f"{index}-0", "step", {"index": str(index)})

@@ -105,14 +105,15 @@ class Client(WaitingCalls):
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
     """Role → pool; overrides the workflow's defaults."""
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Prompt file → content; replaces the shipped prompts."""
+    """Prompts that replace the shipped ones: content by prompt file."""
     options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """Workflow → its options; a run's own options override them."""
+    """Options by workflow; a run's own options override them."""
     writes: bool = False
-    """For many runs: a server that takes no writes now (it is full, or its disk is) is refused at
-    the join, not after each admission has waited for room."""
+    """Whether the client writes many runs: a server that takes no writes now (it is full, or its
+    disk is) is then refused when the client joins, instead of after each admission has waited for
+    room."""
     deployment: Settings | None = None
-    """Its settings, if they are known: they contain prices."""
+    """Settings of the deployment, if they are known: they contain prices."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -146,7 +147,8 @@ class Client(WaitingCalls):
         inbox: Inbox,
         settings: Settings,
     ) -> Client:
-        """As `of`, within a process that has joined the bus already, and closes it itself."""
+        """Return a client like `of` within a process that has already joined the bus, and closes it
+        itself."""
         client = cls.of(settings)
         client.bus, client._inbox = bus, inbox
         return client
@@ -448,8 +450,8 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """As `reward`, for every trajectory of a session: of all runs with the tag
-        `session=<session>`."""
+        """Post a reward as `reward` does, for every trajectory of a session: for all runs with the
+        tag `session=<session>`."""
         return await self._post_reward(
             reward_id, session=session, value=value, agent=agent, source=source, comment=comment,
             account=account,

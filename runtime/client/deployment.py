@@ -1,4 +1,4 @@
-"""Which deployment a command is about: the one of this state directory, or one joined by URL."""
+"""The deployment that a command works on: that of this state directory, or one joined by URL."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PolicyChange:
 
     @property
     def path(self) -> str | None:
-        """Of the version in use; None for the model itself."""
+        """Path of the version in use; None for the model itself."""
         return self.policy.path_of(self.policy.current)
 
 
@@ -120,7 +120,7 @@ def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
 
 
 def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
-    """When, which policy, what, by whom, and why."""
+    """Return the time, policy, change, author and reason of an entry, each as text."""
     when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     what = f"{entry.action}: {entry.version}"
     if entry.before != entry.version:

@@ -44,7 +44,7 @@ class PendingApproval:
 
     @property
     def id(self) -> str:
-        """Of the run, and of the step that waits."""
+        """Id of the run and of the step that waits."""
         return f"{self.waiting.run_id}:{self.waiting.wait.guard}"
 
     def as_json(self) -> dict[str, JsonValue]:
@@ -64,7 +64,7 @@ class PendingApproval:
 
 
 def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
-    """From a wait of the kind `approval`."""
+    """Build a pending approval from a wait of the kind `approval`."""
     request = ApprovalRequest.model_validate_json(wait.note)
     return PendingApproval(WaitingRun(run_id, wait), request)
 

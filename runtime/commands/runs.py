@@ -329,7 +329,8 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
 
 
 def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
-    """With the prompts of its run, of the bus where a deployment runs, else of the store."""
+    """Return the run with its original prompts, read from the bus where a deployment runs, else
+    from the store."""
     import asyncio
 
     from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store

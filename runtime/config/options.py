@@ -66,17 +66,18 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Option:
-    """How a field stands on the command line, where its name and its type don't say it all."""
+    """Appearance of a field on the command line, where its name and type don't define it."""
 
     name: str | None = None
-    """Without dashes: `agent` for `--agent`. A flag may name both sides: `greedy/--sampled`."""
+    """Name without dashes: `agent` for `--agent`. A flag may name both sides:
+    `greedy/--sampled`."""
     short: str | None = None
     metavar: str | None = None
-    """What the help shows as the value: `POLICY=FOLDER`."""
+    """Placeholder for the value in the help: `POLICY=FOLDER`."""
     example: str = "turns=40"
-    """Of a NAME=VALUE, for the error of one that isn't."""
+    """Example of NAME=VALUE, for the error of a value in another form."""
     panel: str | None = None
-    """Heading in the help, in place of that of the field's class."""
+    """Heading in the help, in place of the one of the field's class."""
     comma: bool = False
     """The values of a sequence stand in one word, separated by commas; else the option repeats."""
     default: str | None = None
@@ -92,12 +93,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class OnlyWith:
-    """A value of the field other than its default is refused unless others go with it."""
+    """Refuses a value of the field other than its default unless other options are given with
+    it."""
 
     needed: str
-    """As the user writes it: `--weights lora`."""
+    """Needed options as the user writes them: `--weights lora`."""
     holds: Callable[[Any], bool]
-    """Whether it is there; is given the whole model."""
+    """Whether they are given; takes the whole model."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Entry:
 
     @property
     def flag(self) -> str:
-        """As a user writes it: `--group-size`, or `OUTPUT` of an argument."""
+        """Name as a user writes it: `--group-size`, or `OUTPUT` for an argument."""
         if (argument := self.mark(Argument)) is not None:
             return argument.metavar or self.path[-1].upper()
         return f"--{(self.option.name or self.path[-1].replace('_', '-')).partition('/')[0]}"

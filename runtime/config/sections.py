@@ -114,15 +114,15 @@ class JobSettings(Section):
 
 
 class TenantSettings(Section):
-    """One `[tenants.<name>]` table: how its runs take turns where `bus.max_working`, or its own
-    limit, makes runs wait."""
+    """One `[tenants.<name>]` table. It sets how a tenant's runs take turns where `bus.max_working`,
+    or the tenant's own limit, makes runs wait."""
 
     weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
-    """Its share of the turns, relative to the weights of other waiting tenants."""
+    """Share of the turns, relative to the weights of other waiting tenants."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
-    """Its runs at work at once; 0 means no limit."""
+    """Most runs that work at the same time; 0 means no limit."""
     priority: int = Field(default=0, ge=-100, le=100)
-    """Tenants with a higher priority always come first."""
+    """Priority among tenants; higher ones always come first."""
 
 
 class GatewayKey(Section):
@@ -139,9 +139,9 @@ class GatewayKey(Section):
     seconds_per_day: float | None = Field(default=None, gt=0)
     """Seconds that its runs may take a day."""
     tenant: str = Field(default="", max_length=64)
-    """Its tenant: a tenant's keys share budgets."""
+    """Tenant of the key. A tenant's keys share budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
-    """Whether it may look at the dashboard, or change things there."""
+    """Access to the dashboard: none, reading, or also changes."""
     approves: bool = False
     """Whether it may approve and deny calls of everybody's runs."""
 
@@ -173,13 +173,13 @@ class GatewaySettings(Section):
 
 
 class PromptFile(Section):
-    """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
-    once, so that a deployment's prompts do not change during its runs."""
+    """A prompt in place of a shipped one. A profile names the path of its file, which is read once,
+    so that a deployment's prompts do not change during its runs."""
 
     path: str
-    """Where it was read from; in a profile, from the profile's own folder on."""
+    """Path that it was read from; in a profile, relative to the profile's own folder."""
     content: str
-    """The whole file."""
+    """Content of the whole file."""
 
     @model_validator(mode="before")
     @classmethod

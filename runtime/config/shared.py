@@ -54,16 +54,16 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SharedConfiguration:
-    """As it lies on the bus."""
+    """Configuration as stored on the bus."""
 
     profile: str
     digest: str
-    """Settings that must not differ and are not the defaults."""
+    """Digest of the settings that must not differ and are not the defaults."""
     values: Tree
-    """Sections of the configuration that are not as the defaults have it; paths are whole, secrets
-    hidden. A program that does not know a setting yet reads them as long as nobody chose it."""
+    """Sections of the configuration that differ from the defaults; paths are absolute, secrets
+    hidden. A program that does not know a setting yet can read them as long as nobody sets it."""
     defaults: Tree = field(default_factory=dict[str, Any])
-    """The whole sections: two programs may have different defaults."""
+    """Default values of whole sections, since two programs may have different defaults."""
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -112,7 +112,7 @@ def _without_password(url: str) -> str:
 
 
 def _drop_local_keys(values: Tree) -> Tree:
-    """Without what may differ."""
+    """Return the values without the keys that may differ."""
     return {
         section: {
             name: {key: v for key, v in table.items() if key not in _OF_ONE_MACHINE[section]}
@@ -138,7 +138,7 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
 
 
 def _comparable(mine: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
-    """By key: what was chosen, and the defaults of what both programs know."""
+    """Settings to compare by key: all chosen ones, and the defaults that both programs know."""
     named_values = dict(_leaves(_drop_local_keys(mine.values)))
     known_there = {key for key, _ in _leaves(_drop_local_keys(other.defaults or other.values))}
     defaults = _leaves(_drop_local_keys(mine.defaults))

@@ -1,4 +1,4 @@
-"""Where configuration comes from, layer by layer, and where each key was written.
+"""Reads the configuration layer by layer, and records where each key was written.
 
 Lowest first: the defaults in the code, the profile (and what it `extends`), the environment
 (`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
@@ -377,7 +377,7 @@ def toml_lines(table: Tree, path: tuple[str, ...] = ()) -> list[str]:
 
 
 def _toml_key(name: str) -> str:
-    """With anything but letters, digits, `_` and `-` in it, a name must be quoted."""
+    """Quote a name that contains anything but letters, digits, `_` and `-`, as TOML requires."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml_value(name)
 
 

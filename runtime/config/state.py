@@ -43,11 +43,11 @@ class RunFile(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     pid: int
-    """The supervisor."""
+    """Process id of the supervisor."""
     started: float
-    """Unix seconds."""
+    """Start in Unix seconds."""
     profile: str
-    """Its name, or the whole path of its file."""
+    """Name of the profile, or the absolute path of its file."""
     redis_url: str
     control: str
     """Path of the supervisor's control socket."""
@@ -159,7 +159,7 @@ class StateDirectory:
             ) from error
 
     def socket(self, name: str) -> Path:
-        """Where to bind a unix socket of this deployment: inside the directory, or, when that
+        """Path to bind a unix socket of this deployment to: inside the directory, or, when that
         path is too long for a socket, in a private directory under the system's temporary one."""
         inside = self.path / name
         if len(os.fsencode(inside)) <= MAX_SOCKET_PATH:

@@ -60,7 +60,7 @@ class ApprovalsView:
         return [approval_row(approval) for approval in await self._frame.client.approvals()]
 
     async def _decide(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
-        """Of what the page has shown, by its digest."""
+        """Decide on the request that the page has shown, identified by its digest."""
         require_change(viewer)
         decision = {"approve": "approved", "deny": "denied"}.get(form.get("decision", ""))
         if decision is None:
@@ -83,7 +83,7 @@ class ApprovalsView:
 
 
 def approval_row(approval: PendingApproval) -> ApprovalRow:
-    """As the page shows it."""
+    """Row of the page for an approval."""
     request, wait = approval.request, approval.waiting.wait
     return ApprovalRow(
         id=approval.id,

@@ -132,7 +132,7 @@ def _day(fields: Mapping[str, str], name: str, default: float) -> float:
 
 
 def grouping(fields: Mapping[str, str]) -> Grouping:
-    """By what the table sums. Raises `Refused`."""
+    """Grouping of the table's sums. Raises `Refused`."""
     name = fields.get("by") or "model"
     for known_grouping in GROUPINGS:
         if name == known_grouping:

@@ -86,7 +86,7 @@ class Frame:
     async def _answered(
         self, request: Request, viewer: Viewer, answer: Awaitable[Response]
     ) -> Response:
-        """With errors as pages that say what happened, and the time that it took here."""
+        """Return the answer with the time that it took here, or a page that explains the error."""
         began = time.perf_counter()
         response = await self._with_error_pages(request, viewer, answer)
         seconds = time.perf_counter() - began

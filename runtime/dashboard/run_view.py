@@ -26,9 +26,9 @@ from loopline.runtime.observe.run_page.page import render_body
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 
 EDITED_CHARS = 50_000
-"""A longer question is not offered to be edited: a form is bounded."""
+"""Most characters of a question that can be edited: a form is bounded."""
 COMPARED_CHARS = 4_000
-"""Of one step's text, next to another step."""
+"""Most characters of one step's text in the comparison of two runs."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who looks at the dashboard: an API key's owner, who signs in with the key or with a ticket.
+"""Sign-in to the dashboard: the owner of an API key signs in with the key or with a ticket.
 
 A browser keeps a random cookie; the bus keeps its digest, the key's digest and the token that forms
 carry. A key that is revoked ends its sessions with it. A ticket is a link that works once, for a
@@ -27,11 +27,11 @@ MAX_FORM_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who is signed in."""
+    """Person who is signed in."""
 
     key: ApiKey
     form_token: str
-    """What a form of this session carries, so that no other page can send one."""
+    """Token that a form of this session carries, so that no other page can send one."""
 
     @property
     def may_change(self) -> bool:
@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 async def make_ticket(bus: Bus, key_digest: str) -> str:
-    """For the owner of a key: works once, for a minute."""
+    """Return a ticket for the owner of a key: it works once, for a minute."""
     ticket = secrets.token_urlsafe(32)
     await bus.redis.set(bus.keys.dashboard("ticket", _sha(ticket)), key_digest, ex=TICKET_SECONDS)
     return ticket

@@ -35,16 +35,16 @@ from loopline.runtime.observe.training_curves import (
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 MAX_TRAININGS = 200
-"""Of the list, the newest ones."""
+"""Most trainings in the list; it shows the newest ones."""
 MAX_CHOSEN = 12
 MAX_PLOTS = 40
 MAX_SAMPLED_GROUPS = 5
 SAMPLE_CHARS = 1_500
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
 GOING_ON_SECONDS = 900.0
-"""A training that has drawn nothing for so long is looked at less often."""
+"""Seconds without a new point after which a training is polled less often."""
 OFTEN_SECONDS, SELDOM_SECONDS = 2, 30
-"""Between two looks at whether the curves have grown."""
+"""Seconds between two looks at whether the curves have grown."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Plot:
 
     @property
     def id(self) -> str:
-        """Of its element, without spaces."""
+        """Id of its element, without spaces."""
         return "curve-" + "-".join(self.name.split())
 
 
@@ -96,9 +96,10 @@ class TrainingsView:
         self._root = Path(frame.settings.gateway.results).resolve()
         self._turn = asyncio.Lock()
         self._listed: frozenset[str] = frozenset()
-        """Folders that the last list had: what refreshes itself looks through no folders."""
+        """Folders of the last list. Pages that refresh themselves search no folders."""
         self._readers: dict[str, CurveReader] = {}
-        """By folder: reading many points takes a while, so only new ones are read."""
+        """Curve readers by folder: reading many points takes a while, so that only new ones are
+        read."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -152,7 +153,7 @@ class TrainingsView:
         return self._frame.fragment("training_curves.html.j2", **drawn)
 
     def _stamp(self, selected: Sequence[str]) -> str:
-        """Of what a page has: the curves, and how often it looks at them."""
+        """Stamp of a page's content: the curves, and how often the page polls them."""
         folders = [self._root / folder for folder in selected]
         return f"{stamp_of(folders)}-{_seconds(folders)}"
 

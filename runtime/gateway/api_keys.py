@@ -38,15 +38,15 @@ class ApiKey(BaseModel):
     created: float
     """Unix seconds."""
     models: tuple[str, ...] = ("*",)
-    """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
+    """Patterns of the models that it may name, such as `slm/*` and `workflow/*`."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, since midnight UTC; None means no limit."""
+    """Tokens of prompts and completions since midnight UTC; None means no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     seconds_per_day: float | None = Field(default=None, gt=0)
-    """Of its runs, from admission to their end, together."""
+    """Seconds of its runs, from admission to their end, together."""
     tenant: str = Field(default="", max_length=64)
-    """Whom it belongs to: keys of one tenant share its budgets."""
+    """Tenant of the key; keys of one tenant share its budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
     """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
     there as well."""
@@ -58,7 +58,7 @@ class ApiKey(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """Of its day."""
+        """Limits of its day."""
         return Limits(
             self.tokens_per_day or 0,
             self.micro_dollars_per_day or 0,
@@ -67,11 +67,11 @@ class ApiKey(BaseModel):
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of its runs."""
+        """Tags of its runs."""
         return {TENANT_TAG: self.tenant} if self.tenant else {}
 
     def allows(self, model: str) -> bool:
-        """Who may use a policy may also name one version of it."""
+        """Whether it may use a model. A key for a policy also allows each of its versions."""
         if "*" in self.models:
             return True
         names = (model, split_pin(model)[0])
@@ -83,7 +83,7 @@ def new_key() -> str:
 
 
 def new_webhook_secret() -> str:
-    """As the Standard Webhooks scheme writes it."""
+    """Return a new secret in the form of the Standard Webhooks scheme."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -102,11 +102,11 @@ class Authentication:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._known: dict[str, tuple[float, ApiKey]] = {}
-        """By digest: until when (monotonic seconds). Only keys that there are: no caller makes it
-        grow."""
+        """Valid keys by digest, with the time until which they are cached (monotonic seconds). It
+        holds existing keys only, so that no caller can make it grow."""
 
     async def caller(self, authorization: str | None) -> ApiKey:
-        """Whose request it is. Raises `ApiError` 401."""
+        """Return the key of the caller. Raises `ApiError` 401."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise ApiError(

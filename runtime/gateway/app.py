@@ -205,7 +205,7 @@ class Gateway:
         return json_response(openapi_document())
 
     async def health(self, request: Request) -> Response:
-        """For load balancers: whether this process reaches its bus. Needs no key."""
+        """Answer load balancers whether this process reaches its bus. Needs no key."""
         try:
             await self._service.client.bus.redis.ping()  # pyright: ignore
         except OUTAGE as error:
@@ -213,7 +213,8 @@ class Gateway:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """Of the whole deployment, for Prometheus: whichever gateway answers, the same."""
+        """Return the metrics of the whole deployment for Prometheus; every gateway gives the same
+        answer."""
         caller = await self._http.caller(request)
         if not caller.allows(METRICS):
             raise not_allowed(METRICS)

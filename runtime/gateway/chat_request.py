@@ -204,7 +204,7 @@ class ChatRequest(BaseModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     return_token_ids: bool | None = None
-    """As vLLM has it: the ids of prompt and output, for training."""
+    """Whether to return the ids of prompt and output for training, as in vLLM."""
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
     # What names the caller, or a choice that our server does not offer: no answer
@@ -255,7 +255,7 @@ class ChatRequest(BaseModel):
 
     @property
     def offered_tools(self) -> tuple[ToolSpec, ...]:
-        """Of the tools those that the model is told of."""
+        """Return the tools that the model is offered."""
         tools = tuple(tool_spec(tool.function) for tool in self.tools or ())
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())

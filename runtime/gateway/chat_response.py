@@ -24,13 +24,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that a response is made of."""
+    """All content of a response."""
 
     id: str
-    """Of the run."""
+    """Id of the run."""
     created: int
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     fingerprint: str
     choices: tuple[Choice, ...]
     usage: dict[str, Any]
@@ -58,7 +58,7 @@ def answer_of(trajectory: Trajectory, model: str) -> Answer:
 
 
 def _finish_reason(trajectory: Trajectory) -> str:
-    """Of a team: `stop`, unless the text that it answered with was cut off."""
+    """Finish reason of a team: `stop`, unless the text that it answered with was cut off."""
     last = trajectory.steps[-1] if trajectory.steps else None
     if last is None or "cut_off" not in last.decision.data or not last.calls:
         return "stop"

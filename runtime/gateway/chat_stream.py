@@ -46,10 +46,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What the caller asked of the stream."""
+    """Form of the stream that the caller requested."""
 
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     created: int
     include_usage: bool = False
     logprobs: bool = False
@@ -73,10 +73,10 @@ class Diverged(ApiError):
 
 @dataclass
 class GrowingText:
-    """One field of an answer: what was emitted, and what the present text has come to."""
+    """One field of an answer: the emitted text, and the present state of the whole text."""
 
     path: str
-    """Where the whole answer will be."""
+    """Path of the field in the whole answer."""
     emitted: str = ""
     current: str = ""
 

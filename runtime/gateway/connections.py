@@ -23,7 +23,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose headers are late, or too large."""
 
     header_seconds: float
-    """From a connection's start, or the begin of a request, to the end of the request's headers."""
+    """Seconds from a connection's start, or the start of a request, to the end of the request's
+    headers."""
     _late: asyncio.TimerHandle | None = None
     _header_bytes = 0
 

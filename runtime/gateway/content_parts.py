@@ -11,7 +11,8 @@ from loopline.runtime.gateway.errors import ApiError, invalid
 
 _SCHEMES = ("https://", "http://", "data:image/")
 _MAX_URL_CHARS = 8_192
-"""Of an image that is elsewhere; one that comes along is bounded by the body's limit."""
+"""Most characters of a URL to an image elsewhere; an embedded image is bounded by the body's
+limit."""
 
 
 def image_part(url: str, detail: str | None, where: str) -> ContentPart:

@@ -176,8 +176,8 @@ def field_error(param: str, reason: str) -> PydanticCustomError:
 
 
 def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
-    """Where a fault is, without the names of the forms of a field that were tried on the way: the
-    body has none of these. What is missing, it has not either."""
+    """Path of a fault, without the names of the alternative forms of a field that were tried, since
+    the body has none of these. The body does not have a missing field either."""
     if fault["type"] == "field_error":
         return (*fault["loc"], fault.get("ctx", {})["param"])
     location = fault["loc"]

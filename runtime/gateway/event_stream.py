@@ -17,7 +17,7 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.gateway.errors import ApiError, translated, unavailable
 
 PING_SECONDS = 15
-"""Between two comments of a silent stream: proxies end connections that say nothing."""
+"""Seconds between two comments of a silent stream: proxies end silent connections."""
 
 
 T = TypeVar("T")

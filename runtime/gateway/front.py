@@ -28,7 +28,7 @@ from loopline.workers.tracing.outbox import SpanOutbox, flushing
 log = structlog.get_logger("loopline.runtime.gateway")
 
 DRAIN_SHARE = 0.8
-"""Of `supervisor.drain_seconds`, for answers that are under way; the rest is for their steps."""
+"""Share of `supervisor.drain_seconds` for answers in progress; the rest is for their steps."""
 
 
 class GatewayFront:

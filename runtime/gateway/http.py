@@ -94,7 +94,7 @@ class Http:
         self._authentication = api_keys.Authentication(service.client.bus)
 
     async def caller(self, request: HTTPConnection) -> api_keys.ApiKey:
-        """Whose request it is. Raises `ApiError`."""
+        """Return the key of the caller. Raises `ApiError`."""
         try:
             return await self._authentication.caller(header(request, "authorization"))
         except OUTAGE as error:

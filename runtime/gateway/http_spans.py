@@ -35,7 +35,7 @@ class RequestSpan:
     """The run was admitted by this request: its span lies below this one."""
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """Of a run that this request lets in."""
+        """Tags of a run that this request admits."""
         self.run_id, self.is_parent = run_id, True
         return {TRACEPARENT_TAG: str(self._context(run_id))}
 
@@ -46,7 +46,7 @@ class RequestSpan:
 
     @property
     def context(self) -> TraceContext | None:
-        """In the trace that it is a part of; None for one of a trace that nobody records."""
+        """Context of the span in its trace; None for a trace that nobody records."""
         if self.client is None and not self.is_parent:
             return None
         context = self._context(self.run_id)
@@ -110,7 +110,7 @@ class HttpSpans:
 
 
 def span_of(request: HTTPConnection) -> RequestSpan | None:
-    """Of a request, where this gateway traces."""
+    """Span of a request, where this gateway traces."""
     return request.scope.get(_KEY)
 
 

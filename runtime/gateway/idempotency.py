@@ -21,7 +21,7 @@ MAX_KEY = 255
 
 
 def digest_of(body: Mapping[str, Any]) -> str:
-    """Of a request's body, whatever the order of its fields."""
+    """Digest of a request's body, independent of the order of its fields."""
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -67,7 +67,7 @@ class ModelCatalogue:
         }
 
     def _workflows(self) -> list[str]:
-        """Those whose every policy is served here."""
+        """Workflows whose policies are all served here."""
         names: list[str] = []
         for name in workflows.names():
             if name in _NOT_TEAMS:

@@ -213,7 +213,7 @@ def _described(operation: _Operation) -> dict[str, Any]:
 
 
 def _resolved(schema: Any) -> Any:
-    """With the names of models as references."""
+    """Return the schema with the names of models replaced by references."""
     if isinstance(schema, dict):
         return {
             key: f"#/components/schemas/{value}" if key == "$ref" else _resolved(value)

@@ -154,7 +154,7 @@ class ResponsesApi:
         return Asked(admitted, self._view(admitted, params.record), params)
 
     def events(self, admitted: Admitted, view: ResponseView) -> AsyncGenerator[Event]:
-        """Of a response, from its beginning. Raises `ApiError`."""
+        """Events of a response from its beginning. Raises `ApiError`."""
         return self._service.render(admitted, ResponseStream(view))
 
     async def compact(self, request: Request) -> Response:

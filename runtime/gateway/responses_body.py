@@ -38,14 +38,14 @@ def record_of(run: Run) -> ResponseRecord | None:
 
 @dataclass(frozen=True)
 class ResponseView:
-    """One run, and what its response has from elsewhere."""
+    """One run, with the parts of its response that come from elsewhere."""
 
     run: Run
     record: ResponseRecord
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     temperature: float
-    """That the pool samples at where neither the caller nor a call says another."""
+    """Temperature of the pool where neither the caller nor a call sets another."""
     top_p: float
 
     @property

@@ -22,7 +22,7 @@ from loopline.runtime.gateway.content_parts import image_part, input_parts, user
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 
 ItemKind = Literal["reasoning", "content"]
-"""Of an output item that a model's text streams into, as `TextPiece.kind` names them."""
+"""Kind of an output item that a model's text streams into, named as in `TextPiece.kind`."""
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -88,7 +88,7 @@ class _TextPart(BaseModel):
 
 
 class _ImagePart(BaseModel):
-    """By its address: files are not stored here."""
+    """Image by its address, since files are not stored here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -314,7 +314,7 @@ def call_item(run_id: str, position: int, call: ToolCall) -> dict[str, Any]:
 
 
 def text_order(choice: Choice, *, streamed: bool) -> list[ItemKind]:
-    """Which items a choice's text comes to, in their order.
+    """Return the items that a choice's text becomes, in order.
 
     A stream shows a model's text as it comes; what an endpoint says of the model's thoughts in a
     field of their own is known once all is there, so that it stands last where there was a stream.

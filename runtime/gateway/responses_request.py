@@ -21,7 +21,7 @@ from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
-"""Of a request: a text, or items."""
+"""Input of a request: a text, or items."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -101,9 +101,9 @@ class ResponseRecord(BaseModel):
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
     strict: tuple[bool | None, ...] = ()
-    """Of each tool, where any says so."""
+    """Value of each tool, where any tool sets one."""
     format: TextOutput = TextFormat(type="text")
-    """Without its schema, which is the run's."""
+    """Format of the text without its schema, which is the run's."""
     logprobs: bool = False
     max_output_tokens: int | None = None
     temperature: float | None = None

@@ -155,7 +155,7 @@ class RunsApi:
         )
 
     async def _place(self, caller: ApiKey, run_id: str) -> Place:
-        """Where a run of the caller's stands in its list. Raises `ApiError`."""
+        """Return the place of a run in the caller's list. Raises `ApiError`."""
         state = await self._bus.run_state(run_id)
         if state.state == "missing" or run_of(state).account != caller.id:
             raise invalid(f"before: the bus has no run {run_id[:64]!r} of this key", "before")

@@ -38,26 +38,26 @@ class RunBudget(_Body):
     """Limits of one run."""
 
     tokens: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, all calls together."""
+    """Tokens of prompts and completions, all calls together."""
     micro_dollars: int | None = Field(default=None, ge=1)
     """Millionths of a US dollar."""
     seconds: float | None = Field(default=None, gt=0, le=86_400)
-    """Until the run ends with the outcome `deadline`."""
+    """Seconds until the run ends with the outcome `deadline`."""
 
 
 class RunGeneration(_Body):
-    """How completions are made; whatever is left out is as the models' pools have it. What the
-    workflow can't honour is refused by name."""
+    """Sampling of completions. Omitted fields keep the defaults of the models' pools. A field that
+    the workflow can't honour is refused by name."""
 
     temperature: float | None = Field(default=None, ge=0, le=5)
-    """For every agent, as `top_p` and the penalties are."""
+    """Temperature of every agent; `top_p` and the penalties apply to every agent too."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
-    """Of each completion of an agent whose text may be the answer."""
+    """Most tokens of each completion of an agent whose text may be the answer."""
     stop: list[str] | None = Field(default=None, max_length=16)
-    """For the same agents: texts that end the answer before them."""
+    """Texts before which the answer ends, for the same agents."""
 
     @property
     def options(self) -> GenerationOptions:
@@ -102,7 +102,7 @@ class CreateRun(_Body):
 
     @property
     def all_options(self) -> JsonObject:
-        """With the tools, which are one of them."""
+        """Return the options together with the tools, which are an option as well."""
         return self.options if self.tools is None else {**self.options, "tools": [*self.tools]}
 
     @property
@@ -144,13 +144,14 @@ class Feedback(_Body):
 
     value: float = Field(allow_inf_nan=False)
     agent: str | None = Field(default=None, max_length=128)
-    """None: the whole team earned it."""
+    """Agent that earned it; None for the whole team."""
     turn: int | None = Field(default=None, ge=0)
-    """None: for the run as a whole."""
+    """Turn that earned it; None for the run as a whole."""
     source: str = Field(default="user", min_length=1, max_length=128)
-    """Who says so. A later reward for the same place from the same source replaces this one."""
+    """Source of the reward. A later reward for the same place from the same source replaces this
+    one."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Sent again under its id, a reward counts once."""
+    """Id of the reward; sent again under the same id, it counts once."""
     comment: str = Field(default="", max_length=2_000)
 
 

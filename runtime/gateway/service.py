@@ -77,9 +77,9 @@ class Question:
     session: Session | None = None
     idempotency_key: str | None = None
     body_digest: str = ""
-    """Of the request, to hold a second use of the key against."""
+    """Digest of the request, which a second use of the key is compared with."""
     trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
-    """Tags of the run with that id, by which it is a part of a trace."""
+    """Tags that make the run with that id a part of a trace."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class Admitted:
     run: Run
     session: Session | None
     outlives_client: bool
-    """Its client can come back to it, so it goes on when the client has gone."""
+    """Whether its client can come back to it, so that it continues after the client has gone."""
     expected: Expected | None = None
-    """Of a run that this process has admitted."""
+    """Expected answer of a run that this process has admitted."""
 
 
 Rendered = TypeVar("Rendered")
@@ -227,7 +227,7 @@ class Service:
 
     @staticmethod
     def model_of(run: Run) -> str:
-        """As its caller named it."""
+        """Model as the run's caller named it."""
         return run.policies["chat"] if run.workflow == "chat" else f"workflow/{run.workflow}"
 
     @staticmethod
@@ -302,7 +302,7 @@ class Service:
                 await self.abandon(admitted)
 
     async def abandon(self, admitted: Admitted) -> None:
-        """Its client has gone: cancel it, unless it is kept."""
+        """Cancel a run whose client has gone, unless the client can come back to it."""
         if not admitted.outlives_client:
             # A task of its own: who waits here is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))

@@ -110,7 +110,7 @@ class SessionMemory:
 
 
 def ids_of(call: Call) -> Call:
-    """Of the earlier call, what the engine goes on from."""
+    """Return the part of the earlier call that the engine continues from."""
     return call.model_copy(
         update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}
     )

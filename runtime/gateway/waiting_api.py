@@ -37,9 +37,9 @@ class DecideApproval(_Body):
 
     decision: Literal["approve", "deny"]
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of what the caller has seen, as `GET /v1/approvals` names it: nothing else is approved."""
+    """Digest of what the caller has seen, as in `GET /v1/approvals`: nothing else is approved."""
     reason: str = Field(default="", max_length=1_000)
-    """Why not: the model reads it."""
+    """Reason for the decision; the model reads it."""
 
 
 class WaitingApi:
@@ -57,7 +57,7 @@ class WaitingApi:
         ]
 
     async def signal(self, request: Request) -> Response:
-        """To a run of the caller's."""
+        """Send a signal to a run of the caller."""
         caller = await self._http.caller(request)
         params = _parse(SendSignal, await self._http.body(request))
         run_id, name = request.path_params["id"], request.path_params["name"]
@@ -90,7 +90,7 @@ class WaitingApi:
 
 
 def _label(caller: ApiKey) -> str:
-    """Who it was, in the journal."""
+    """Name of the caller in the journal."""
     return f"{caller.name} ({caller.id})" if caller.name else caller.id
 
 

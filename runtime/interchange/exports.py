@@ -162,7 +162,7 @@ def _preferences(
 
 
 def _tools(run: RecordedRun) -> str:
-    """As JSON, which TRL reads: parameters of several tools have no common type."""
+    """Tools as JSON, which TRL reads: parameters of several tools have no common type."""
     return json.dumps(run.tools)
 
 

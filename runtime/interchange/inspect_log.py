@@ -23,7 +23,7 @@ _SUMMARY = (
     "started_at", "completed_at", "total_time", "uuid",
 )  # fmt: skip
 _INPUT_CHARS = 2000
-"""Of an input in the summaries, which viewers load whole."""
+"""Most characters of an input in the summaries, which viewers load whole."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class LogSample:
 
     id: str
     epoch: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     input: str | Sequence[Mapping[str, Any]]
-    """A text, or messages with `role` and `content`."""
+    """Input as a text, or as messages with `role` and `content`."""
     target: str
     messages: Sequence[Mapping[str, Any]]
     """The whole conversation, the input's messages included."""
@@ -53,7 +53,7 @@ class LogSample:
     answer: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As inspect writes it; what inspect can do without is left out."""
+        """Return the sample in inspect's form, without the optional fields."""
         error = {"message": self.error, "traceback": "", "traceback_ansi": ""}
         message = {"role": "assistant", "content": self.completion, "source": "generate"}
         return {

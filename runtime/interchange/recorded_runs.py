@@ -146,7 +146,7 @@ def _reward(trajectory: Trajectory, feedback: Feedback) -> float | None:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """As the Chat Completions API has it; what is not there is left out."""
+    """Return a message in the form of the Chat Completions API, without absent fields."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.parts:
         fields["content"] = [

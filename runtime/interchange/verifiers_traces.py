@@ -198,7 +198,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(step: Step) -> list[list[Any]]:
-    """Of each call of the executed candidate, what its calls of tools got."""
+    """Outputs of the tool calls of each call of the executed candidate."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return []

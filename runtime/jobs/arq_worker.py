@@ -55,7 +55,7 @@ class LastingWorker(Worker):
         )
 
     async def _retry_until_sent(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Until the server has heard it; once, if this worker is to stop."""
+        """Send until the server has received it; only once if this worker is to stop."""
         while True:
             try:
                 return await tell()

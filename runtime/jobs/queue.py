@@ -169,7 +169,7 @@ async def list_jobs(settings: Settings) -> list[JobView]:
 
 
 async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
-    """Of a job that has not ended."""
+    """State of a job that has not ended."""
     # arq takes its own mark away as soon as it begins to stop a job.
     has_abort = await pool.zscore(abort_jobs_ss, job_id) is not None
     if has_abort or await pool.exists(cancel_key(settings, job_id)):
@@ -353,8 +353,8 @@ class UnclaimedJobs:
         self._since: dict[str, float] = {}
 
     def gone(self, job_ids: Collection[str], now: float) -> list[str]:
-        """Of the jobs that are seen without a claim at `now` (in seconds, of a clock that never
-        goes back), those that nobody works on any more. Each is named once."""
+        """Return the jobs that no worker works on any more, given those without a claim at `now`
+        (seconds of a clock that never goes back). A job is returned once."""
         self._since = {job_id: self._since.get(job_id, now) for job_id in job_ids}
         overdue_jobs = [job for job, since in self._since.items() if now - since >= self._patience]
         for job_id in overdue_jobs:
@@ -445,7 +445,7 @@ def _has_begun(output: Path) -> bool:
 
 
 async def _stop_process(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
-    """Until its last words are in its log."""
+    """Stop the process, and return when all its output is in its log."""
     send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_SECONDS):

@@ -68,17 +68,17 @@ _USAGE_COLUMNS = (
 
 @dataclass(frozen=True)
 class CostLine:
-    """One group of calls."""
+    """Costs of one group of calls."""
 
     name: str
-    """Of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
+    """Name of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
     calls: int
     runs: int
     prompt: int
     cached: int
     completion: int
     micro_dollars: int
-    """Of the calls whose cost is known."""
+    """Cost of the calls whose cost is known, in millionths of a US dollar."""
     unknown_calls: int
     """Calls of pools without a price, and calls whose usage nobody counted."""
     most_unknown_micro_dollars: int
@@ -87,15 +87,15 @@ class CostLine:
 
 @dataclass(frozen=True)
 class Costs:
-    """What was spent in a period."""
+    """Costs of a period."""
 
     total: CostLine
     days: Sequence[CostLine]
-    """In the order of time; days without a call are left out."""
+    """Lines of the days in order; days without a call are left out."""
     lines: Sequence[CostLine]
-    """By the chosen grouping, the most expensive first."""
+    """Lines by the chosen grouping, the most expensive first."""
     others: int
-    """Groups beyond `MAX_GROUPS`, which are not listed."""
+    """Number of groups beyond `MAX_GROUPS`, which are not listed."""
     truncated: bool
     """The bus holds more entries than were read."""
 
@@ -105,9 +105,9 @@ class Unrecorded:
     """The part of the ledger that may not be in the store yet."""
 
     entries: Sequence[Mapping[str, Any]]
-    """As rows of the store's table `usage`."""
+    """Entries as rows of the store's table `usage`."""
     runs: Sequence[Mapping[str, Any]]
-    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that they are of."""
+    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that the entries belong to."""
     truncated: bool = False
 
 
@@ -137,7 +137,7 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
 def _usage_rows(
     shard: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
 ) -> list[dict[str, Any]]:
-    """Without entries of a newer program, which its recorder knows."""
+    """Rows of the entries, without those of a newer program, which its recorder reads."""
     from loopline.workers.recorder import usage_row
 
     rows: list[dict[str, Any]] = []

@@ -43,10 +43,10 @@ MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 CLOCK_SKEW = 5.0
-"""Difference of two machines' clocks, in seconds, that is reported."""
+"""Seconds between two machines' clocks above which the doctor reports it."""
 OPENAI_KEY = "OPENAI_API_KEY"
 SHOWN_MODELS = 8
-"""Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
+"""Most models listed of an endpoint, those whose names are nearest to what a pool asks for."""
 
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
@@ -311,7 +311,7 @@ def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> I
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:
-    """Which engine serves each model best here, where its files are at hand."""
+    """Report which engine serves each model best here, where its files are available."""
     gpu: str | None = None
     for pool, model in settings.models.items():
         folder = _folder_of(model.model) if model.engine in ("torch", *SERVED) else None

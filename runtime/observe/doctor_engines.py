@@ -28,9 +28,9 @@ GPU_BANDWIDTH = {
     "H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12, "L40": 0.86e12, "A10": 0.6e12, "L4": 0.3e12,
     "4090": 1.0e12, "3090": 0.94e12, "T4": 0.32e12,
 }  # fmt: skip
-"""Bytes per second, from the makers' data sheets; by a part of the card's name."""
+"""Bytes per second by a part of the card's name, from the makers' data sheets."""
 _SHARE = 0.65
-"""Of the bound, that real kernels come to."""
+"""Share of the bound that real kernels reach."""
 _TORCH_LAYER_GPU = 1.2e-3
 """Seconds that `torch` adds per layer and step on a GPU: starting about 64 kernels."""
 _VLLM_STEP_GPU = 1.0e-3
@@ -42,29 +42,29 @@ _COPIED_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model, what its speed depends on."""
+    """Properties of a model that its speed depends on."""
 
     parameters: float
     layers: int
     kv_bytes: float
-    """Of one token, in 16 bits."""
+    """Bytes of one token's keys and values, in 16 bits."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one engine with `ROWS` rows of `CONTEXT` tokens."""
+    """Estimate for one engine with `ROWS` rows of `CONTEXT` tokens."""
 
     engine: str
     tokens_per_second: float
     memory: float
-    """Bytes: weights, keys and values."""
+    """Bytes of weights, keys and values."""
 
     def __str__(self) -> str:
         return f"{self.engine} {self.tokens_per_second:,.0f} tokens/s, {self.memory / 1e9:.1f} GB"
 
 
 def shape_of(folder: Path) -> Shape | None:
-    """By the files of a model; None where they are not those of a decoder that we know."""
+    """Shape from the files of a model; None where they are not those of a decoder that we know."""
     try:
         config: Any = json.loads((folder / "config.json").read_text())
         config = cast(dict[str, Any], config.get("text_config") or config)
@@ -108,7 +108,7 @@ def memory_bandwidth() -> float:
 
 
 def gpu_bandwidth(name: str) -> float | None:
-    """Of a card; None for one that we do not know."""
+    """Bandwidth of a card in bytes per second; None for one that we do not know."""
     return next((value for part, value in GPU_BANDWIDTH.items() if part in name), None)
 
 

@@ -32,9 +32,9 @@ class Question:
     accepted: bool
     small: float
     big: float | None
-    """None where the big model was not asked."""
+    """US dollars of the big model; None where it was not asked."""
     differs: bool | None
-    """In an audited run: the big model's answer differs."""
+    """Whether the big model's answer differs, in an audited run; None in any other."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Payoff:
 
     questions: int
     audited: int
-    """Accepted answers for which the big model was asked, too."""
+    """Accepted answers for which the big model was asked as well."""
     different: int
-    """Of those."""
+    """Audited answers from which the big model's answer differs."""
     paid: float
-    """US dollars, without what audits cost."""
+    """US dollars without the cost of audits."""
     alone: float
     low: float
     high: float
@@ -112,7 +112,7 @@ def question_of(trajectory: Trajectory) -> Question | None:
 
 
 def payoff(questions: Sequence[Question]) -> Payoff:
-    """Of questions some of whose accepted answers were audited."""
+    """Payoff over questions, some of whose accepted answers were audited."""
     accepted = [question for question in questions if question.accepted]
     audits = [question.big for question in accepted if question.big is not None]
     escalated = [

@@ -31,19 +31,19 @@ class LearnedSequence(Record):
     sample: str
     """Run, turn, branch, agent and candidate; run and agent where whole runs compete."""
     step: int
-    """From 1."""
+    """Number of the step, from 1."""
     policy: str
-    """That learned."""
+    """Policy that learned."""
     version: int
-    """Of the weights that learned."""
+    """Version of the weights that learned."""
     sampled_version: int
-    """Of the weights that sampled."""
+    """Version of the weights that sampled."""
     advantage: float
     ids: tuple[int, ...]
     learned: tuple[bool, ...]
-    """As many as `ids`; prompts and observations are not learned."""
+    """Whether each token of `ids` is learned; prompts and observations are not."""
     behaviour: tuple[float, ...]
-    """log π_behav, as sampled."""
+    """log π_behav of each token, as sampled."""
     proximal: tuple[float, ...]
     """log π_prox: the weights at the step's beginning."""
     trained: tuple[float, ...]

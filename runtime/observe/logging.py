@@ -107,7 +107,8 @@ def _add_trace(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """For a terminal: others' words in a line draw nothing on it. JSON escapes them itself."""
+    """Sanitize an event for a terminal, so that foreign words can't draw on it. JSON escapes them
+    itself."""
     return {key: sanitize(v) if isinstance(v, str) else v for key, v in event.items()}
 
 

@@ -21,9 +21,9 @@ from loopline.runtime.observe.store_views import add_view, bounded_queries
 from loopline.workers.store.files import parquet_files
 
 NEWEST = "g"
-"""Sorts behind every id of a run."""
+"""Place that sorts after every id of a run."""
 TEXT_CHARS = 2_000
-"""Of a question, an answer and a reason, of which a list shows the beginning."""
+"""Most characters of a question, an answer and a reason; a list shows their beginning."""
 _BATCH, _WORDS_BATCH = 1_000, 10_000
 """Runs per look; more when whole records are read."""
 _ID_CHARS = 36
@@ -43,14 +43,14 @@ def has_recorded_runs(store: Path) -> bool:
 
 
 def parse_place(text: str) -> str:
-    """Where a page begins. Raises `InputError`."""
+    """Return the place where a page begins. Raises `InputError`."""
     if text != NEWEST and not (len(text) == _ID_CHARS and set(text) <= set("0123456789abcdef-")):
         raise InputError(f"{text[:64]!r} is not a place in the list of recorded runs")
     return text
 
 
 IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
-"""Those of these runs that another list has already."""
+"""Tells for each of these runs whether another list already has it."""
 
 
 async def find_recorded_runs(

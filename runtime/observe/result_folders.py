@@ -48,18 +48,18 @@ class ArmResult:
     high: float
     """Ends of the 95 % interval."""
     tokens: float | None
-    """Per question, as the next."""
+    """Tokens per question."""
     micro_dollars: float | None
-    """None where no call has a price."""
+    """Millionths of a US dollar per question; None where no call has a price."""
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """A folder's report; without one, its request."""
+    """Report of a folder; without one, its request."""
 
     folder: str
     name: str
-    """Of the benchmark."""
+    """Name of the benchmark."""
     split: str
     created: float
     """Unix seconds."""

@@ -24,7 +24,7 @@ MAX_LOOK_SECONDS = 1.0
 waiting."""
 PASSED_SECONDS = 60.0
 MAX_QUERIES = 8
-"""Whose passed runs are remembered: of 20,000 ids each, a few megabytes."""
+"""Most queries whose passed runs are remembered: with 20,000 ids each, a few megabytes."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
 """Beyond the retention: older runs that wait have left the list of runs."""
@@ -71,10 +71,10 @@ class RunQuery:
 
     workflow: str = ""
     state: str = ""
-    """`active`, which those that wait are, too, `waiting`, or an outcome."""
+    """`active`, which includes waiting runs, `waiting`, or an outcome."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     words: str = ""
-    """In the question, the conversation before it or the answer, whatever their case."""
+    """Words in the question, the conversation before it or the answer; case is ignored."""
     account: str = ""
     since: float | None = None
     until: float | None = None
@@ -99,7 +99,7 @@ class RunQuery:
 
 
 class Place(NamedTuple):
-    """Where a page ends: the run with this time of admission (ms) and id."""
+    """End of a page: the run with this time of admission (ms) and id."""
 
     admitted: int
     run_id: str
@@ -327,7 +327,8 @@ def _state(outcome: str, *, active: bool, waits: bool) -> str:
 
 
 def _waits(lines: str) -> tuple[str, ...]:
-    """From what `note_waits` in parts/waits.lua writes: kind, expiry (ms) and name."""
+    """Words for the lines that `note_waits` in parts/waits.lua writes: kind, expiry (ms) and
+    name."""
     words: list[str] = []
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)

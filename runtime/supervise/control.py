@@ -17,7 +17,8 @@ from typing import Any, cast
 from loopline.runtime.errors import Unreachable, UserError
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""Of what is asked. An answer may be longer: it holds the last lines of every broken worker."""
+"""Most bytes of a request. An answer may be longer: it holds the last lines of every broken
+worker."""
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 

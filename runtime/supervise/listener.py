@@ -70,7 +70,7 @@ class Listener:
 
 
 def _holder(port: int) -> str:
-    """Who listens on a port of this machine, as far as this user may see it."""
+    """Name the process that listens on a port of this machine, as far as this user may see it."""
     try:
         for connection in psutil.net_connections("tcp"):
             if (

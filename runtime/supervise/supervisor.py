@@ -81,16 +81,16 @@ class Supervisor:
         self._phase = "starting"
         self._changed = asyncio.Event()
         self._heard = time.monotonic()
-        """When the bus last said who is there."""
+        """Time of the last answer from the bus about the present workers."""
         self._unheard = ""
-        """Why it did not since."""
+        """Reason why there was no answer since."""
         self._listener: Listener | None = None
         self._targets = ScrapeTargets(state, settings.metrics)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Until a signal, `runtime down` or a Redis that can't be kept alive.
+        """Run until a signal, `runtime down` or a Redis that can't be kept alive.
 
         Raises `UserError` for whatever stands in the way of starting.
         """
@@ -267,7 +267,7 @@ class Supervisor:
                 await server.stop()  # and `_keep_redis` starts it again
 
     async def _rotate_logs(self) -> None:
-        """Those that no pump writes: this process's own, and that of Redis."""
+        """Rotate the logs that no pump writes: this process's own, and that of Redis."""
         settings = self.settings.supervisor
         while True:
             await asyncio.sleep(LOOK_SECONDS)

@@ -31,7 +31,7 @@ def gateway_pools(settings: Settings) -> list[str]:
 
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Of `environ`, the variables of a worker of this kind, whose Redis stands in its settings."""
+    """Return the variables of `environ` for a worker of this kind; its settings name its Redis."""
     variables = _used_variables(settings, kind)
     hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - variables
     return {

@@ -47,13 +47,13 @@ class Launch:
 
     settings: SupervisorSettings
     resolved: Callable[[str], Path]
-    """The file with the settings of a worker of that kind."""
+    """Returns the file with the settings of a worker of that kind."""
     logs: Path
     command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
-    """Of a worker of that kind."""
+    """Returns the environment of a worker of that kind."""
     listener: Listener | None = None
-    """The gateways' socket: it stays open when one of them dies."""
+    """Listening socket of the gateways: it stays open when one of them dies."""
 
     def argv(self, kind: str, name: str) -> list[str]:
         resolved = str(self.resolved(kind))

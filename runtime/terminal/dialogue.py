@@ -21,11 +21,11 @@ from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000
-"""Of one text; a model may write megabytes."""
+"""Most characters of one text; a model may write megabytes."""
 
 
 MAX_HEAD_CHARS = 80
-"""Of an answer in the head of a step; the text below has it whole."""
+"""Most characters of an answer in the head of a step; the text below shows all of it."""
 
 
 class DialoguePrinter:
@@ -37,12 +37,12 @@ class DialoguePrinter:
         self._offered = frozenset(offered)
         self._colours: dict[str, str] = {}
         self._on_stage = ""
-        """The place (`turn.branch`) whose tokens are being printed."""
+        """Place (`turn.branch`) whose tokens are being printed."""
         self._call = ""
         self._speaking = False
-        """A line of text was begun, and not ended."""
+        """Whether a line of text was begun and not ended."""
         self._texts: dict[str, VisibleText] = {}
-        """Of the calls that are on stage, or were and go on."""
+        """Texts of the calls that are on stage, or were and continue."""
         self._waiting: dict[str, list[dict[str, str]]] = {}
         self._streamed: set[str] = set()
 
@@ -260,7 +260,7 @@ def _problems(step: Step) -> list[str]:
 
 
 def _tool_outputs(step: Step) -> list[list[str | None]]:
-    """Per call, per tool call: what the tool answered; `None` where it was handed over."""
+    """Output of each tool call, call by call; `None` where it was handed over."""
     turns = step.observation.get("turns")
     return [
         [_output(entry) for entry in cast(Iterable[Any], turn)]

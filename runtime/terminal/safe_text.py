@@ -52,7 +52,8 @@ class Guarded:
 
 
 def unwrap_stream(stream: TextIO) -> TextIO:
-    """For who writes escape codes of its own, and looks at what it is given itself."""
+    """Return the stream without its guard, for code that writes escape codes and checks its own
+    input."""
     return stream.rich_proxied_file if isinstance(stream, Guarded) else stream
 
 

@@ -66,7 +66,8 @@ def align_columns(
 
 
 def truncate_to_terminal(text: str) -> str:
-    """As much of it as the terminal's width holds; all of it where there is no terminal."""
+    """Return as much of the text as the terminal's width holds; all of it where there is no
+    terminal."""
     text = sanitize_line(text)
     width = get_terminal_size((len(text), 0)).columns
     return text if len(text) <= width else f"{text[: width - 1]}…"

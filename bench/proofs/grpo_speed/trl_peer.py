@@ -95,8 +95,8 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
 
 
 def padded_samples(work: StepWork) -> dict[str, torch.Tensor]:
-    """As the trainer pads them, to the longest of the step: prompts on the left, completions on the
-    right."""
+    """Return the samples padded as the trainer pads them, to the longest of the step: prompts on
+    the left, completions on the right. Shapes: (groups · candidates, longest)."""
     import torch
 
     from loopline.trainers.grpo.advantages import ADVANTAGES

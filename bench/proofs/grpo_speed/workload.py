@@ -11,11 +11,11 @@ from typing import Any
 WARM = 2
 """Steps before the measured ones: memory is taken and kernels are chosen in them."""
 PIECE_TOKENS = 4_096
-"""That go through the model at once, of every trainer: `train grpo`'s own default."""
+"""Tokens that go through the model at once in every trainer: `train grpo`'s own default."""
 CLIP = 1.0
 LEARNING_RATE = 1e-6
 SHORTEST = 0.5
-"""Of the longest: prompts and completions are of all lengths between."""
+"""Shortest length as a share of the longest: prompts and completions have all lengths between."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class StepWork:
 
     @property
     def tokens(self) -> int:
-        """Of all samples of a step, each with its prompt; padding is not counted."""
+        """Tokens of all samples of a step, each with its prompt; padding is not counted."""
         return sum(
             len(group.prompt) + len(completion)
             for group in self.batch
@@ -92,7 +92,7 @@ class StepClock:
         register_optimizer_step_post_hook(self._record_step)
 
     def seconds(self) -> float:
-        """Of a step, on average over those behind the first ones."""
+        """Mean seconds of a step, without the first ones."""
         return (self._marks[-1] - self._marks[WARM - 1]) / (len(self._marks) - WARM)
 
     def _record_step(self, *arguments: Any) -> None:

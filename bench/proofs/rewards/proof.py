@@ -44,14 +44,14 @@ class RewardsOptions(Options):
 
 @dataclass(frozen=True)
 class Counted:
-    """What is in the store at the end."""
+    """Content of the store at the end."""
 
     counted: int
-    """Rewards, each by its id."""
+    """Number of rewards, each counted once by its id."""
     rows: int
-    """In the files."""
+    """Rows in the files."""
     wrong: int
-    """That are missing, or not what was posted."""
+    """Rewards that are missing, or differ from what was posted."""
     sent: int
     """Posts that were answered, the repeated ones included."""
     kills: int
@@ -146,7 +146,7 @@ async def _post(
 
 
 async def _drained(settings: BusSettings) -> None:
-    """Until the recorder has acknowledged all. Raises `BenchError`."""
+    """Wait until the recorder has acknowledged all rewards. Raises `BenchError`."""
     waiting: list[int] = []
     async with Bus(settings) as bus:
         for _ in range(int(DRAIN_SECONDS / _LOOK_SECONDS)):

@@ -43,10 +43,10 @@ REPEATS = 200
 """Answers that are compared with a quiet engine's, about."""
 
 REPEATABLE = 0.24
-"""Share of the requests that are greedy and answered, about."""
+"""Approximate share of the requests that are greedy and answered."""
 
 LINE_SECONDS = 5.0
-"""Between two lines of progress."""
+"""Seconds between two lines of progress."""
 
 TOKENS_IN_FLIGHT = {"llama_cpp": 8, "torch": 4096}
 """Scarce, so that requests wait for memory and llama_cpp sets rows back: it has at least the cells
@@ -89,9 +89,9 @@ class SoakResult:
     repeated: int = 0
     tied: int = 0
     difference: float = 0.0
-    """Greatest difference of a log-probability from that in quiet."""
+    """Greatest difference of a log-probability from the one without load."""
     seconds: float = 0.0
-    """For the requests, without the repeats."""
+    """Seconds of the requests, without the repeats."""
 
     def add(self, violations: Iterable[Violation]) -> None:
         for violation in violations:

@@ -25,7 +25,7 @@ AT_REST = 8
 """Objects of a kind that a thread at rest may still have in its variables."""
 
 Logprob = Callable[[Sequence[int]], Awaitable[float]]
-"""Of the last id, given those before it."""
+"""Returns the log-probability of the last id, given the ids before it."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Seen:
     planned: Planned
     max_context: int
     version: int | None = None
-    """Of its adapter, when it was sent; None if none served."""
+    """Version of its adapter when it was sent; None if none served."""
     events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
     """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
@@ -131,7 +131,7 @@ def answered_once(record: Seen) -> Iterator[str]:
 
 
 def right_version(record: Seen) -> Iterator[str]:
-    """Its adapter, in the version that served when the request was sent."""
+    """Check that the adapter answered in the version that served when the request was sent."""
     expected = record.planned.adapter, record.version or 0
     for completion in record.completions:
         if (completion.adapter, completion.adapter_version) != expected:
@@ -219,11 +219,11 @@ INVARIANTS: dict[str, Callable[[Seen], Iterator[str]]] = {
 
 @dataclass
 class Sums:
-    """What was seen of all requests together."""
+    """Sums over all requests."""
 
     endings: Counter[str] = field(default_factory=Counter[str])
     answers: int = 0
-    """To the end, listened to or not."""
+    """Answers that were completed, whether or not somebody listened."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     discarded_tokens: int = 0
@@ -269,8 +269,8 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 def nothing_left(
     in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """At rest: nothing in progress in the engine, no task in the event loop, no objects of requests
-    or of adapters that were replaced. `objects`: how many there are beyond those in use."""
+    """Check that an engine at rest has nothing in progress, no task in the event loop, and no
+    objects of requests or of replaced adapters. `objects`: how many exist beyond those in use."""
     for name, count in in_work.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import psutil
 
 SAMPLES = 400
-"""Over the whole run; the first half of them says nothing: caches fill, allocators settle."""
+"""Samples over the whole run; the first half is ignored, since caches fill and allocators
+settle."""
 
 FEWEST_REQUESTS = 2000
-"""In a shorter run what is made once weighs more than what would grow."""
+"""Fewest requests for a verdict: in a shorter run, one-time allocations outweigh any growth."""
 
 GROWTH = 0.05
-"""Of the memory, from the third quarter of the samples to the last one, at most."""
+"""Most growth of the memory from the third quarter of the samples to the last, as a share."""
 
 
 def resident_bytes() -> int:
@@ -30,7 +31,7 @@ def quarters(samples: Sequence[int]) -> tuple[float, float]:
 
 
 def growth(samples: Sequence[int]) -> float | None:
-    """From the third quarter to the last, as a share; None of fewer than four samples."""
+    """Growth from the third quarter to the last, as a share; None for fewer than four samples."""
     if len(samples) < 4:
         return None
     third, last = quarters(samples)

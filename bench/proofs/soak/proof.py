@@ -110,7 +110,7 @@ def _measurements(options: SoakOptions, result: SoakResult) -> list[Measurement]
 
 
 def _minutes(options: SoakOptions) -> float:
-    """Of the micro-SLM, and 200 answers once more in quiet."""
+    """Expected minutes with the micro-SLM, with 200 answers repeated without load."""
     return (20 + options.requests * 0.016) / 60
 
 

@@ -19,10 +19,12 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.installation import install_hint
 
 SETS = 6
-"""Of weights: successive versions of an adapter have other ones, and adapters share them."""
+"""Sets of weights: successive versions of an adapter have different ones, and adapters share
+them."""
 
 RANK = 32
-"""So that a version that is not given back is felt: tenths of a megabyte for the micro models."""
+"""Rank of the adapters, large enough that a version that is not freed shows in the memory: tenths
+of a megabyte for the micro models."""
 
 SPREAD = 0.17
 """Standard deviation of the weights."""

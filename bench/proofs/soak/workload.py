@@ -93,7 +93,7 @@ class Operation:
     kind: Literal["load", "unload", "load damaged"]
     adapter: str
     weights: int = 0
-    """Which of the sets of weights the next version has."""
+    """Index of the set of weights that the next version has."""
 
 
 def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
@@ -140,7 +140,7 @@ def operations(index: int, seed: int, weights: int) -> list[Operation]:
 
 
 _AWAY = (2, 10)
-"""For that many requests an unloaded adapter is away."""
+"""Least and most requests during which an unloaded adapter is absent."""
 
 
 def _unloaded_until(index: int, seed: int) -> int:

@@ -37,10 +37,11 @@ from loopline.workers.store.records import iterate_records, parse_whole
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
 PAGE_MS, PAGE_RUNS = 300.0, 10_000
-"""Of the list of at most this many runs; a longer list is measured without a bar."""
+"""The bar for a page of the list, in milliseconds, and the most runs that it applies to; a longer
+list is measured without a bar."""
 PAGE_LINES, PAGES = 50, 7
 BYTES_OF_RUN = 6_000
-"""On the disk; a compaction needs room for one more file."""
+"""Bytes of a run on the disk; a compaction needs room for one more file."""
 
 
 class StoreOptions(Options):
@@ -55,14 +56,14 @@ class StoreOptions(Options):
     batch: int = Field(default=50, ge=1, le=100_000)
     """Runs in a file before the compaction."""
     shows: int = Field(default=200, ge=1)
-    """Runs that are looked up after the compaction; before it a twentieth of them."""
+    """Runs that are looked up after the compaction; a twentieth of them before it."""
     reads: int = Field(default=100_000, ge=1)
-    """Runs that are read, at most. The ids of all are looked through first, for runs that were
-    recorded again."""
+    """Most runs that are read. The ids of all runs are searched first for runs that were recorded
+    again."""
     folder: Path | None = None
-    """Where the store is made and removed again, in place of the system's temporary folder."""
+    """Folder for the store, which is removed again; by default a temporary one."""
     seed: Annotated[int, Option(default="random")] = Field(default_factory=random_seed)
-    """Seed of the runs, and of which are shown."""
+    """Seed of the runs, and of the choice of those that are shown."""
 
 
 def run(options: StoreOptions, progress: Progress) -> Outcome:

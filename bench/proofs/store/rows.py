@@ -37,9 +37,9 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA
 from loopline.workers.store.files import FileName, Place
 
 BEGAN_MS = 1_790_000_000_000
-"""Of the first run."""
+"""Unix milliseconds at which the first run began."""
 BETWEEN_MS = 40
-"""Two runs."""
+"""Milliseconds between two runs."""
 TEMPLATES = 60
 POOL = 20_000
 """Calls whose tokens differ."""

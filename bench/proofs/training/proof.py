@@ -76,7 +76,7 @@ class Runs:
         return figures
 
     def fastest(self) -> dict[str, str]:
-        """By ratio, the trainer that it is to."""
+        """Fastest other trainer that each ratio compares with, by ratio."""
         trainers = {
             "sft_vs_trl_packed": self._fastest(packed=True),
             "sft_vs_trl": self._fastest(packed=False),

@@ -37,7 +37,7 @@ class Workload:
         return self.folder / "model"
 
     def rows(self) -> list[TokenRow]:
-        """As written by `prepare`."""
+        """Rows that `prepare` has written."""
         from loopline.trainers.data.token_rows import TokenRow
 
         read: list[list[list[int]]] = json.loads(self._rows_file.read_bytes())
@@ -48,7 +48,7 @@ class Workload:
         return self.folder / "rows.json"
 
     def write(self, rows: tuple[TokenRow, ...]) -> None:
-        """For the other processes."""
+        """Write the rows for the other processes."""
         self._rows_file.write_text(
             json.dumps([[row.ids, [int(is_learned) for is_learned in row.learned]] for row in rows])
         )
@@ -56,11 +56,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The model and the rows that all train on."""
+    """The model and the rows that all trainers use."""
 
     parameters: int
     precision: str
-    """As `train glpft` chooses it."""
+    """Precision that `train glpft` chooses."""
     rows: int
     tokens: int
     longest: int
@@ -78,12 +78,12 @@ class Measured:
     steps: int
     seconds: float
     tokens: int
-    """Real ones: padding is not counted."""
+    """Real tokens, without padding."""
     padding: int
     forwards: int
-    """Times that the model was called."""
+    """Number of calls of the model."""
     peak_memory_mb: float
-    """Of the whole process."""
+    """Peak memory of the whole process, in megabytes."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -96,7 +96,7 @@ class Measured:
 
 @dataclass
 class _Mark:
-    """At the end of a step, all since the beginning."""
+    """Totals at the end of a step since the beginning."""
 
     at: float
     tokens: int
@@ -115,15 +115,16 @@ class Clock:
     forwards: int = 0
 
     def watch(self, backbone: Any) -> None:
-        """From here on; `backbone` is the part of the model that every forward pass goes through.
-        A trainer that gives no attention mask is counted as one without padding."""
+        """Count from here on; `backbone` is the part of the model that every forward pass goes
+        through. A trainer without an attention mask is counted as one without padding."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         backbone.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         register_optimizer_step_post_hook(self._record_step)
 
     def measured(self, peak_memory_mb: float, padding: int | None = None) -> Measured:
-        """Of the steps behind the first ones; `padding` of those where no attention mask tells."""
+        """Return the measures without the first steps; `padding` is the number of padding tokens
+        where no attention mask shows them."""
         begin, end = self.marks[WARM - 1], self.marks[-1]
         tokens = end.tokens - begin.tokens
         if padding is None:

@@ -27,7 +27,7 @@ from loopline.workers.settings import (
 
 ROLES = ("planner", "slm", "expert")
 LATENCY_SECONDS = 0.4
-"""Of a model's answer: runs last long enough to be in flight while workers change."""
+"""Seconds of a model's answer: runs last long enough to be in flight while workers change."""
 CONCURRENCY = 8
 SIDE_SECONDS = 300.0
 LOOK_SECONDS = 0.05
@@ -47,7 +47,7 @@ class Fleet:
         return self.folder / "store"
 
     def settings(self) -> list[WorkerBase]:
-        """Of one worker of each kind, in the order in which they are stopped."""
+        """Settings of one worker of each kind, in the order in which the workers are stopped."""
         number = next(self._numbers)
         scripted = {"latency_seconds": LATENCY_SECONDS}
         models = {
@@ -100,7 +100,7 @@ async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, s
 
 
 async def wait_until_recorded(bus: BusSettings) -> None:
-    """Until the recorder has acknowledged all ended runs. Raises `BenchError`."""
+    """Wait until the recorder has acknowledged all ended runs. Raises `BenchError`."""
     async with Bus(bus) as looking:
         for _ in range(int(SIDE_SECONDS / LOOK_SECONDS)):
             shards = looking.keys.all_shards()
@@ -111,7 +111,8 @@ async def wait_until_recorded(bus: BusSettings) -> None:
 
 
 async def wait_until_under_way(bus: BusSettings, runs: Sequence[str]) -> int:
-    """Until a third of the runs have a step or have ended; how many are in flight then."""
+    """Wait until a third of the runs have a step or have ended; return how many are in flight
+    then."""
     async with Bus(bus) as looking:
         while True:
             states = [await looking.run_state(run_id) for run_id in runs]

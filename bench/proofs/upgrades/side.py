@@ -29,7 +29,7 @@ from loopline.runtime.terminal.dialogue import DialoguePrinter
 from loopline.trainers.data.store import read_trajectories
 
 OPTIONS = {"prompts": "mathematics"}
-"""Of the runs: an answer is the number alone."""
+"""Options of the runs: an answer is the number alone."""
 
 
 class Job(BaseModel):
@@ -41,9 +41,9 @@ class Job(BaseModel):
     look: tuple[str, ...] = ()
     """Runs to show, to replay and to find in the store."""
     store: Path | None = None
-    """Where they are recorded."""
+    """Store that the runs are recorded in."""
     fork: int = 0
-    """For this many of them the commands of a terminal are typed, one of which forks."""
+    """Number of these runs for which the commands of a terminal are typed, one of which forks."""
 
 
 def question(number: int) -> str:

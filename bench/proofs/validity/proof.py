@@ -58,7 +58,7 @@ class ValidityOptions(Options):
         return mixed[: self.samples]
 
     def sampling(self, temperature: float, number: int) -> SamplingParams:
-        """Of one request; the same with and without a constraint."""
+        """Sampling of one request; the same with and without a constraint."""
         seed = self.seed * 1_000_003 + number
         return SamplingParams(temperature=temperature, max_tokens=self.max_tokens, seed=seed)
 
@@ -160,7 +160,8 @@ def _check(options: ValidityOptions) -> None:
 
 
 def _minutes(options: ValidityOptions) -> float:
-    """Of the micro models: both kinds, free and constrained, at each temperature."""
+    """Expected minutes with the micro models: both kinds, free and constrained, at each
+    temperature."""
     return (20 + 4 * len(options.degrees) * options.samples * 0.04) / 60
 
 

@@ -53,14 +53,15 @@ class Processes:
         await wait_until_ready(settings, self.workers, self.folder, START_SECONDS)
 
     async def kill_server(self, place: int) -> None:
-        """With -9, all its processes; returns when another answers at its address."""
+        """Kill all processes of a server with SIGKILL; return when another answers at its
+        address."""
         self.kills["server"] += 1
         await asyncio.to_thread(self._end_group, self.servers[place])
         self.servers[place] = self._server(place)
         await self._wait_until_up(place)
 
     async def kill_worker(self, place: int) -> None:
-        """With -9; returns when another is ready."""
+        """Kill a worker with SIGKILL; return when another is ready."""
         self.kills["worker"] += 1
         process = self.workers[place]
         process.kill()

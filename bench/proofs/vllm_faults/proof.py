@@ -43,7 +43,7 @@ TIMEOUT = 600.0
 SAME = 1e-2
 """Nats per token: far below what other weights do, and above what rounding does."""
 TRIES = 30
-"""Of a request that fails with an error that may pass, as a step is taken again."""
+"""Tries of a request that fails with a temporary error; a step is retried in the same way."""
 
 
 class VllmFaultsOptions(Options):
@@ -64,11 +64,11 @@ class VllmFaultsOptions(Options):
     concurrency: int = Field(default=16, ge=1, le=256)
     """Requests in flight."""
     seed: Seed = Field(default_factory=random_seed)
-    """Of what is asked, and who is killed."""
+    """Seed of the questions, and of which processes are killed."""
 
     @property
     def python(self) -> Path | None:
-        """Of vLLM; None for the double. Raises `UsageError`."""
+        """Python of vLLM; None for the double. Raises `UsageError`."""
         python = find_python(ModelSettings(engine="vllm", model=MODEL))
         if python.is_file() and self.server != "double":
             return python
@@ -173,7 +173,7 @@ async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
 
 
 async def _wrong_answers(model: Path, adapters: list[Path], answers: list[Call]) -> list[str]:
-    """Those whose log-probabilities are not those of the version that they name."""
+    """Return the answers whose log-probabilities are not those of the version that they name."""
     engine = TorchEngine(ModelSettings(engine="torch", model=str(model), threads=1))
     await engine.start()
     wrong: list[str] = []

@@ -66,7 +66,7 @@ class Waiting:
 
 
 def register() -> None:
-    """In this process."""
+    """Register the role and the workflow in this process."""
     if ROLE not in roles.names():
         roles.register(Waiter())
         workflows.register(Waiting())

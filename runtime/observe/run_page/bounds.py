@@ -1,5 +1,5 @@
-"""How much of a run goes into its page. What is left out is said, where it is missing and at the
-top; the journal has all of it."""
+"""Bounds on how much of a run its page shows. The page names what is left out, both at its place
+and at the top of the page; the journal holds everything."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 MOST_STEPS = 400
 MOST_MESSAGES = 200
-"""Of a conversation, the last ones."""
+"""Most messages of a conversation, the last ones."""
 MOST_CHARS = 20_000
-"""Of one text."""
+"""Most characters of one text."""
 MOST_CHARS_FULL = 300
-"""Of one text, once the page is full."""
+"""Most characters of one text, once the page is full."""
 PAGE_CHARS = 2_500_000
-"""Of all texts: a page of a few megabytes opens at once."""
+"""Most characters of all texts: a page of a few megabytes opens at once."""
 CALL_TOKENS = 3_000
-"""Coloured, of one completion."""
+"""Most coloured tokens of one completion."""
 PAGE_TOKENS = 50_000
 """Coloured: each is an element of the page."""
 PAGE_CANDIDATES = 1_000

@@ -37,7 +37,7 @@ class CandidateContext:
 
 
 def anchor(step: Step, number: int | None = None) -> str:
-    """Where a step, or one of its candidates, stands in the page."""
+    """Id of the element of a step, or of one of its candidates."""
     place = f"s{step.turn}-{step.branch}"
     return place if number is None else f"{place}-c{number}"
 
@@ -211,7 +211,8 @@ def _tool(tool_call: ToolCall | None, entry: JsonValue, room: SizeBudget) -> _To
 
 
 def _outputs(step: Step) -> list[list[JsonValue]]:
-    """Per call of the executed candidate, what its tool calls got: see `loopline.agents.roles`."""
+    """Outputs of the tool calls of each call of the executed candidate: see
+    `loopline.agents.roles`."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return []

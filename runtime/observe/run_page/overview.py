@@ -17,9 +17,9 @@ from loopline.runtime.terminal.safe_text import sanitize
 WIDTH = 540.0
 MOST_ROWS = 60
 MOST_REQUESTS = 12
-"""Of one step, that are drawn."""
+"""Most requests of one step that are drawn."""
 MOST_NODES = 64
-"""Of one row: the greatest K that there is."""
+"""Most nodes of one row: the greatest possible K."""
 SHADES = 5
 _ROW, _LEFT, _TOP = 46.0, 128.0, 20.0
 _WIDEST = 46.0

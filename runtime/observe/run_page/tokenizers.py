@@ -26,7 +26,7 @@ class Tokenizers:
         self._models = tuple(models)
         self._codecs: dict[str, tuple[TextCodec, int] | None] = {}
         self._fitting: dict[str, str | None] = {}
-        """By a model's name in the records."""
+        """Fitting model by a model's name in the records."""
 
     def codec(self, call: Call) -> TextCodec | None:
         """The codec of a completion's model; None if no tokenizer at hand fits."""
@@ -86,7 +86,7 @@ def _ids(call: Call) -> Sequence[int]:
 
 
 def _file(model: str) -> Path | None:
-    """Where a model's tokenizer lies on this machine."""
+    """Path of a model's tokenizer on this machine."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

@@ -22,18 +22,19 @@ MOVED = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Bounds between the colours of importance ratios: class r3 is where nothing has moved."""
 
 MOST_THOUGHTS = 16
-"""Of one completion that are set apart; the others look like what was said."""
+"""Most thoughts of one completion that are set apart; further ones look like answer text."""
 
 
 @dataclass(frozen=True)
 class TrainedCompletion:
-    """What a training made of one completion."""
+    """One completion as a training used it."""
 
     sequence: LearnedSequence
     places: tuple[int | None, ...]
-    """Of each of the completion's tokens in the lists of learned tokens; None if it was masked."""
+    """Index of each of the completion's tokens in the lists of learned tokens; None if it was
+    masked."""
     ratios: tuple[float, ...]
-    """Of the whole sequence."""
+    """Importance ratios of the whole sequence."""
 
 
 class Lessons:
@@ -127,7 +128,7 @@ def _plain_text(
 
 
 def legends(*, learned: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """By the way of colouring: what it shows, and its colours with what they mean."""
+    """Legend of each way of colouring: its title, and its colours with their meanings."""
     likely = ["≥ 0.9", "≥ 0.5", "≥ 0.2", "≥ 0.05", "≥ 0.01", "less"]
     legend_texts = {"likely": ("probability as sampled", _keys("p", likely))}
     if learned:
@@ -158,7 +159,7 @@ def _token_classes(call: Call, at: int, learned: TrainedCompletion | None) -> st
 
 
 def ratio_class(ratio: float) -> int:
-    """Which colour an importance ratio has; 3 is where nothing has moved."""
+    """Class of an importance ratio's colour; 3 is where nothing has moved."""
     below = sum(ratio >= bound for bound in MOVED[:3])
     return below + sum(ratio > bound for bound in MOVED[3:])
 

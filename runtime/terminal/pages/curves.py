@@ -16,10 +16,11 @@ from loopline.runtime.terminal.pages.labels import spaced_ticks
 WIDTH = 460.0
 HEIGHT = 250.0
 MOST_POINTS = 120
-"""Of one line: a few pixels of the drawing for each."""
+"""Most points of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40
 GREATEST = 1e100
-"""Beyond it a scale could overflow; no loss that means something is there."""
+"""Greatest value that is drawn: beyond it a scale could overflow, and no meaningful loss is that
+large."""
 COLOURS = 6
 _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
 
@@ -142,7 +143,8 @@ def _line(
 
 
 def _thin_points(points: Sequence[Point]) -> list[Point]:
-    """At most `MOST_POINTS`: each the mean of a stretch, with its extremes."""
+    """Reduce the points to at most `MOST_POINTS`: each is the mean of a stretch, with its
+    extremes."""
     size = -(-len(points) // MOST_POINTS)
     if size <= 1:
         return list(points)

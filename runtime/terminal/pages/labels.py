@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
-"""Pixels that a name is moved up or down from where it would stand best."""
+"""Pixels by which a name is moved up or down from its best place."""
 _GAP = 10.0
-"""Between a mark and its name."""
+"""Pixels between a mark and its name."""
 _LEADER = 20.0
-"""A name that stands farther away from its mark is tied to it by a line."""
+"""Pixels from a mark beyond which a line connects the name with it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Box:
 
     @classmethod
     def of_text(cls, x: float, y: float, words: str, anchor: str, size: float) -> Box:
-        """Of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
+        """Box of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
         width = svg.width_of(words, size)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         return cls(left, y - 0.85 * size, left + width, y + 0.25 * size)
@@ -103,7 +103,7 @@ def _options(
 
 
 def _distance(box: Box, x: float, y: float) -> float:
-    """From a point to a box."""
+    """Distance from a point to a box."""
     across = max(box.left - x, 0.0, x - box.right)
     down = max(box.top - y, 0.0, y - box.bottom)
     return (across * across + down * down) ** 0.5

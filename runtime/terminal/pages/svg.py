@@ -99,7 +99,7 @@ def picture(width: float, height: float, label: str, *children: str) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to pixels, linear or logarithmic."""
+    """Linear or logarithmic scale that maps values to pixels."""
 
     low: float
     high: float
