@@ -1,4 +1,4 @@
-"""Which build of Loopline this is: the version, and the commit that it was made from."""
+"""The build of Loopline: its version, and the commit that it was made from."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class MendableError(Exception):
 
 
 class UserError(MendableError):
-    """What a deployment can't do for the user. `hint` says what to do."""
+    """Request that a deployment can't fulfil for the user. `hint` says what to do."""
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)

@@ -35,8 +35,8 @@ def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) ->
 
 
 def run_with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
-    """What `do` returns, with a client of the deployment. Raises `Unreachable` where there is none,
-    and what `do` raises."""
+    """Return the result of `do`, called with a client of the deployment. Raises `Unreachable` where
+    there is none, and what `do` raises."""
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import find
 

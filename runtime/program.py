@@ -1,4 +1,5 @@
-"""How a program of ours runs: output that a terminal can trust, and errors that are messages.
+"""Runner for the project's programs: output that a terminal can trust, and errors that are
+messages.
 
 What the user can fix is one message and an exit code; everything else is a defect and keeps its
 traceback.
@@ -109,8 +110,7 @@ def add_command(
         return cast(TyperCommand, typer.main.get_command(inner))
 
     class Deferred(_Panelled):
-        """Stands in the list of commands with the name and the help; the rest is made when it is
-        asked for."""
+        """Command that is listed by name and help only; the rest is loaded when it is needed."""
 
         @property
         def params(self) -> Any:
@@ -193,7 +193,7 @@ def run(app: typer.Typer) -> None:
 
 
 def explain_error(error: Exception) -> tuple[str, int | None]:
-    """What to tell the user, and the exit code; `None` for a defect.
+    """Return the message for the user, and the exit code; `None` for a defect.
 
     Modules that were never imported raised nothing: help and completion do not wait for them.
     """

@@ -20,8 +20,7 @@ PAUSE_SECONDS = 0.2
 """First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
 MAX_PAUSE_SECONDS = 5.0
 OUTAGE_TRIES = 12
-"""How often an unreachable bus is tried again: about a minute. The client itself outlasts shorter
-outages."""
+"""Tries on an unreachable bus: about a minute. The client itself outlasts shorter outages."""
 
 
 class Stopped(Exception):

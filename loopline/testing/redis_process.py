@@ -19,7 +19,7 @@ from loopline.runtime.redis.binary import RedisBinary, candidates, choose
 from loopline.workers.process_lifetime import dies_with_parent
 
 Persistence = Literal["none", "no", "everysec", "always"]
-"""Without an append-only file, or how often it is flushed to the disk (`appendfsync`)."""
+"""Persistence: no append-only file, or how often it is flushed to the disk (`appendfsync`)."""
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.005
@@ -67,7 +67,7 @@ class RedisProcess:
 
     @property
     def url(self) -> str:
-        """As `bus.redis_url` takes it."""
+        """URL in the form of `bus.redis_url`."""
         return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}?db=0"
 
     @property
@@ -123,7 +123,8 @@ class RedisProcess:
             self._process = None
 
     def kill(self) -> None:
-        """As `kill -9` does: what the kernel has of the append-only file stays."""
+        """Kill the server as `kill -9` does: data that the kernel has of the append-only file
+        survives."""
         self.stop(signal.SIGKILL)
 
     def pause(self) -> None:

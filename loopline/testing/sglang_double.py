@@ -44,15 +44,15 @@ class SglangDouble(VllmDouble):
         super().__init__(model, max_context=max_context, port=port)
         self.model = model
         self.version = "default"
-        """Of the weights that answer."""
+        """Version of the weights that answer."""
         self.exchanges: list[str] = []
-        """Versions of weights in the order in which they came."""
+        """Versions of weights in the order of their arrival."""
         self.aborted: list[str] = []
-        """Ids of requests that were given up."""
+        """Ids of aborted requests."""
         self.incremental = False
-        """`--incremental-streaming-output`: events bring only what is new."""
+        """Whether events bring only what is new, as with `--incremental-streaming-output`."""
         self.deterministic = True
-        """`--enable-deterministic-inference`: seeds hold."""
+        """Whether seeds are respected, as with `--enable-deterministic-inference`."""
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class SglangDouble(VllmDouble):
         ]
 
     async def forget_adapters(self) -> None:
-        """As a server that was started again."""
+        """Return to the state of a restarted server."""
         self.version = "default"
         await super().forget_adapters()
 
@@ -269,7 +269,7 @@ class SglangDouble(VllmDouble):
             yield {"output_ids": ids[begin:], "meta_info": meta}
 
     async def _all_events(self, items: Sequence[Item]) -> AsyncGenerator[dict[str, Any]]:
-        """Of all prompts, as they come."""
+        """Events of all prompts, as they arrive."""
         if len(items) == 1:
             async for event in self._item_events(items[0]):
                 yield event
@@ -335,7 +335,7 @@ async def _serve(model: str, port: int) -> None:
 
 
 def main() -> None:
-    """As `python -m sglang.launch_server`."""
+    """Start the double with the arguments of `python -m sglang.launch_server`."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model-path", required=True)
     parser.add_argument("--port", type=int, required=True)

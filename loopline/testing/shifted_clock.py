@@ -25,7 +25,7 @@ class ShiftedClock:
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
-        """From now on it is off by so much."""
+        """Set the clock off by this many seconds from now on."""
         with self._file.open("r+b" if self._file.exists() else "w+b") as file:
             file.write(struct.pack("=q", int(seconds * 1e9)))
 

@@ -72,13 +72,13 @@ class Mischief:
     late_tokens: bool = False
     """Tokens behind the end of a completion."""
     raw_logprobs: bool = False
-    """`--logprobs-mode raw_logprobs`, vLLM's default."""
+    """Whether it behaves as with `--logprobs-mode raw_logprobs`, vLLM's default."""
     loses_end: bool = False
-    """Streams end without the mark of their end."""
+    """Whether streams end without the mark of their end."""
     refuses_sleep: bool = False
-    """Without `--enable-sleep-mode`, in no mode for developers."""
+    """Whether it behaves as without `--enable-sleep-mode` and outside the development mode."""
     refuses_weights: bool = False
-    """A whole model is not taken."""
+    """Whether it refuses a whole model."""
     hangs: bool = False
     """Completions and the list of models get no answer, as from a server whose GPU is stuck."""
     shift: float = 0.0
@@ -95,16 +95,16 @@ class VllmDouble:
         self.engine: LocalEngine[LoadedModel] = LocalEngine(settings, _IdsBackend)
         self.mischief = Mischief()
         self.adapters: dict[str, str] = {}
-        """Those that are loaded now, and where they lie."""
+        """Folder of each adapter that is loaded now, by name."""
         self.loads: list[str] = []
         """Names of adapters in the order in which they were loaded."""
         self.asked: list[dict[str, Any]] = []
         """Bodies of completions."""
         self.asleep = False
         self.naps = 0
-        """How often it was put to sleep."""
+        """Number of times that it was put to sleep."""
         self.disturbed = 0
-        """Completions that it was asked for in its sleep."""
+        """Completions that were requested while it slept."""
         self.name = name
         """What it calls its model."""
         self.pace = 0.0
@@ -156,7 +156,7 @@ class VllmDouble:
         ]
 
     async def die(self) -> None:
-        """As by `kill -9`: connections break, and what was loaded is gone."""
+        """End as after `kill -9`: connections break, and loaded adapters are gone."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -170,7 +170,7 @@ class VllmDouble:
         await self.forget_adapters()
 
     async def forget_adapters(self) -> None:
-        """As a server that was started again."""
+        """Unload all adapters, as a restart does."""
         for name in list(self.adapters):
             del self.adapters[name]
             await self.engine.unload_adapter(name)
@@ -432,7 +432,7 @@ async def _serve(model: str, port: int, name: str) -> None:
 
 
 def main() -> None:
-    """As `vllm serve`."""
+    """Start the double with the arguments of `vllm serve`."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("command", choices=["serve"])
     parser.add_argument("model")

@@ -146,8 +146,8 @@ class App(Definition):
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> AsyncGenerator[Event]:
-        """What happens until the answer, the event `Answered`. Raises as `ask` does; a reader that
-        closes the generator early cancels the run."""
+        """Yield the events of a run up to its answer, the event `Answered`. Raises as `ask` does; a
+        reader that closes the generator early cancels the run."""
         async with self.session() as session:
             team = self.checked_team(session, agent, None)
             run = asking.new_run(

@@ -17,7 +17,7 @@ from loopline.runtime.errors import InputError
 
 MOST_USD = 1e6
 CANCEL_SECONDS = 5.0
-"""That a cancelled ask waits for the bus."""
+"""Seconds that a cancelled ask waits for the bus."""
 GRACE_SECONDS = 5.0
 """Beyond the run's deadline, at which the bus ends it: for word of that to come."""
 
@@ -100,8 +100,8 @@ async def cancel(session: Session, run_id: str) -> None:
 
 
 async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[Event]:
-    """What happens in the run, to its answer. Raises as `finish` does; a reader that stops early
-    cancels the run."""
+    """Yield the events of a run up to its answer. Raises as `finish` does; a reader that stops
+    early cancels the run."""
     reported, ended = 0, False
     try:
         # No time-out around a `yield`, which would strike in the reader's code: the bus ends the

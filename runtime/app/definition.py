@@ -1,4 +1,4 @@
-"""What an app defines: its tools, its agents, and teams of them.
+"""The definition of an app: its tools, its agents, and teams of them.
 
 Plain data but for the functions of the tools. Nothing is registered in this process, so any number
 of apps can be made in one."""

@@ -1,4 +1,4 @@
-"""What happens in a run, as `App.stream` tells it."""
+"""Events of a run, as `App.stream` yields them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextRestarted:
-    """Another worker took a completion over and its text differs: this stands in place of all text
-    of that completion."""
+    """Another worker took a completion over and its text differs: this event replaces all text of
+    that completion."""
 
     agent: str
     text: str
@@ -57,7 +57,7 @@ Event = TextDelta | TextRestarted | ToolCalled | StepEnded | Answered
 
 
 def events_of(step: Step) -> list[Event]:
-    """What a committed step tells of."""
+    """Events of a committed step."""
     events: list[Event] = []
     turns = step.observation.get("turns")
     calls = step.candidates[step.selected].calls if step.candidates else ()

@@ -20,10 +20,10 @@ from loopline.workers.engine_runner import EnginePool, EngineRunner
 
 
 class Session(Protocol):
-    """What an app needs of the place."""
+    """Interface that an app needs of the place where its runs are played."""
 
     client: Client
-    """Makes runs."""
+    """Client that creates runs."""
     pools: tuple[str, ...]
     app: AppFile | None
     """The app whose tools are served there."""

@@ -126,8 +126,8 @@ class Thread:
     async def _read(
         self, session: Session, head: ThreadHead | None, give_up: float
     ) -> tuple[ThreadHead | None, list[Message]]:
-        """What was said up to the thread's last run, once that has ended; and the head that this
-        was read of."""
+        """Return the messages up to the thread's last run, once it has ended, with the head that
+        they were read from."""
         while head is not None:
             if await session.is_known(head.run_id):
                 try:

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 TOLD_SECONDS = 0.05
-"""How long to wait for the notice of an end that is already in the log."""
+"""Seconds to wait for the notice of an end that is already in the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def describe_state(state: Mapping[str, object]) -> str:
 
 
 def describe_canary(canary: Canary) -> str:
-    """What it does, in words."""
+    """Describe the effect of a canary in words."""
     what = "in the shadow of" if canary.mode == "shadow" else "answers"
     return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
 

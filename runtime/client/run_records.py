@@ -56,7 +56,7 @@ def _read(state: RunState, read: Callable[[], T]) -> T:
 
 
 def trajectory_of(state: RunState) -> Trajectory:
-    """What the bus holds of an ended run, as the record that the store keeps.
+    """Return an ended run as the record that the store keeps, from its state on the bus.
 
     Raises `RunUnknown`.
     """

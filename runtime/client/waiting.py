@@ -188,7 +188,7 @@ def parse_delay(text: str, option: str) -> float:
 
 
 def describe_waits(open_waits: Sequence[OpenWait]) -> list[str]:
-    """What a run waits for, in words."""
+    """Describe in words what a run waits for."""
     return [f"{_subject(wait)} until {_utc(wait.expires)}" for wait in open_waits]
 
 

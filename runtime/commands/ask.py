@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 5.0
-"""How long a cancelled question waits for the bus."""
+"""Seconds that a cancelled question waits for the bus."""
 
 
 class _Task(TypedDict, total=False):
@@ -330,7 +330,7 @@ async def _ask_deployment(
 
 
 async def _cancel_run(client: Client, run_id: str) -> str:
-    """What happened to the run, in words; none if it had ended."""
+    """Cancel a run and describe the result in words; empty if it had already ended."""
     import asyncio
 
     try:

@@ -81,7 +81,7 @@ class Option:
     comma: bool = False
     """The values of a sequence stand in one word, separated by commas; else the option repeats."""
     default: str | None = None
-    """What the help shows as the default, where that is not the field's."""
+    """Default value that the help shows, where it differs from the field's."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Entry:
     panel: str
 
     def mark(self, kind: type[M2]) -> M2 | None:
-        """What the field's annotation says by a marker of that kind."""
+        """Marker of the given kind in the field's annotation; None without one."""
         return next((marker for marker in self.field.metadata if isinstance(marker, kind)), None)
 
     @property
@@ -226,7 +226,7 @@ def _command_line(config_entries: Iterable[Entry], arguments: Mapping[str, objec
 
 
 def _value(entry: Entry, value: object) -> object:
-    """What pydantic is given for what was written."""
+    """Convert what the user has written to the value that pydantic gets."""
     origin, option = get_origin(entry.type), entry.option
     if origin is dict:
         words = cast(list[str], value)
@@ -240,7 +240,7 @@ def _value(entry: Entry, value: object) -> object:
 
 
 def _changed(options: BaseModel, entry: Entry) -> bool:
-    """Whether the field has another value than without a word about it."""
+    """Whether the field differs from its default."""
     value: Any = options
     for part in entry.path:
         value = getattr(value, part)
@@ -257,7 +257,7 @@ def _has(tree: Tree, path: tuple[str, ...]) -> bool:
 
 
 def _place(entry: Entry, layers: list[Layer]) -> str:
-    """How the user finds what was written: the option, or file and key."""
+    """Name the place where the user wrote a value: the option, or file and key."""
     layer = next(
         (candidate for candidate in reversed(layers) if _has(candidate.data, entry.path)),
         layers[-1],

@@ -1,4 +1,4 @@
-"""What a secret looks like, and how it is hidden before anything is printed or logged."""
+"""Recognizes secrets, and hides them before anything is printed or logged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:password|passwd|secret|token|api[_-]?key|apikey|authorization|credential)s?$",
     re.IGNORECASE,
 )
-"""Names whose value is never shown. `api_key_env` holds a variable's *name* and stays readable, as
-do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
+"""Names whose values are never shown. `api_key_env` holds a variable's *name* and stays readable,
+as do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
 excepted below."""
 
 _NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)

@@ -53,7 +53,7 @@ class WorkerSettings(Section):
 
 
 class SupervisorSettings(Section):
-    """How `runtime up` keeps its workers alive."""
+    """Settings by which `runtime up` keeps its workers alive."""
 
     backoff_seconds: float = Field(default=0.5, gt=0)
     """Pause before the first restart; doubles with each death, with jitter."""
@@ -76,7 +76,7 @@ class SupervisorSettings(Section):
 
 
 class LoggingSettings(Section):
-    """What the processes write."""
+    """Logs of the processes."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lines below this level are dropped."""
@@ -85,7 +85,7 @@ class LoggingSettings(Section):
 
 
 class RecorderSection(Section):
-    """How ended runs and the ledger are written to the store."""
+    """Settings for writing ended runs and the ledger to the store."""
 
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits on the bus for more entries: fewer, larger files, later. A recorder

@@ -60,8 +60,8 @@ on."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
-    """Names the setting that limits the concurrent work of a worker kind, for kinds whose
-    `concurrency` has no effect but was set."""
+    """Name the setting that limits the concurrent work of a worker kind whose `concurrency` was set
+    without effect; empty for others."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
         return ""
     if worker.models:
@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     app: AppFile | None = None
     """An app of one file, whose tools the tool workers run."""
     sandbox: SandboxSettings = SandboxSettings()
-    """How the judge runs the programs that models write."""
+    """Settings by which the judge runs programs that models write."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"
@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     @field_validator("options", mode="after")
     @classmethod
     def _parse_text_options(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
-        """What comes from a variable or from `--set` is always a text."""
+        """Parse options that come from a variable or from `--set`, which are always texts."""
         return {
             workflow: {name: option_value(value) for name, value in workflow_options.items()}
             for workflow, workflow_options in options.items()
@@ -204,7 +204,8 @@ class Settings(BaseSettings):
 
     @property
     def ready_seconds(self) -> float:
-        """How long workers may take to be ready: one that starts a server has the server's time."""
+        """Seconds that workers may take to be ready; a worker that starts a server has the server's
+        time."""
         servers = [model.serving.start_seconds for model in self.models.values() if model.managed]
         return max([self.supervisor.ready_seconds, *servers])
 
@@ -226,7 +227,8 @@ class Settings(BaseSettings):
         return self.model_copy(update={"bus": bus})
 
     def to_json(self) -> str:
-        """Everything, secrets included: only ever written to files of mode 0600."""
+        """Return all settings as JSON, secrets included: only ever written to files of mode
+        0600."""
         return self.model_dump_json(exclude_unset=False)
 
 
@@ -304,9 +306,10 @@ def load_for_running_deployment(
     overrides: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """What a deployment was started with, or another profile on its bus; the overrides over it.
-    Neither that profile nor the environment changes where the bus is: anyone who had another prefix
-    would miss the deployment unawares, and a shared value that differs is refused at the join.
+    """Load the settings that a deployment was started with, or another profile on its bus, with the
+    overrides on top. Neither that profile nor the environment changes where the bus is: a process
+    with another prefix would miss the deployment without notice, and a shared value that differs is
+    refused at the join.
 
     Raises `ConfigError` as `load` does.
     """

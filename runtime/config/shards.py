@@ -16,7 +16,7 @@ from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
-"""How often it looks; each look keeps admission closed for much longer."""
+"""Seconds between two looks; each look keeps admission closed for much longer."""
 
 
 async def change_shards(

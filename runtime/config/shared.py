@@ -173,8 +173,8 @@ def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
 
 
 def read_from(bus: BusSettings) -> SharedConfiguration | None:
-    """What the deployment behind a bus serves; None where it says nothing, or can't be asked: then
-    the join says why."""
+    """Read the configuration of the deployment behind a bus; None where it has published none, or
+    can't be reached: the join then says why."""
     agreements: list[Agreement | None] = []
 
     def ask() -> None:
@@ -217,7 +217,7 @@ def require_passwords(settings: Settings) -> None:
 
 
 def store_identity(store: Path) -> str:
-    """Names a store wherever its folder is mounted: an id that lies in it, then where it is."""
+    """Identify a store wherever its folder is mounted: the id in its folder, then host and path."""
     store.mkdir(parents=True, exist_ok=True)
     file = store / ".identity"
     if not file.exists():

@@ -33,7 +33,7 @@ directory instead."""
 _LOOK_PAUSE = 0.001
 """Seconds; more than a look at the lock takes."""
 LOOK_SECONDS = 5.0
-"""How long to wait, at most, for others that look at the lock."""
+"""Most seconds to wait for other processes that check the lock."""
 
 
 class RunFile(BaseModel):
@@ -120,7 +120,7 @@ class StateDirectory:
 
     @property
     def scrape_targets(self) -> Path:
-        """What Prometheus reads to find the workers' `/metrics`."""
+        """File that Prometheus reads to find the workers' `/metrics`."""
         return self.path / "metrics-targets.json"
 
     @property

@@ -1,4 +1,4 @@
-"""What waits for a person's approval, and forms that decide of it."""
+"""Requests that wait for a person's approval, and the forms that decide on them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from loopline.workers.isolated_python import OWN_PYTHON
 MAX_SHOWN = 200
 COMPARE_SECONDS = 120.0
 _COMPARISONS = 32
-"""That are remembered: the same two folders are the same figures."""
+"""Most comparisons that are cached: the same two folders give the same figures."""
 _DAY_SECONDS = 86_400
 # Of another program's page: it may run its own script, as its own policy says, and is kept from
 # everything of this site.
@@ -131,8 +131,8 @@ class BenchmarksView:
     async def _comparison(
         self, first: BenchmarkResult, second: BenchmarkResult
     ) -> list[dict[str, Any]]:
-        """What `bench compare` says of two folders. It is a program of a floor above this one, and
-        takes a processor for a while: a process of its own runs it."""
+        """Compare two folders with `bench compare`, in a separate process: it belongs to a higher
+        layer than the dashboard, and keeps a processor busy for a while."""
         pair = [str(self._root / result.folder) for result in (first, second)]
         stamp = tuple((path, (Path(path) / "items.jsonl").stat().st_mtime_ns) for path in pair)
         async with self._turn:

@@ -1,4 +1,4 @@
-"""What was spent: by day, model, workflow, tag and key."""
+"""Costs by day, model, workflow, tag and key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMES: Mapping[Grouping, str] = {
     "tag": "without a tag",
     "key": "without a key",
 }
-"""What a line without a name is called."""
+"""Titles of lines without a name."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 940.0, 210.0, 62.0, 34.0, 12.0
 
 

@@ -36,7 +36,7 @@ _STATIC = {
 
 
 def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Mount:
-    """Everything below `/dashboard`."""
+    """Return all routes below `/dashboard`."""
     frame = Frame(client, settings)
     routes = [*Doors(frame).routes()]
     for view in (

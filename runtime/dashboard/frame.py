@@ -42,7 +42,7 @@ FormView = Callable[[Request, Viewer, dict[str, str]], Awaitable[Response]]
 
 
 class Frame:
-    """What its parts share: the bus, who looks, a page's frame."""
+    """State that all views share: the bus, the viewer, a page's frame."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -140,7 +140,7 @@ class Frame:
         return HTMLResponse(str(self.part(template, path=PATH, **values)), headers=HEADERS)
 
     def go_to(self, place: str) -> Response:
-        """What a form ends with: the page that shows what it did."""
+        """Redirect after a form to the page that shows its result."""
         return RedirectResponse(PATH + place, 303, headers=HEADERS)
 
     def _error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
@@ -179,5 +179,5 @@ def number_of(form: Mapping[str, Any], name: str) -> float | None:
 
 
 def new_form_id() -> str:
-    """Names what a form sends, so that it counts once however often it is sent."""
+    """Return a new id for a form, so that it counts once however often it is sent."""
     return secrets.token_hex(16)

@@ -40,7 +40,7 @@ class PolicyRow:
     policy: Policy
     served_by: dict[str, str]
     trial: str
-    """What its canary does and has come to; empty without one."""
+    """Description of its canary and the canary's result so far; empty without one."""
 
 
 class PoliciesView:

@@ -85,7 +85,7 @@ class RunView:
         )
 
     async def _record(self, request: Request, viewer: Viewer) -> Response:
-        """All of it as JSON, whatever the page had no room for."""
+        """Send the whole run as JSON, including what the page had no room for."""
         known_run = await self._find(request.path_params["id"])
         record = known_run.ended or {
             "run": known_run.run.model_dump(mode="json"),
@@ -118,7 +118,7 @@ class RunView:
         }
 
     async def _events(self, request: Request, viewer: Viewer) -> Response:
-        """What the models write, while they do: texts by agent, steps, the end."""
+        """Stream what the models write while they do: texts by agent, steps, the end."""
         run_id = request.path_params["id"]
         after = request.headers.get("last-event-id", "0-0")
         if not all(part.isdecimal() for part in after.split("-")) or len(after) > 40:

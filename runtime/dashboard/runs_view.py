@@ -153,7 +153,7 @@ class RunsView:
 
 
 def query_of(fields: Mapping[str, str]) -> RunQuery:
-    """What a form asks for. Raises `Refused` for a field that can't be read."""
+    """Return the query of a form. Raises `Refused` for a field that can't be read."""
     tags: dict[str, str] = {}
     if tag := fields.get("tag", "").strip():
         name, equals, value = tag.partition("=")
@@ -187,7 +187,7 @@ def _waits(line: RunLine) -> str:
 
 
 def dollars_of(line: RunLine, priced: Collection[str]) -> str:
-    """What a run cost, by the pools of its policies; empty before its first call."""
+    """Cost of a run, by the pools of its policies; empty before its first call."""
     if not line.tokens:
         return ""
     unpriced = any(pool_of(policy) not in priced for policy in line.policies)

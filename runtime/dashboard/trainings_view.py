@@ -158,7 +158,7 @@ class TrainingsView:
         return f"{stamp_of(folders)}-{_seconds(folders)}"
 
     def _draw(self, selected: Sequence[str], weight: float) -> dict[str, Any]:
-        """What the curves' part of the page is made of."""
+        """Return the content of the curves' part of the page."""
         stamp = self._stamp(selected)
         fields = [("run", folder) for folder in selected]
         fields += [("smoothing", f"{weight:g}"), ("stamp", stamp)]
@@ -230,7 +230,7 @@ class TrainingsView:
 
 
 def _text(known_run: KnownRun, member: Member) -> str | None:
-    """What a candidate said."""
+    """Text of a candidate; None where the run has no such candidate."""
     for step in known_run.steps:
         if (step.turn, step.branch) == (member.turn, member.branch) and member.candidate < len(
             step.candidates
@@ -252,7 +252,7 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
 
 
 def _seconds(trainings: Sequence[Path]) -> int:
-    """How long a page waits until it looks at the curves of these again."""
+    """Seconds until a page polls the curves of these trainings again."""
     newest = max((last_change(training) for training in trainings), default=0.0)
     return OFTEN_SECONDS if time.time() - newest < GOING_ON_SECONDS else SELDOM_SECONDS
 

@@ -60,8 +60,8 @@ from loopline.workers.tracing.outbox import SpanOutbox
 METRICS = "metrics"
 """Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
 HEADERS_SECONDS = 2.0
-"""How long the first chunk of a stream is waited for, so that a refusal has its own status. After
-that the stream begins, and a refusal is an event of it."""
+"""Seconds to wait for the first chunk of a stream, so that a refusal has its own status. After that
+the stream begins, and a refusal is an event of it."""
 
 
 def gateway_app(
@@ -201,7 +201,7 @@ class Gateway:
         )
 
     async def openapi(self, request: Request) -> Response:
-        """What there is. Needs no key."""
+        """Return the OpenAPI document. Needs no key."""
         return json_response(openapi_document())
 
     async def health(self, request: Request) -> Response:

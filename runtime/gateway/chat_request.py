@@ -179,8 +179,8 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """What is not listed here is refused by name: nothing is ignored that would change the
-    answer."""
+    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
+    that would change the answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -271,7 +271,7 @@ class ChatRequest(BaseModel):
 
     @property
     def options(self) -> ChatOptions:
-        """What the workflow `chat` is to do."""
+        """Options of the workflow `chat`."""
         return ChatOptions(
             tools=self.offered_tools,
             json_schema=self._schema(),
@@ -279,7 +279,8 @@ class ChatRequest(BaseModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How an answer is made, of a model as of a team. Raises `ApiError` for what none can."""
+        """Sampling of an answer, by a model or a team. Raises `ApiError` for options that neither
+        supports."""
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
         if self.top_logprobs:

@@ -1,4 +1,4 @@
-"""What a run of the workflow `chat`, or of any other, is to the caller of a chat API."""
+"""Responses of the chat API for a run of the workflow `chat`, or of any other."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def tool_call_body(call: ToolCall) -> dict[str, Any]:
 
 
 def logprobs_of(call: Call | None) -> dict[str, Any] | None:
-    """None where the engine has no log-probabilities, or no text for each token."""
+    """Return the log-probabilities; None where the engine has none, or no text for each token."""
     if call is None or not call.logprobs or len(call.tokens) != len(call.logprobs):
         return None
     return {

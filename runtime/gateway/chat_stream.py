@@ -27,7 +27,7 @@ from loopline.runtime.gateway.chat_response import (
 from loopline.runtime.gateway.errors import ApiError
 
 BEGIN = "0-0"
-"""Stands for the log entry of what comes before any."""
+"""Id in place of a log entry for chunks that come before any entry."""
 
 _FIELDS: dict[str, Literal["content", "reasoning_content"]] = {
     "content": "content",
@@ -41,7 +41,7 @@ class Chunk:
 
     id: str
     data: dict[str, Any] | None
-    """None ends the stream: `[DONE]`."""
+    """Content of a chunk; None ends the stream with `[DONE]`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class GrowingText:
         self.current = ""
 
     def grow(self, text: str) -> str:
-        """What is new to the client. Raises `Diverged`."""
+        """Return the part of the text that is new to the client. Raises `Diverged`."""
         begin = len(self.current)
         self.current += text
         overlap = self.emitted[begin : begin + len(text)]
@@ -116,7 +116,7 @@ class ChatStream:
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Chunk]:
-        """What a log entry adds. Raises `Diverged`."""
+        """Return the chunks that a log entry adds. Raises `Diverged`."""
         self._entry, self._number = entry, 0
         if not self.streams_text or event["type"] not in ("tokens", "restart"):
             return []
@@ -129,8 +129,8 @@ class ChatStream:
         return list(self._deltas(self._text.feed(event["text"])))
 
     def finish(self, trajectory: Trajectory) -> list[Chunk]:
-        """What is left once the run has ended: the rest of the text, tool calls, the reason of the
-        end, the usage. Raises `ApiError` for a run without an answer."""
+        """Return the chunks after the end of the run: the rest of the text, tool calls, the reason
+        of the end, the usage. Raises `ApiError` for a run without an answer."""
         answer = answer_of(trajectory, self.shape.model)
         chunks = list(self._rest(answer.choices[0]))
         for index, choice in enumerate(answer.choices):
@@ -148,7 +148,8 @@ class ChatStream:
         return chunks
 
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
-        """What the record has beyond the tokens that were published: all of it where none were."""
+        """Return the record's content beyond the published tokens; all of it where none were
+        published."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
         if self._text is not None and self._text.corrected:
             # Text that was shown turned out to be a thought. It stays; the answer is behind it.

@@ -30,7 +30,7 @@ _MARK = "loopline-summary-1."
 
 
 class CompactRequest(StrictBody):
-    """What is not listed here is refused by name."""
+    """Body of a request. A field that is not listed here is refused by name."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input | None = None
@@ -76,7 +76,8 @@ def compacted(
 
 
 def summary_text(encoded: str, where: str) -> str:
-    """What the model reads of an item. Raises `ApiError` for one of another server."""
+    """Return the text that the model reads for an item. Raises `ApiError` for an item of another
+    server."""
     try:
         if not encoded.startswith(_MARK):
             raise ValueError(encoded)

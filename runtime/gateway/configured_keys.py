@@ -45,7 +45,7 @@ async def register(bus: Bus, keys: Mapping[str, GatewayKey], environ: Mapping[st
 
 
 def record_of(name: str, key: str, configured: GatewayKey, created: float) -> ApiKey:
-    """What the bus keeps of it."""
+    """Return the bus's record of a configured key."""
     dollars = configured.dollars_per_day
     return ApiKey(
         id=digest(key)[:12],
@@ -63,7 +63,7 @@ def record_of(name: str, key: str, configured: GatewayKey, created: float) -> Ap
 
 
 def webhook_secret_of(key: str) -> str:
-    """What its webhooks are signed with, which its owner can compute as well:
-    `whsec_` and the base64 of SHA-256(`webhooks of ` + key)."""
+    """Secret that signs the key's webhooks, which its owner can compute as well: `whsec_` and the
+    base64 of SHA-256(`webhooks of ` + key)."""
     body = hashlib.sha256(f"webhooks of {key}".encode()).digest()
     return "whsec_" + base64.b64encode(body).decode()

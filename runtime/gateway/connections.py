@@ -77,7 +77,7 @@ def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
 
 
 def connection_limit(wanted: int) -> int:
-    """How many connections this process can hold, after asking for as many files as it may have."""
+    """Return how many connections this process can hold, after raising its limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

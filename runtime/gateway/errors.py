@@ -25,14 +25,14 @@ from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
-"""What `retry-after` asks for where nothing is known: admission frees up run by run."""
+"""Default of `retry-after` in seconds: admission frees up run by run."""
 _DAY_SECONDS = 86_400
 _NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients try a 429 again at once, unless they are told."""
 
 
 class ApiError(Exception):
-    """What a request is answered with in place of a result."""
+    """Error that answers a request in place of a result."""
 
     def __init__(
         self,
@@ -79,11 +79,12 @@ def invalid(message: str, param: str | None = None, code: str | None = None) -> 
 
 
 _PARAMETERS = {"token_texts": "logprobs"}
-"""What a field of `GenerationOptions` is called in OpenAI's API, where it has another name."""
+"""Names of `GenerationOptions` fields in OpenAI's API, where they differ."""
 
 
 def unusable(error: InputError, within: str = "") -> ApiError:
-    """What a run can't be made of; fields of the request lie at `within`."""
+    """Return the error for a request that no run can be made of; fields of the request are below
+    `within`."""
     cause = error.__cause__
     if not isinstance(cause, UnsupportedGeneration):
         return invalid(str(error))
@@ -119,7 +120,7 @@ def lost(message: str) -> ApiError:
 
 
 def translated(error: Exception) -> ApiError | None:
-    """What an error of the client's is to an HTTP caller; None for a defect."""
+    """Return the error of an HTTP caller for an error of the client; None for a defect."""
     match error:
         case Overloaded():
             return overloaded(str(error))
@@ -171,7 +172,7 @@ def validation_error(error: ValidationError, body: object, within: str = "") -> 
 
 
 def field_error(param: str, reason: str) -> PydanticCustomError:
-    """What is wrong between several fields of a body, and the one to blame."""
+    """Return an error about several fields of a body, attributed to `param`."""
     return PydanticCustomError("field_error", "{reason}", {"reason": reason, "param": param})
 
 
@@ -232,7 +233,7 @@ def _next_day() -> dict[str, str]:
 
 
 def failure_error(kind: str, message: str) -> ApiError:
-    """What the model's engine refused, or failed in."""
+    """Return the error for a call that the model's engine refused, or failed in."""
     status, code = _STATUS.get(kind, (500, "internal_error"))
     headers = {"retry-after": str(RETRY_SECONDS)} if status in (429, 503) else None
     return ApiError(status, message, code=code, headers=headers)

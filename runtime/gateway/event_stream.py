@@ -44,7 +44,8 @@ def event_stream(
 
 
 async def start_stream(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T]:
-    """All items, of which the first is awaited here for so long: what it raises is raised here."""
+    """Return all items after waiting at most `seconds` for the first: an error before it is raised
+    here."""
     first = asyncio.create_task(_first(items))
     try:
         await asyncio.wait({first}, timeout=seconds)

@@ -52,8 +52,8 @@ class GatewayFront:
 
 
 class GatewayServer:
-    """All parts: a request that is under way when it drains still gets its step taken, and that
-    step its answer."""
+    """All parts of the gateway. A request in progress while it drains still gets its step executed,
+    and the step gets its answer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What all routes share: who calls, the body within its limit, an answer as JSON."""
+"""Shared parts of all routes: the caller, the body within its limit, an answer as JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None, and `work` is cancelled, once the client has gone."""
+    """Return the result of `work`; cancel it and return None once the client has gone."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))
     try:

@@ -28,9 +28,9 @@ class RequestSpan:
     outbox: SpanOutbox
     id: str
     client: TraceContext | None
-    """What the client brought."""
+    """Trace context that the client sent."""
     run_id: str = ""
-    """That was admitted, or joined."""
+    """Run that was admitted, or joined."""
     is_parent: bool = False
     """The run was admitted by this request: its span lies below this one."""
 
@@ -54,7 +54,7 @@ class RequestSpan:
 
 
 class HttpSpans:
-    """Stands around the application of a gateway that traces."""
+    """Middleware around the application of a gateway that traces."""
 
     def __init__(self, app: ASGIApp, bus: Bus, outbox: SpanOutbox, worker: str) -> None:
         self._app = app

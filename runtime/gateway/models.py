@@ -1,4 +1,4 @@
-"""What a caller may name as a model: a pool, a policy with its adapter, or a workflow."""
+"""The models that a caller may name: a pool, a policy with its adapter, or a workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_TEAMS = ("chat", "completion")
 
 @dataclass(frozen=True)
 class Target:
-    """What answers a request."""
+    """Workflow that answers a request, and its policies."""
 
     workflow: str
     policies: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -31,7 +31,7 @@ def response_id(run_id: str) -> str:
 
 
 def record_of(run: Run) -> ResponseRecord | None:
-    """What the run keeps of its request; None if it was not asked for as a response."""
+    """Return the run's record of its request; None if it was not requested as a response."""
     text = run.tags.get(RESPONSE_TAG)
     return None if text is None else ResponseRecord.model_validate_json(text)
 

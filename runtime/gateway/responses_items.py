@@ -67,7 +67,7 @@ class ReasoningItem(_Item):
 
 
 class CompactionItem(_Item):
-    """What `POST /v1/responses/compact` made of a conversation."""
+    """Result of `POST /v1/responses/compact` for a conversation."""
 
     type: Literal["compaction"]
     encrypted_content: str

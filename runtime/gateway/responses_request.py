@@ -26,7 +26,7 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class StrictBody(BaseModel):
-    """What it does not list is refused by name."""
+    """Body of which every unlisted field is refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -89,7 +89,7 @@ Choice = Literal["auto", "none", "required"] | FunctionChoice
 
 
 class ResponseRecord(BaseModel):
-    """What a run keeps of its request in addition to its own fields: a tag of it, as JSON."""
+    """Record of a request that its run keeps in addition to its own fields: a tag, as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -118,8 +118,8 @@ class ResponseRecord(BaseModel):
 
 
 class ResponseRequest(StrictBody):
-    """What is not listed here is refused by name: nothing is ignored that would change the
-    answer."""
+    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
+    that would change the answer."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input
@@ -186,7 +186,7 @@ class ResponseRequest(StrictBody):
 
     @property
     def options(self) -> ChatOptions:
-        """What the workflow `chat` is to do."""
+        """Options of the workflow `chat`."""
         return ChatOptions(
             tools=tuple(tool.spec for tool in self.tools or ()),
             json_schema=self._schema(),
@@ -194,7 +194,7 @@ class ResponseRequest(StrictBody):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How the answer is made, of a model as of a team."""
+        """Sampling of the answer, by a model or a team."""
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,

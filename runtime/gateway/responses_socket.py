@@ -144,7 +144,7 @@ class _Connection:
             del self._lanes[lane]
 
     async def _answer(self, lane: str | None, request: Event) -> None:
-        """All events of one response."""
+        """Send all events of one response."""
         try:
             await self._respond(lane, request)
         except ApiError as error:
@@ -195,7 +195,8 @@ def _lane_of(request: Event) -> str | None:
 
 
 def _body_of(request: Event) -> Event:
-    """What a POST would have as its body. Raises `ApiError` for what a connection can't do."""
+    """Return the body that a POST would have. Raises `ApiError` for a request that a connection
+    can't serve."""
     if request.get("background"):
         raise invalid(
             "background: a response that is asked for over a WebSocket is followed there; POST one "

@@ -64,7 +64,7 @@ class ResponseStream:
         return [created, *self._start()]
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Event]:
-        """What a log entry adds. Raises `Diverged`."""
+        """Return the events that a log entry adds. Raises `Diverged`."""
         if "type" not in event:
             return []
         events = list(self._start())
@@ -82,8 +82,8 @@ class ResponseStream:
         return events
 
     def finish(self, trajectory: Trajectory) -> list[Event]:
-        """What is left once the run has ended: the rest of the text, the ends of the items, the
-        tool calls, the whole response. Raises `Diverged`."""
+        """Return the events after the end of the run: the rest of the text, the ends of the items,
+        the tool calls, the whole response. Raises `Diverged`."""
         events = list(self._start())
         try:
             answer = answer_of(trajectory, self.view.model)
@@ -106,7 +106,8 @@ class ResponseStream:
             yield self._event("response.in_progress", response=self.view.body("in_progress"))
 
     def _rest(self, choice: Choice) -> Iterator[Event]:
-        """What the record has beyond the tokens that were published: all of it where none were."""
+        """Return the record's content beyond the published tokens; all of it where none were
+        published."""
         whole: Mapping[ItemKind, str] = {
             "reasoning": choice.reasoning,
             "content": content_of(choice.message) or "",
@@ -176,8 +177,8 @@ class ResponseStream:
 
 
 def error_event(error: ApiError, last: int) -> Event:
-    """What ends a stream that can't go on here. It has the number of the last event that was sent:
-    who comes back with it misses nothing."""
+    """Return the event that ends a stream which can't continue here. It has the number of the last
+    event that was sent, so that a client which comes back with it misses nothing."""
     return {
         "type": "error",
         "sequence_number": max(last, 0),

@@ -166,7 +166,7 @@ class RunsApi:
         return json_response(self._body(state))
 
     async def events(self, request: Request) -> Response:
-        """What happens in a run from any event on, until it has ended."""
+        """Stream the events of a run from any event on, until it has ended."""
         run, _ = await self._own(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
         if not is_entry_id(after):

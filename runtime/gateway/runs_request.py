@@ -76,10 +76,11 @@ class CreateRun(_Body):
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
     tools: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
-    """Names of tools that its agent may call, of workflows whose option `tools` says that, such as
-    `agent`: of installed packages, of the deployment's MCP servers and HTTP APIs, of its app."""
+    """Names of tools that its agent may call: of installed packages, of the deployment's MCP
+    servers and HTTP APIs, or of its app. Only for workflows with the option `tools`, such as
+    `agent`."""
     generation: RunGeneration = RunGeneration()
-    """How the run's completions are made."""
+    """Sampling of the run's completions."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     """Role → policy, over the deployment's own."""
     budget: RunBudget = RunBudget()
@@ -132,7 +133,7 @@ class ForkRun(_Body):
     """The first turn that is taken again."""
     seed: int | None = None
     question: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
-    """Another question, where all is taken again (`at_turn` 0)."""
+    """Another question, where all turns are taken again (`at_turn` 0)."""
     prompts: dict[str, str] = Field(default_factory=dict, max_length=64)
     """Prompt file of the workflow → the text that stands in its place from `at_turn` on."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
@@ -203,7 +204,7 @@ def run_body(
 
 
 def ended_body(trajectory: Trajectory, priced: Collection[str]) -> dict[str, Any]:
-    """What a webhook is sent: the run without its steps."""
+    """Body of a webhook: the run without its steps."""
     run = trajectory.run
     calls = [call for step in trajectory.steps for call in step.calls]
     return {

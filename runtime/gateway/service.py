@@ -1,4 +1,5 @@
-"""What every route of the gateway does: admit a run for a caller, wait for it, follow it."""
+"""The operations of every route of the gateway: admit a run for a caller, wait for it, follow
+it."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ CANCELLED = "its client has gone"
 
 @dataclass(frozen=True)
 class Question:
-    """What a caller asks, whatever API it came by."""
+    """Question of a caller, from any of the APIs."""
 
     caller: ApiKey
     model: str
@@ -98,18 +99,19 @@ Rendered = TypeVar("Rendered")
 
 
 class Rendering(Protocol[Rendered]):
-    """Makes the events of a stream out of a run's log, which alone decides what they are."""
+    """Makes the events of a stream from a run's log, which alone determines them."""
 
     def begin(self) -> list[Rendered]:
-        """What comes before any entry."""
+        """Return the events before any entry."""
         ...
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Rendered]:
-        """What an entry adds. Raises `Diverged`."""
+        """Return the events that an entry adds. Raises `Diverged`."""
         ...
 
     def finish(self, trajectory: Trajectory) -> list[Rendered]:
-        """What is left once the run has ended, in place of what its last entry adds."""
+        """Return the events after the end of the run, in place of those that its last entry
+        adds."""
         ...
 
 

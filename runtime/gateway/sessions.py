@@ -65,7 +65,7 @@ class Continuation:
 
 
 class SessionMemory:
-    """What the calls of sessions were, on the bus."""
+    """Memory of the calls of sessions, on the bus."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

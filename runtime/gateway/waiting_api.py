@@ -27,7 +27,7 @@ class SendSignal(_Body):
     """Body of `POST /v1/runs/{id}/signals/{name}`."""
 
     value: JsonValue = None
-    """What the run is told."""
+    """Value that the run receives."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
     """Sent again under its id, a signal counts once."""
 
@@ -70,7 +70,7 @@ class WaitingApi:
         return json_response({"object": "signal", "name": name, "status": sent.value}, 202)
 
     async def list(self, request: Request) -> Response:
-        """Everything that waits to be approved."""
+        """Return everything that waits for approval."""
         _require_approver(await self._http.caller(request))
         approvals = [approval.as_json() for approval in await self._client.approvals()]
         return json_response({"object": "list", "data": approvals})

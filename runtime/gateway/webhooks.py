@@ -124,7 +124,7 @@ class WebhookSender:
     async def _post(
         self, client: httpx2.AsyncClient, key: ApiKey, url: str, message: _Message
     ) -> str:
-        """What went wrong; empty if it was delivered."""
+        """Post a message and return the error; empty if it was delivered."""
         moment = datetime.now(UTC)
         body = orjson.dumps(
             {
@@ -167,7 +167,7 @@ def _end_message(state: RunState, priced: Collection[str]) -> _Message:
 
 
 def _approval_message(state: RunState, end: run_ends.RunEnd) -> _Message | None:
-    """None where nobody is to approve it any more."""
+    """Return the message about an approval; None where nobody is to approve it any more."""
     for wait in state.waits:
         if wait.kind == "approval" and wait.guard == end.guard:
             approval = pending_approval(state.run_id, wait)

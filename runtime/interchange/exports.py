@@ -78,7 +78,7 @@ A row is a run: its messages, its answer, how it ended, what it earned, what it 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """Result of an export."""
 
     files: dict[Path, int]
     """File → rows."""
@@ -111,8 +111,8 @@ class _Runs:
 
 
 def export(store: Path, form: str, output: Path, workflow: str | None = None) -> Exported:
-    """Each file is there whole or not at all; earlier ones are replaced. Raises InputError for a
-    store without such runs, UserError where a file can't be written."""
+    """Export the runs of a store. Each file is complete or absent; earlier ones are replaced.
+    Raises InputError for a store without such runs, UserError where a file can't be written."""
     runs = _Runs(store, workflow)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -289,7 +289,7 @@ def _row(run: RecordedRun) -> dict[str, Any]:
 
 
 def _flat(message: dict[str, Any]) -> dict[str, Any]:
-    """Calls of tools as JSON: their arguments have no common type."""
+    """Return a message with its tool calls as JSON, since their arguments have no common type."""
     calls, content = message.get("tool_calls"), message["content"]
     return {
         **message,

@@ -92,7 +92,7 @@ class LogSample:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What a log says of all its samples."""
+    """Facts of a log about all its samples."""
 
     id: str
     task: str
@@ -105,7 +105,7 @@ class LogHeader:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def specification(self, ids: Sequence[str], epochs: int) -> dict[str, Any]:
-        """What inspect calls `eval`."""
+        """Return the object that inspect calls `eval`."""
         return {
             "eval_id": self.id,
             "run_id": self.id,

@@ -1,4 +1,4 @@
-"""Recorded runs with what they earned, as other programs are given them."""
+"""Recorded runs with their rewards, as other programs receive them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RecordedRun:
 
     trajectory: Trajectory
     reward: float | None
-    """What was posted for the team, and by agent and turn, added up; without posts what the
-    workflow gave, and without that 1 if it was solved, 0 if it failed. None where nobody says."""
+    """Sum of the rewards posted for the team, and by agent and turn; without posts the workflow's
+    reward, and without that 1 if it was solved, 0 if it failed. None where nobody knows."""
 
     @property
     def prompt(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ class RecordedRun:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """That a client offered with its call, as the Chat Completions API has them."""
+        """Tools that a client offered with its call, in the form of the Chat Completions API."""
         if self.trajectory.run.workflow != _CHAT:
             return []
         specs: Any = self.trajectory.run.options.get("tools") or ()
@@ -93,7 +93,7 @@ class RecordedRun:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What else a reader may ask for, without text of the conversation."""
+        """Further facts for a reader, without text of the conversation."""
         trajectory = self.trajectory
         run = trajectory.run
         return {
@@ -117,8 +117,8 @@ class RecordedRun:
 def recorded_runs(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[RecordedRun]:
-    """Each run of a store once, in the order of its files, one row group in memory; what can't be
-    read is added to `skipped`. Raises InputError if there is no store."""
+    """Yield each run of a store once, in the order of its files, with one row group in memory;
+    unreadable rows are added to `skipped`. Raises InputError if there is no store."""
     rewards = read_rewards(store)
     skipped.extend(rewards.skipped)
     by_target = rewards.of_target()

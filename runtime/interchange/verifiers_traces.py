@@ -105,10 +105,10 @@ class _Graph:
         self.calls: list[dict[str, Any]] = []
         self._opening = opening
         self._ids: tuple[int, ...] = ()
-        """That the last call has read and written."""
+        """Ids that the last call has read and written."""
         self._last: int | None = None
         self._answers: list[dict[str, Any]] = []
-        """What came back for its calls of tools."""
+        """Results of its tool calls."""
 
     def add(self, call: Call, at: float, outputs: Sequence[Any]) -> None:
         """A call, and what its calls of tools got."""

@@ -388,8 +388,8 @@ async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str])
 
 
 def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
-    """What makes a job one of its worker's deployment, also where that was started on another bus
-    than its environment names."""
+    """Return the environment that makes a job one of its worker's deployment, even if that was
+    started on another bus than its environment names."""
     environment = {**os.environ, "LOOPLINE_STATE": str(state.path)}
     if URL_VARIABLE in environment:
         environment[URL_VARIABLE] = settings.bus.redis_url

@@ -23,7 +23,7 @@ _FROM_A_TERMINAL = ("--unsafe-exec", "--batched-bench")
 
 
 class JobRequest(Record):
-    """What to run."""
+    """Request for a job: the command to run."""
 
     program: Literal["bench", "train"]
     argv: list[str] = Field(min_length=1, max_length=200)

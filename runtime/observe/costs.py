@@ -80,9 +80,9 @@ class CostLine:
     micro_dollars: int
     """Cost of the calls whose cost is known, in millionths of a US dollar."""
     unknown_calls: int
-    """Calls of pools without a price, and calls whose usage nobody counted."""
+    """Calls of pools without a price, and calls whose usage is unknown."""
     most_unknown_micro_dollars: int
-    """What those of the second kind can have cost at most, where their pool has a price."""
+    """Most that the calls of unknown usage can have cost, where their pool has a price."""
 
 
 @dataclass(frozen=True)

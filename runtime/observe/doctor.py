@@ -275,7 +275,7 @@ class _Listed(BaseModel):
 
 
 def _model_names(body: bytes) -> list[str]:
-    """Names of the models; none where the endpoint doesn't list them as OpenAI does."""
+    """Names of the models; empty where the endpoint doesn't list them as OpenAI does."""
     try:
         return [model.id for model in _Listed.model_validate_json(body).data]
     except ValidationError:

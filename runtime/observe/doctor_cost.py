@@ -1,4 +1,4 @@
-"""What a benchmark with priced models will roughly cost, before anything is paid.
+"""Rough estimate of what a benchmark with priced models will cost, before anything is paid.
 
 An estimate from stated assumptions and the profile's own prices; `bench` stops at `--budget-usd`
 where one is given, and reports what was really paid, to the micro-dollar.

@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Payoff:
-    """What cascades cost, compared with the big model alone."""
+    """Cost of cascades compared with the big model alone."""
 
     questions: int
     audited: int
@@ -98,7 +98,8 @@ def payoff_sentence(store: Path, now: float) -> str:
 
 
 def question_of(trajectory: Trajectory) -> Question | None:
-    """None for a run without an answer of the small model, and for a shadow."""
+    """Return the question of a run; None for a run without an answer of the small model, and for a
+    shadow."""
     steps = {step.agent: step for step in trajectory.steps if step.calls}
     if "first" not in steps or is_shadow(trajectory.run.id):
         return None

@@ -116,7 +116,7 @@ def _prefix_place(place: str, trouble: str) -> str:
 
 
 async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
-    """What a tool worker would report about the source after its first try."""
+    """Return what a tool worker would report about the source after its first try."""
     from loopline.workers.tool_sources.sources import tool_sources
 
     with capture_logs():  # what is logged stands in the state too

@@ -49,8 +49,8 @@ class LearnedSequence(Record):
     trained: tuple[float, ...]
     """log π_θ when it was learned from; π_prox in a step of one update."""
     weights: tuple[float, ...]
-    """What the loss was multiplied with to correct for the sampler: truncated, 0 for a sequence
-    that was left out, 1 where nothing is corrected."""
+    """Factors of the loss that correct for the sampler: truncated, 0 for a sequence that was left
+    out, 1 without a correction."""
     clipped: tuple[bool, ...]
     """Whether the loss had no gradient."""
 
@@ -83,8 +83,8 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
 
 
 def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
-    """All that a training learned from a run, step by step. Raises `InputError` for a folder
-    without a record, or with one that can't be read."""
+    """Return all sequences that a training learned from a run, step by step. Raises `InputError`
+    for a folder without a record, or with one that can't be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

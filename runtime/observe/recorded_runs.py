@@ -24,7 +24,7 @@ class KnownRun:
     steps: tuple[Step, ...]
     ended: Trajectory | None
     waits: tuple[OpenWait, ...] = ()
-    """What it waits for."""
+    """Open waits of the run."""
 
     @classmethod
     def whole(cls, ended: Trajectory) -> KnownRun:

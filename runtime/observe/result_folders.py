@@ -15,7 +15,7 @@ from typing import Any, cast
 import orjson
 
 MAX_FOLDERS = 5_000
-"""That one scan looks into."""
+"""Most folders that one scan reads."""
 MAX_DEPTH = 5
 MAX_FILE_BYTES = 64_000_000
 MANIFEST, REPORT, PAGE = "manifest.json", "report.json", "report.html"
@@ -71,7 +71,7 @@ class BenchmarkResult:
     """Pool → model."""
     has_page: bool
     problem: str = ""
-    """Why a file of it can't be read."""
+    """Reason why one of its files can't be read."""
 
     @property
     def course(self) -> tuple[str, str]:

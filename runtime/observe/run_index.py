@@ -50,14 +50,14 @@ class RunLine:
     parent: str | None
     tags: Mapping[str, str]
     waits: tuple[str, ...] = ()
-    """What it waits for, in words."""
+    """Open waits of the run, in words."""
     policies: tuple[str, ...] = ()
-    """That answer in it: pools, with their adapters."""
+    """Policies that answer in it: pools, with their adapters."""
     conversation: str = field(default="", repr=False)
-    """What else its caller wrote, for a search; no list shows it."""
+    """Further messages of its caller, for a search; no list shows them."""
 
     def seconds(self, now: float) -> float:
-        """How long it took, or has taken so far."""
+        """Seconds that it took, or has taken so far."""
         return max(0.0, (self.ended or now) - self.created)
 
     def as_json(self, now: float) -> dict[str, Any]:
@@ -186,7 +186,7 @@ async def list_runs(bus: Bus, query: RunQuery, count: int) -> list[RunLine]:
 async def _newest_first(
     bus: Bus, query: RunQuery, after: Place | None
 ) -> AsyncGenerator[list[tuple[Shard, Place]]]:
-    """All runs in batches; those of several shards are merged by their times."""
+    """Yield all runs in batches; those of several shards are merged by their times."""
     rest = {shard: _shard_places(bus, shard, query, after) for shard in bus.keys.all_shards()}
     heads: dict[Shard, Place] = {}
     batch: list[tuple[Shard, Place]] = []
@@ -314,7 +314,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What messages say. A single one is the question."""
+    """Text of messages. A single one is the question."""
     if len(messages) < 2:
         return ""
     return "\n".join(str(message.get("content", "")) for message in messages)

@@ -57,11 +57,11 @@ class StreamStatus(BaseModel):
     delayed: int
     """Retries that wait for their time."""
     oldest_seconds: float = 0.0
-    """How long the first of those that wait has waited."""
+    """Seconds that the oldest waiting message has waited."""
 
 
 class Status(BaseModel):
-    """Everything `runtime status` shows."""
+    """All that `runtime status` shows."""
 
     phase: str
     """`ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or `silent`
@@ -88,9 +88,9 @@ class Status(BaseModel):
     breakers: dict[str, int] = Field(default_factory=dict)
     """Pools whose endpoint is not asked, since this many requests in a row have failed."""
     bus_error: str = ""
-    """Why the bus could not be asked, if it could not."""
+    """Reason why the bus could not be reached; empty if it could."""
     supervisor_error: str = ""
-    """Why the supervisor of this state directory could not be asked, if it could not."""
+    """Reason why the supervisor of this state directory could not be reached; empty if it could."""
     unserved: list[str] = Field(default_factory=list)
     """Kinds of worker of which none is ready."""
 
@@ -153,7 +153,7 @@ def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
 
 
 def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
-    """What it says, or why it doesn't."""
+    """Status of the supervisor, or the reason why there is none."""
     if deployment.run is None:
         return None, ""
     try:

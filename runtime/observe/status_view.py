@@ -116,7 +116,7 @@ def _head(status: Status) -> Text:
 
 
 def _watched(status: Status) -> list[Text]:
-    """What recorders say of canaries and of the routers of cascades: an alarm in red."""
+    """Reports of recorders about canaries and the routers of cascades; an alarm is red."""
     lines: list[Text] = []
     for worker in status.workers:
         for name, facts in worker.details.get("canaries", {}).items():

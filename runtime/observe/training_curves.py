@@ -1,4 +1,5 @@
-"""What trainings write while they go on: curves for TensorBoard, and the groups of each round."""
+"""Data that trainings write while they run: curves for TensorBoard, and the groups of each
+round."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class Group:
     policy: str
     version: int
     fate: str
-    """What became of it: learned from, or why not."""
+    """Whether the group was learned from, or why not."""
     members: Sequence[Member]
 
 
@@ -63,7 +64,7 @@ def last_change(training: Path) -> float:
 
 
 def stamp_of(trainings: Sequence[Path]) -> str:
-    """Another one as soon as something is drawn in one of them."""
+    """Stamp of the trainings' curves, which changes as soon as one of them grows."""
     digest = hashlib.blake2b(digest_size=8)
     for training in trainings:
         for folder in _event_folders(training):

@@ -30,7 +30,7 @@ _QUEUE = (
     "dbsize", "discard", "expire", "incrby", "psetex", "setex", "unwatch", "watch", "zrangebyscore",
     "zscore",
 )  # fmt: skip
-"""What arq sends alongside."""
+"""Commands that arq sends alongside."""
 
 # Patterns of keys: `P` is the deployment's own hash tag, `S` that of any of its shards, `J` begins
 # the queue's names. What begins with `>` may be written and not read.

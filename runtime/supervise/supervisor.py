@@ -53,7 +53,7 @@ MAX_WORKERS = 256
 SILENCE_SECONDS = 3 * BEAT
 """Seconds without an answer of the bus after which no worker counts as present."""
 LOOK_SECONDS = 1.0
-"""How often the present workers and the socket files are checked."""
+"""Seconds between two checks of the present workers and the socket files."""
 
 
 class Supervisor:
@@ -405,7 +405,7 @@ class Supervisor:
         return "degraded" if ailing or absent or self._bus_problem() else "ready"
 
     def _bus_problem(self) -> str:
-        """What is wrong with the bus, in words."""
+        """Describe what is wrong with the bus."""
         if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
             return (
                 f"the data folder {self.state.redis} was deleted: what the server holds is in its"
@@ -422,7 +422,7 @@ class Supervisor:
         return {"url": self._listener.url, "key_file": str(self.state.gateway_key)}
 
     def status(self) -> dict[str, Any]:
-        """What this supervisor knows, as plain JSON."""
+        """Status of this supervisor, as plain JSON."""
         server = self.redis
         return {
             "pid": os.getpid(),

@@ -43,7 +43,7 @@ State = Literal[
 
 @dataclass(frozen=True)
 class Launch:
-    """How a worker process of this deployment is started."""
+    """Parameters that a worker process of this deployment is started with."""
 
     settings: SupervisorSettings
     resolved: Callable[[str], Path]
@@ -75,7 +75,7 @@ class WorkerSlot:
     since: float = field(default_factory=time.time)
     """Unix seconds of the last change of state."""
     reason: str = ""
-    """Why it is in backoff or broken."""
+    """Reason why it is in backoff or broken."""
 
     def __post_init__(self) -> None:
         settings = self.launch.settings

@@ -58,7 +58,7 @@ class DialoguePrinter:
             self._waiting.setdefault(place, []).append(fields)
 
     def restart(self, fields: dict[str, str]) -> None:
-        """Another worker begins this call's text again."""
+        """Restart a call's text, which another worker begins again."""
         place = _place_of(fields.get("call", ""))
         self._texts.pop(fields.get("call", ""), None)
         if place in self._waiting:
@@ -83,7 +83,7 @@ class DialoguePrinter:
         self._say(place, agent, text.feed(fields.get("text", "")))
 
     def _say(self, place: str, agent: str, pieces: Iterable[TextPiece]) -> None:
-        """What can be shown of a text; its thoughts are not."""
+        """Print the visible part of a text; its thoughts are left out."""
         content = "".join(piece.text for piece in pieces if piece.kind == "content")
         if not content:
             return
@@ -95,7 +95,7 @@ class DialoguePrinter:
         self._console.print(Text(sanitize(content), style="dim"), end="", soft_wrap=True)
 
     def _end_texts(self, place: str, agent: str) -> None:
-        """What was said at a place has ended: its next text follows, or its step."""
+        """End the texts at a place: its next text follows, or its step."""
         for call in [call for call in self._texts if _place_of(call) == place]:
             self._say(place, agent, self._texts.pop(call).finish())
 
@@ -143,7 +143,7 @@ class DialoguePrinter:
             self._print_buffered(next(iter(self._waiting)))
 
     def _calls(self, step: Step) -> None:
-        """What the executed candidate said, and what came of it."""
+        """Print the text of the executed candidate, and the results of its tool calls."""
         selected_calls = step.candidates[step.selected].calls if step.candidates else ()
         # A puzzle's agent asks no tool, and a team's asks its judge once for all candidates.
         outputs = [*_tool_outputs(step), *([] for _ in selected_calls)]
@@ -227,7 +227,7 @@ def summary_of(trajectory: Trajectory) -> str:
 
 
 def ending_reason(trajectory: Trajectory) -> str:
-    """Why there is no answer: `cancelled by its user`, `error: …`."""
+    """Reason why there is no answer: `cancelled by its user`, `error: …`."""
     outcome, reason = trajectory.outcome.value, trajectory.reason or ""
     return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
 

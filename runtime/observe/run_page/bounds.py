@@ -29,7 +29,7 @@ PAGE_CANDIDATES = 1_000
 
 
 class SizeBudget:
-    """What a page has room for still. Ask in the order of what matters most."""
+    """Remaining room of a page. Ask in the order of importance."""
 
     def __init__(self) -> None:
         self.cut_texts = 0
@@ -63,7 +63,7 @@ class SizeBudget:
         return is_within_budget
 
     def take_coloured_tokens(self, tokens: int) -> int:
-        """How many of a completion's tokens get a colour."""
+        """Return how many of a completion's tokens get a colour."""
         allowance = max(0, min(tokens, CALL_TOKENS, self._tokens))
         self._tokens -= allowance
         self.plain_calls += allowance < tokens
@@ -71,7 +71,7 @@ class SizeBudget:
 
     @property
     def said(self) -> str:
-        """What was left out, in a sentence; empty if nothing was."""
+        """Sentence about what was left out; empty if nothing was."""
         parts: list[str] = []
         if self.cut_texts:
             parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")

@@ -29,7 +29,7 @@ _BAR, _BAR_HEIGHT = 120.0, 9.0
 
 @dataclass(frozen=True)
 class CandidateContext:
-    """What candidates are shown with."""
+    """Context that candidates are shown with."""
 
     room: SizeBudget
     tokenizers: Tokenizers
@@ -59,11 +59,11 @@ def mean_logprob_of(candidate: Candidate) -> float | None:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model read."""
+    """Prompt that a model read."""
 
     count: str
     text: Markup | None
-    """None without a tokenizer."""
+    """Marked-up text; None without a tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Tool:
     arguments: Markup
     error: Markup | None
     output: Markup | None
-    """None where nothing came back."""
+    """Output of the call; None where nothing came back."""
     failed: bool = False
 
 
@@ -146,7 +146,7 @@ def _format_value(value: float) -> str:
 
 
 def _action(step: Step, number: int, room: SizeBudget) -> Markup | None:
-    """What was read from the text, where the decision doesn't say it again."""
+    """Parsed action, where the decision doesn't repeat it."""
     decided = {"kind": step.decision.kind, **step.decision.data}
     action = step.candidates[number].action
     fields: JsonObject = {

@@ -163,7 +163,7 @@ def _rows(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
-    """Each candidate with its number; a step without any is one, too."""
+    """Candidates with their numbers; a step without any counts as one."""
     nodes: list[tuple[Step, int | None]] = []
     for step in row:
         nodes += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
@@ -247,7 +247,7 @@ def _shorten_name(name: str) -> str:
 
 
 def shape_of(steps: Sequence[Step]) -> str:
-    """How much there is, in words, and what of it the tree leaves out."""
+    """Describe the size of the tree, and what the drawing leaves out."""
     candidates = sum(len(step.candidates) for step in steps)
     rows = _rows(steps)
     caption = f"{format_count(len(steps), 'step')}, {format_count(candidates, 'candidate')}"
@@ -260,7 +260,7 @@ def shape_of(steps: Sequence[Step]) -> str:
 
 
 def time_of(steps: Sequence[Step]) -> str:
-    """What the timeline shows, in words."""
+    """Describe in words what the timeline shows."""
     caption = "Seconds since admission: grey waited, coloured models worked, violet all else."
     rows = _waterfall(steps)
     if any(request is not None for _, request in rows):

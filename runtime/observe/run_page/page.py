@@ -55,8 +55,8 @@ def render_body(
     learned: Sequence[LearnedSequence] | None = None,
     priced: Collection[str] | None = None,
 ) -> Markup:
-    """What stands in that page, for another one that has its style and script. `priced`: the pools
-    that have a price, where that is known."""
+    """Body of the page, for another page that has its style and script. `priced`: the pools that
+    have a price, where that is known."""
     material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
     steps = known_run.steps[:MOST_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
@@ -96,7 +96,7 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
 
 
 def _conversation(run: Run, room: SizeBudget) -> list[dict[str, object]]:
-    """What the caller wrote besides the question; empty where that is all."""
+    """Messages of the caller in addition to the question; empty where there are none."""
     messages = run.task.messages
     if len(messages) < 2:
         return []
@@ -194,7 +194,7 @@ def _used_of_limit(used: str, limit: str | None) -> str:
 
 
 def _way(run: KnownRun, steps: Sequence[Step]) -> str:
-    """What the drawing of the way through the run shows."""
+    """Describe the drawing of the way through the run."""
     shape = shape_of(run.steps)
     if any(candidate.reward_parts for step in steps for candidate in step.candidates):
         return (

@@ -33,7 +33,7 @@ _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the jou
 def render_steps(
     steps: Sequence[Step], material: CandidateContext, colours: dict[str, int]
 ) -> Markup:
-    """All steps as HTML. What was executed gets its room first."""
+    """All steps as HTML. Executed candidates get their room first."""
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
     above = [shared_prompt(step) for step in steps]
@@ -100,7 +100,7 @@ def _step(
 
 
 def _worth(step: Step) -> str:
-    """What the candidates are worth that were not executed."""
+    """Summarize the rewards of the candidates that were not executed."""
     others = [candidate for at, candidate in enumerate(step.candidates) if at != step.selected]
     rewards = [value for candidate in others if (value := reward_of(candidate)) is not None]
     return f", rewards {number(min(rewards))} to {number(max(rewards))}" if rewards else ""
@@ -140,7 +140,7 @@ def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
 
 
 def _approval(approval: Approval) -> str:
-    """What became of it, in words."""
+    """Describe the result of an approval."""
     by = f" by {approval.by}" if approval.by else ""
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(approval.at))
     why = f": {approval.reason}" if approval.reason else ""

@@ -1,5 +1,5 @@
-"""What a model wrote, token by token, each with the colours of its log-probability, its importance
-ratio and whether it was learned. Which of them is seen, the page's style decides."""
+"""Text of a model, token by token, each with the colours of its log-probability, its importance
+ratio and whether it was learned. The page's style decides which of them is visible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TrainedCompletion:
 
 
 class Lessons:
-    """What trainings made of a run's completions."""
+    """Sequences that trainings learned from a run's completions."""
 
     def __init__(self, sequences: Sequence[LearnedSequence] = ()) -> None:
         self._sequences = tuple(sequences)
@@ -184,7 +184,7 @@ def _hint(call: Call, at: int, learned: TrainedCompletion | None) -> str:
 
 
 def facts_of(call: Call) -> dict[str, str]:
-    """What is said of a completion below it."""
+    """Facts about a completion, shown below it."""
     policy, sampling, used = call.policy, call.sampling, call.usage
     policy_name = f"{policy.name} v{policy.version}"
     cached = f" ({used.cached:,} cached)" if used.cached else ""

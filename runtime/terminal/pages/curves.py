@@ -187,7 +187,7 @@ def _whole_ticks(ticks: Sequence[float]) -> list[float]:
 
 
 def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
-    """Names with their number and place, broken into rows of the drawing's width."""
+    """Legend of names with their number and place, broken into rows of the drawing's width."""
     rows: list[list[tuple[int, str, float]]] = [[]]
     place = _LEFT
     for at, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Names next to the marks of a drawing, without overlaps."""
+"""Places names next to the marks of a drawing, without overlaps."""
 
 from __future__ import annotations
 

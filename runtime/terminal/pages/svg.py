@@ -70,7 +70,7 @@ def rect(x: float, y: float, width: float, height: float, class_: str, *inner: s
 
 
 def hint(words: str) -> str:
-    """What a pointer that rests on the element is shown."""
+    """Tooltip of an element."""
     return tag("title", escape(words))
 
 
