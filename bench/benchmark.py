@@ -50,9 +50,9 @@ class Benchmark:
     """A benchmark. What is called from here imports what it needs when it is called."""
 
     name: str
-    """Stands on the command line, in tags of runs and in names of output directories."""
+    """Name on the command line, in tags of runs and in names of output directories."""
     title: str
-    """What the report is headed by."""
+    """Heading of the report."""
     load: Callable[[Request], Dataset]
     """The items that a request asks for. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
@@ -71,14 +71,15 @@ class Benchmark:
     """Names of the arms that run by default; empty means the first arm."""
     default_split: str = "test"
     options: type[Record] | None = None
-    """What `Request.choices` must be, where a data set has options of its own."""
+    """Model that `Request.choices` must fit, where a data set has options of its own."""
     workflow_options: JsonObject | None = None
     """Options of the workflows; None: only whether there is a calculator."""
     require: Callable[[Manifest], None] = lambda manifest: None
     """Called before a deployment is looked for. Raises UsageError where runs could not be judged on
     this machine."""
     rescorer: Callable[[Manifest], AbstractContextManager[Rescorer]] | None = None
-    """None where a judge needs what a run did, which an output directory does not hold."""
+    """Scorer of stored predictions; None where a judge needs what a run did, which an output
+    directory does not hold."""
     needs_judge_worker: bool = False
     """Whether its runs ask a worker of the kind `judge` while they are under way."""
     team: bool = False
@@ -89,7 +90,7 @@ class Benchmark:
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
     """Describes the players in a data set's `baselines`, given its `reference`; empty for none."""
     origin: Origin | None = None
-    """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
+    """Place to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 
     def arms_for(self, choices: JsonObject) -> Arms:
         """The arms for these options, or for a data set with this `reference`. Raises

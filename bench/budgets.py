@@ -1,5 +1,5 @@
-"""What one benchmark may spend, in dollars, tokens and seconds of its runs: held on the bus ahead
-of each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
+"""Limits of one benchmark in dollars, tokens and seconds of its runs: reserved on the bus before
+each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
 
 All its runs have a tag that names a budget of its own, `budget:NAME`. The bus forgets what was
 spent after a week without a run, and another deployment never knew it: what the ledger and the
@@ -72,7 +72,7 @@ def options_in_words(manifest: Manifest) -> str:
 
 
 def budget_tags(manifest: Manifest) -> dict[str, str]:
-    """What its runs are tagged with; nothing without a limit."""
+    """Tags of its runs; empty without a limit."""
     return {BUDGET_TAG: _name(manifest)} if any(limits_of(manifest).values) else {}
 
 

@@ -62,7 +62,7 @@ class ArmComparison:
     tokens: Interval | None
     """A − B, per run; None where nobody knows them."""
     micro_dollars: Interval | None
-    """None where nobody knows the prices."""
+    """A − B, per run; None where the prices are unknown."""
     only_a: tuple[str, ...]
     """Questions that A alone has answered rightly; none without a table."""
     only_b: tuple[str, ...]
@@ -135,7 +135,7 @@ class _Side:
         return dict(attempts)
 
     def questions(self) -> dict[str, ManifestItem]:
-        """Each question's first item."""
+        """First item of each question, by question."""
         instance_of = instances_of(self.facts.manifest)
         questions: dict[str, ManifestItem] = {}
         for item in self.facts.manifest.items:
@@ -147,7 +147,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of arms, and notices for the reader of their figures."""
+    """Comparisons of all pairs of arms, with notices for the reader of their figures."""
 
     arms: tuple[ArmComparison, ...]
     notices: tuple[str, ...]

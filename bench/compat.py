@@ -37,7 +37,7 @@ class CompatRow:
     unit: str
     """`share`, `tokens`, `count` or `per question`."""
     why: str
-    """What makes the difference."""
+    """Reason for the difference."""
 
     def as_dict(self) -> JsonObject:
         return {

@@ -69,7 +69,7 @@ class Journal:
 
     @property
     def notices(self) -> list[str]:
-        """What opening the files had to drop."""
+        """Descriptions of what was dropped when the files were opened."""
         ledger = self._ledger.notice if self._ledger else None
         candidates = (self._items.notice, self._transcripts.notice, ledger)
         return [notice for notice in candidates if notice]

@@ -20,7 +20,7 @@ class Judgement:
     prediction: str | None
     """The model's text that was judged; None when there is none."""
     answer: str = ""
-    """What was read from it, as a list shows it."""
+    """Parsed answer in the form that a list shows."""
     value: str | None = None
     where: str = ""
     signals: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Judgement:
 
 
 class Question(Protocol):
-    """What a judge knows of an item."""
+    """Facts that a judge knows about an item."""
 
     @property
     def id(self) -> str: ...

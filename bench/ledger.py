@@ -31,9 +31,9 @@ class Sum:
     reasoning: int = 0
     micro_dollars: int = 0
     unknown: int = 0
-    """Calls that may have been paid for; they are not among `calls`, nor in what stands above."""
+    """Calls that may have been paid for; neither `calls` nor the sums above include them."""
     unknown_micro_dollars: int = 0
-    """What they can have cost at most."""
+    """Most millionths of a US dollar that these calls can have cost."""
 
     def __add__(self, other: Sum) -> Sum:
         return Sum(
@@ -46,7 +46,7 @@ class Sum:
 
     @property
     def most_micro_dollars(self) -> int:
-        """What all of it can have cost at most."""
+        """Most millionths of a US dollar that all calls can have cost."""
         return self.micro_dollars + self.unknown_micro_dollars
 
     def as_dict(self) -> dict[str, int]:

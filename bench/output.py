@@ -52,7 +52,7 @@ class ManifestItem(Record):
 
 
 class PoolFacts(Record):
-    """What served a pool, as configured."""
+    """Model that served a pool, as configured."""
 
     engine: str
     model: str
@@ -83,7 +83,7 @@ class Manifest(Record):
     options: JsonObject | None = None
     """Options of the workflows; without them, only the calculator and the prompts are set."""
     reference: JsonObject = Field(default_factory=dict)
-    """What the judge needs alongside the items."""
+    """Facts that the judge needs in addition to the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
     budget_tokens: int | None = None
@@ -92,7 +92,7 @@ class Manifest(Record):
     compat: str | None = None
     profile: str | None = None
     run_seconds: float = 600.0
-    """Each run's own deadline."""
+    """Seconds until the deadline of each run."""
     pools: dict[str, PoolFacts] = Field(default_factory=dict)
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → hash, of the deployment's own in place of shipped ones."""
@@ -111,7 +111,7 @@ class Manifest(Record):
 
 @dataclass
 class StoredRuns:
-    """Everything that a directory holds of its runs."""
+    """All that a directory holds about its runs."""
 
     admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """(arm, item) → run id; of several, the last."""

@@ -19,7 +19,7 @@ class Prediction:
 
     line: int
     prediction: str | None
-    """None: the answer is missing, which counts as wrong."""
+    """Predicted text; None for a missing answer, which counts as wrong."""
     gold: str
 
 

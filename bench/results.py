@@ -64,7 +64,7 @@ class Result(Record):
     prediction: str | None
     """The model's last text; None when the run did not end with an answer."""
     answer: str
-    """What the primary checker read from it."""
+    """Answer that the primary checker read from it."""
     value: str | None
     where: str
     verdicts: dict[str, bool]
@@ -83,7 +83,7 @@ class Result(Record):
     measures: dict[str, float] = Field(default_factory=dict)
     """Further measures of the item, only those that apply to it."""
     detail: str = ""
-    """What the judge says is wrong, in words."""
+    """Description by the judge of what is wrong."""
 
     @property
     def right(self) -> bool:
@@ -230,7 +230,7 @@ def _written_call(
 
 
 def _tool_output(turns: Sequence[JsonValue], at: int, position: int) -> JsonObject | None:
-    """What a tool answered; None for a hand-over, whose answer is in another step."""
+    """Answer of a tool; None for a hand-over, whose answer is in another step."""
     entries = turns[at] if at < len(turns) else None
     entry = entries[position] if isinstance(entries, list) and position < len(entries) else None
     output = entry.get("output") if isinstance(entry, dict) else None

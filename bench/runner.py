@@ -30,11 +30,11 @@ from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
 GRACE_SECONDS = 10.0
-"""How long runs in flight may still end after the first Ctrl-C."""
+"""Seconds that runs in flight may take to end after the first Ctrl-C."""
 
 
 class Ending(StrEnum):
-    """Why the runner stopped."""
+    """Reason why the runner stopped."""
 
     COMPLETE = "complete"
     BUDGET = "budget"
@@ -165,8 +165,8 @@ class Runner:
         ]
 
     def _jobs(self) -> deque[Job]:
-        """What is left: first what was in flight, then question by question through the arms, so
-        that a benchmark that stops early has pairs to compare."""
+        """Remaining jobs: first those that were in flight, then question by question through the
+        arms, so that a benchmark that stops early has pairs to compare."""
         offered = benchmark_of(self._manifest).arms_for(self._manifest.reference)
         arms = offered.named(self._manifest.arms)
         remaining = [

@@ -52,7 +52,7 @@ PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What a command line asks for."""
+    """Request of a command line."""
 
     benchmark: Benchmark
     arms: tuple[Arm, ...]
@@ -72,12 +72,12 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """How a process's part of a benchmark came out."""
+    """Result of a process's part of a benchmark."""
 
     ending: Ending
     directory: OutputDirectory
     facts: Facts | None
-    """None after an interruption: no report was written."""
+    """Facts of the report; None after an interruption, when no report was written."""
 
     @property
     def exit_code(self) -> int:

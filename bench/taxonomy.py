@@ -19,7 +19,7 @@ from loopline.bench.checkers.numeric import boxed_answers, gold_number
 
 
 class Class(StrEnum):
-    """What became of an item."""
+    """Class of an item's result."""
 
     RIGHT = "right"
     ERROR = "error"

@@ -30,7 +30,7 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What each checker says of one prediction."""
+    """Verdicts of all checkers on one prediction."""
 
     numeric: bool
     strict: bool

@@ -96,6 +96,6 @@ class ApiDatabase:
 
 
 def _call_section(output: str) -> str:
-    """What stands between `api_call` and `api_provider`, where the output has that form."""
+    """Return the text between `api_call` and `api_provider`, where the output has that form."""
     _, marker, rest = output.partition("api_call")
     return rest.partition("api_provider")[0] if marker else output

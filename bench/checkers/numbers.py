@@ -35,15 +35,15 @@ class Number:
     """A number in a text. `start` and `end` are offsets in the *cleaned* text."""
 
     value: Fraction | None
-    """None when it was recognised but has no usable value (1/0, absurd length, 3:30)."""
+    """Exact value; None for a number without a usable value (1/0, absurd length, 3:30)."""
     percent: bool
     start: int
     end: int
     text: str
     around: str = ""
-    """What may be its unit: a sign of currency before it, and what stands behind it."""
+    """Text that may be its unit: a currency sign before it, and the text after it."""
     also: frozenset[Fraction] = frozenset()
-    """Further values that it may mean: 2 of `2 dozen`, 2.5 (hours) of `2 hours 30 minutes`."""
+    """Further possible values: 2 for `2 dozen`, 2.5 (hours) for `2 hours 30 minutes`."""
 
     @property
     def readings(self) -> frozenset[Fraction]:

@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a prediction answers."""
+    """Answer that a prediction states."""
 
     number: Number | None
     where: Literal["box", "text", "none"]

@@ -38,7 +38,7 @@ class ToolCall:
     name: str
     arguments: dict[str, Any]
     positional: int = 0
-    """How many arguments were given without a name: which one is meant is not decided here."""
+    """Number of arguments without a name; their meaning is not decided here."""
 
 
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
@@ -56,8 +56,8 @@ def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
 
 
 def calls_among(text: str, offered: Collection[str]) -> tuple[ToolCall, ...]:
-    """Calls of offered functions in a text that holds other words too: in a fence, or on a line of
-    their own."""
+    """Return the calls of offered functions in a text that contains other words too: in a fence, or
+    on a separate line."""
     fenced = [block[1] for block in _BLOCK.finditer(text)]
     lines = [line for line in text.splitlines() if line.strip()[:1] in ("[", "{") or "(" in line]
     candidates = (

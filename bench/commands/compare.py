@@ -66,7 +66,7 @@ def _scorers(text: str | None) -> tuple[str | None, str | None]:
 
 
 def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
-    """What the tables leave out."""
+    """Yield notes about what the tables leave out."""
     from loopline.bench.interchange.evaluations import name_some
     from loopline.runtime.terminal.pluralize import format_count
 

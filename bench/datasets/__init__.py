@@ -51,19 +51,19 @@ class Dataset:
     split: str
     items: tuple[Item, ...]
     available: int
-    """How many items there were to choose from."""
+    """Number of items to choose from."""
     source: str
     """Source of the items, without machine-specific folders."""
     reference: JsonObject = field(default_factory=dict)
-    """What the judge needs alongside the items."""
+    """Facts that the judge needs in addition to the items."""
     problems: tuple[CodeProblem | MathProblem, ...] = ()
     """Items with what decides them, for the judge; they appear neither on the bus nor in a
     manifest."""
 
 
 def skipped_summary(skipped: Sequence[Skipped]) -> str:
-    """What was not read, as the end of a data set's `source`: how many records, and of each reason
-    how many and the first places. Nothing where all was read."""
+    """Describe the skipped records, for the end of a data set's `source`: their number, and for
+    each reason the number and the first places. Empty where all were read."""
     from loopline.runtime.terminal.safe_text import sanitize
 
     if not skipped:

@@ -57,7 +57,7 @@ class Question:
     reference: str
     """The published call."""
     domain: str
-    """What the chosen API must be for."""
+    """Domain that the chosen API must be for."""
     text: str
     """The whole published text, instruction and worked output."""
 

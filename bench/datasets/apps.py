@@ -57,10 +57,10 @@ PREAMBLE = (
     "import fractions\nfrom typing import List, Tuple\nimport random\nimport heapq\n"
     "from heapq import *"
 )
-"""What APPS' judge puts before every program (eval/testing_util.py), but for NumPy: a sandbox has
-none."""
+"""Code that APPS' judge puts before every program (eval/testing_util.py), without NumPy, which a
+sandbox does not have."""
 _STREAMS = "\nstdin = sys.stdin\nstdout = sys.stdout"
-"""What it adds for one that is run as a whole."""
+"""Code that it adds to a program that is run as a whole."""
 
 
 class _InputOutput(BaseModel):

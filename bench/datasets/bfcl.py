@@ -107,7 +107,7 @@ class Question:
     messages: tuple[Message, ...]
     functions: tuple[Function, ...]
     wanted: tuple[WantedCall, ...]
-    """Empty where none are published."""
+    """Expected calls; empty where none are published."""
 
     def function(self, name: str) -> Function | None:
         """The function of that name, if it is on offer."""
@@ -118,7 +118,7 @@ class _Row(BaseModel):
     id: str = Field(min_length=1, max_length=200)
     question: list[list[Message]] = Field(min_length=1, max_length=1)
     function: list[Function] = Field(max_length=200)
-    """None for a few questions of live_irrelevance."""
+    """Offered functions; empty for a few questions of live_irrelevance."""
 
 
 class _AnswerRow(BaseModel):

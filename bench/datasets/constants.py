@@ -1,5 +1,5 @@
-"""What who always says the same solves of a data set, found by search: of the questions that are
-asked, and knowing their answers, so that no constant which is chosen beforehand does better."""
+"""Baseline of a player that always gives the same answer, chosen with knowledge of the answers to
+the questions asked, so that no constant that is chosen beforehand does better."""
 
 from __future__ import annotations
 

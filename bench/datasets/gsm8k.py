@@ -114,7 +114,7 @@ def gold_of(answer: str) -> str | None:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each row's place and its value. Raises DataError."""
+    """Yield the place and value of each row. Raises DataError."""
     if path.suffix == ".parquet":
         reading = read_rows(path, ("question", "answer"), lambda number, row: (number, row))
         if reading.skipped:

@@ -41,8 +41,8 @@ PREAMBLE = "\n".join(
         "sys.setrecursionlimit(50000)",
     )
 )
-"""What its judge puts before every program (lcb_runner/evaluation/testing_util.py). The order
-counts: `builtins` takes `pow` and `open` back, which others have as well."""
+"""Code that its judge puts before every program (lcb_runner/evaluation/testing_util.py). The order
+matters: the import of `builtins` restores `pow` and `open`, which other modules redefine."""
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
 _AROUND_A_STRING = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"})
 

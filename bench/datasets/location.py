@@ -53,7 +53,7 @@ def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> t
 def not_found_error(
     root: Path, folders: Sequence[str], patterns: Sequence[str], source: str
 ) -> DataError:
-    """What to raise where `find_first` has found nothing."""
+    """Return the error for files that `find_first` has not found."""
     below = ", ".join(folder for folder in folders if folder)
     return DataError(
         f"{root}: no file {' or '.join(patterns)} (or .xz, .gz) was found in it, nor in {below} "

@@ -1,4 +1,4 @@
-"""What the readers of mathematics share."""
+"""Shared parts of the readers of mathematics."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class MathQuestion:
     """Unit of the answer, which does not contain it."""
     subject: str = ""
     tolerance: float | None = None
-    """How far a number may be off, where the problem says so."""
+    """Tolerance of a number, where the problem states one."""
     split: str = ""
     """Split of the data set, where its problems come from several."""

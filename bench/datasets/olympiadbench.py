@@ -48,7 +48,8 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None) -> Reading[MathQuestion]:
-    """All problems in the order of the file, which `data` may name itself. Raises DataError."""
+    """Read all problems in the order of the file, which `data` may name itself. Raises
+    DataError."""
     path = _path(data)
     if path.suffix == ".parquet":
         return read_rows(path, tuple(_Row.model_fields), lambda _, value: _question(value))

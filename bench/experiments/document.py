@@ -37,7 +37,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """What the report says. Nothing of it is markup: whatever a model wrote stays text."""
+    """Content of a report. It holds no markup: text that a model wrote stays text."""
 
     title: str
     about: str

@@ -1,4 +1,4 @@
-"""How every grid of trainings runs: its folder, its cells in processes of their own, and Ctrl-C.
+"""Runner of every grid of trainings: its folder, its cells in separate processes, and Ctrl-C.
 
 A cell is one training with its measurement: a record with a name, a folder and the cells that it
 needs. What is finished is not done again, so the same command goes on where it stopped.
@@ -92,8 +92,8 @@ class Bounds(Record):
 
 
 def conduct(output: Path, work: Callable[[], T | None]) -> T:
-    """What `work` returns, with the folder locked meanwhile. Raises `BenchError`; SystemExit after
-    Ctrl-C, which `work` tells by None or KeyboardInterrupt."""
+    """Return the result of `work`, called while the folder is locked. Raises `BenchError`;
+    SystemExit after Ctrl-C, which `work` reports by None or KeyboardInterrupt."""
     try:
         with lock_output(output):
             result = work()

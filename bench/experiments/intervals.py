@@ -33,7 +33,7 @@ def points(value: Estimate) -> str:
 
 
 def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
-    """Each arm's share, with its seeds as small dots."""
+    """Plot of each arm's share, with its seeds as small dots."""
     lines = [
         intervals.Line(f"{name}: {share(value)}", _interval(value), f"arm-{at % 6}", tuple(seeds))
         for at, (name, value, seeds) in enumerate(arms)

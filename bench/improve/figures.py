@@ -1,4 +1,4 @@
-"""What streams come to: dollars, accuracy and the small model's gain, each with its bar."""
+"""Results of streams: dollars, accuracy and the small model's gain, each with its bar."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def total(parts: Iterable[Stretch]) -> Stretch:
 
 
 class Asked(Protocol):
-    """What became of a question."""
+    """Result of a question."""
 
     @property
     def right(self) -> bool: ...
@@ -69,7 +69,7 @@ class Asked(Protocol):
 
 
 class Round(Protocol):
-    """What became of a candidate."""
+    """Result of a candidate."""
 
     @property
     def promoted(self) -> bool: ...
@@ -156,7 +156,7 @@ class LoopReport(Record, ABC):
 
     @property
     def poison_caught(self) -> bool | None:
-        """None where no batch was poisoned."""
+        """Whether no poisoned batch was promoted; None where no batch was poisoned."""
         poisoned = [result.poisoned for result in self.streams if result.poisoned is not None]
         return not any(decision.promoted for decision in poisoned) if poisoned else None
 
@@ -190,7 +190,7 @@ class LoopReport(Record, ABC):
 
 
 class ImproveReport(LoopReport):
-    """All figures."""
+    """All figures of a stream of word problems."""
 
     results: tuple[StreamResult, ...]
 
@@ -241,7 +241,7 @@ def seed_facts(result: StreamResult) -> dict[str, Any]:
 
 
 def common_seed_facts(result: Streamed) -> dict[str, Any]:
-    """What one seed of any questions says of itself."""
+    """Summary of one seed that streams of all questions share."""
     first, *_, last = quarters = quarters_of(result)
     return {
         "seed": result.settings.seed,

@@ -1,4 +1,4 @@
-"""What `bench improve` is asked for."""
+"""Options of `bench improve`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _by_stream(problems: object, worlds: object) -> Option:
 
 
 class StreamPriceOptions(JsonOptions):
-    """What both models cost."""
+    """Options for the prices of both models."""
 
     panel: ClassVar[str] = "Prices"
 

@@ -86,7 +86,7 @@ def verdicts(report: ImproveReport) -> list[str]:
 
 
 def attacks_in_words(attacks: Mapping[str, int]) -> str:
-    """How many, and of which kinds."""
+    """Describe the number and kinds of the attacks."""
     listed = ", ".join(f"{name} {times}" for name, times in sorted(attacks.items()))
     return f"{sum(attacks.values())} attacks{f' ({listed})' if listed else ''}"
 

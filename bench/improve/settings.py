@@ -1,4 +1,4 @@
-"""What a stream follows from."""
+"""Settings of a stream."""
 
 from __future__ import annotations
 

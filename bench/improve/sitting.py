@@ -1,5 +1,5 @@
-"""What every stream does, whatever it asks: it goes on in its folder, serves in batches, looks
-after each whether a round is due, waits for the store, and counts its CPU time."""
+"""Shared steps of every stream, whatever it asks: it resumes in its folder, serves in batches,
+checks after each whether a round is due, waits for the store, and counts its CPU time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class CpuClock:
         self._began = _spent()
 
     def stop(self, uncounted: float) -> float:
-        """All sittings together. `uncounted`: seconds of processes that nobody waited for."""
+        """Return the CPU seconds of all sittings together. `uncounted`: seconds of processes that
+        nobody waited for."""
         with AppendLog(self._path, GO_ON) as log:
             log.append({"seconds": _spent() - self._began + uncounted})
         return sum(float(line["seconds"]) for _, line in read_log(self._path))

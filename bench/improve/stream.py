@@ -57,7 +57,7 @@ KIND = "kind"
 
 
 class Served(Record):
-    """What became of a question."""
+    """Result of a question."""
 
     index: int
     run: str
@@ -69,7 +69,7 @@ class Served(Record):
     audited: bool
     micro_dollars: int
     unpriced: int = 0
-    """Calls of which nobody knows whether they were paid for: their worker was killed."""
+    """Calls of unknown cost: their worker was killed."""
 
 
 class StreamResult(Timed):

@@ -16,7 +16,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one model read and wrote for one sample."""
+    """Tokens that one model read and wrote for one sample."""
 
     prompt: int = 0
     completion: int = 0
@@ -57,7 +57,7 @@ class Evaluation:
     lower_is_better: frozenset[str] = frozenset()
     """Scorers whose low scores are good ones."""
     notices: tuple[str, ...] = ()
-    """What a reader of its figures must know."""
+    """Notes that a reader of its figures must know."""
 
     @property
     def scorers(self) -> tuple[str, ...]:

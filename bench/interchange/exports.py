@@ -238,7 +238,7 @@ def _tokens_by_run(entries: list[UsageEntry]) -> dict[str, dict[str, tuple[int, 
 
 
 def _plain(item: ManifestItem) -> dict[str, Any]:
-    """What is known of an item and is a plain value."""
+    """Facts of an item that are plain values."""
     return {
         name: value
         for name, value in item.about.items()

@@ -1,4 +1,4 @@
-"""Another tool's evaluation as one of our benchmarks: an output directory, or the facts of one.
+"""Converts another tool's evaluation to one of our benchmarks: an output directory, or its facts.
 
 One arm answers, named by its model. Each sample is an item; samples of several epochs are attempts
 at one question. The verdict is that of one scorer: of a share from 0 to 1 only 1 is right, and the
@@ -62,7 +62,7 @@ def read_evaluation(path: Path) -> Evaluation:
 
 @dataclass(frozen=True)
 class Imported:
-    """What an output directory of an evaluation holds."""
+    """Content of an output directory for an evaluation."""
 
     manifest: Manifest
     results: tuple[Result, ...]

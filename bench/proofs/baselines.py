@@ -55,7 +55,7 @@ class Baseline(Record):
     proof: str
     date: datetime
     commit: str
-    """Empty where neither git nor the wheel tells."""
+    """Commit of the program; empty where neither git nor the wheel names it."""
     modified: bool
     """Files differed from the commit."""
     machine: Machine
@@ -114,7 +114,7 @@ def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
 
 
 def read(proof: str) -> list[Baseline]:
-    """All lines, the oldest first. Raises `OutputError` naming a damaged one."""
+    """Read all lines, the oldest first. Raises `OutputError` naming a damaged line."""
     path = folder() / f"{proof}.jsonl"
     lines: list[Baseline] = []
     if not path.exists():

@@ -1,5 +1,5 @@
-"""How every proof runs: it says how long it takes, and ends with tables, a line of JSON, a page and
-an exit code. Interrupted or failing, it shows what was measured so far.
+"""Runner of every proof: it announces how long it takes, and ends with tables, a line of JSON, a
+page and an exit code. When it is interrupted or fails, it shows what was measured so far.
 
 A proof brings a model of its options, an estimate of its time and a function that measures. The
 harness does everything else.
@@ -194,8 +194,8 @@ class _Display(Generic[OptionsT]):
 def line_of(
     proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
 ) -> dict[str, Any]:
-    """What `--json` ends with, and what a baseline holds besides date, commit and machine. A value
-    that could not be measured is null."""
+    """Return the line that `--json` prints, and that a baseline holds in addition to date, commit
+    and machine. A value that could not be measured is null."""
     return {
         "proof": proof.name,
         "complete": complete,
@@ -220,7 +220,7 @@ def _round(value: float) -> float | None:
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """Everything, for a reader at a terminal."""
+    """Print the whole outcome on a terminal."""
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

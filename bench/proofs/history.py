@@ -31,7 +31,7 @@ class Course:
 
     name: str
     values: tuple[RecordedValue | None, ...]
-    """None where a line does not have it."""
+    """Values by line; None where a line does not have the measurement."""
     change: Change
 
 
@@ -44,7 +44,7 @@ class Series:
 
     @property
     def worse(self) -> list[str]:
-        """What is worse in the last line, in words."""
+        """Names of what became worse in the last line."""
         return [course.name for course in self.courses if course.change == "worse"] + [
             f"{rule}: {times} violations" for rule, times in self.lines[-1].violations.items()
         ]

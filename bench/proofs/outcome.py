@@ -1,4 +1,4 @@
-"""What a proof finds: measurements with interval and bar, violations, and the facts around them."""
+"""Outcome of a proof: measurements with interval and bar, violations, and the facts around them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Measurement(Record):
     better: Better | None = None
     """Direction that is better; None where neither is."""
     subject: str = ""
-    """What was measured: a row of its table. Empty for a figure of the whole proof."""
+    """Measured subject: a row of its table. Empty for a figure of the whole proof."""
     group: str = ""
     """The table that a subject stands in."""
 
     @property
     def key(self) -> str:
-        """What it is called where there are others."""
+        """Name that is unique among all measurements."""
         return " / ".join(filter(None, (self.group, self.subject, self.name)))
 
     @property
@@ -98,10 +98,10 @@ class Plot:
 
 @dataclass
 class Outcome:
-    """Everything that one run of a proof found, so far or in the end."""
+    """Outcome of one run of a proof, so far or in the end."""
 
     about: str = ""
-    """What was measured on what, in a sentence or two."""
+    """Description of what was measured on what, in a sentence or two."""
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     violations: list[Violation] = field(default_factory=list[Violation])
     """The first of them; `broken` counts all."""

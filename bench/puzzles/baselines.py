@@ -1,5 +1,5 @@
-"""How many of the same instances hand-written players solve: the environment's own, and the best
-blind ones (`loopline.agents.environments.blind`)."""
+"""Instances of the same set that hand-written players solve: the environment's own players, and the
+best blind ones (`loopline.agents.environments.blind`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLIND_AGENT = (
 
 
 def players_by_hand(reference: JsonObject) -> str:
-    """What they do, in words; empty for a game that has none, or that is not at hand."""
+    """Describe the players; empty for a game that has none, or that is not installed."""
     game = reference.get("game")
     try:
         do = find(game).players_do if isinstance(game, str) else ""

@@ -25,7 +25,7 @@ class Choice(Record):
     setting: JsonObject = Field(default_factory=dict)
     """Options of how a puzzle is played: `turns`, `brief`, `view`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
-    """How often each instance is played."""
+    """Attempts at each instance."""
 
     @property
     def environment(self) -> AnyEnvironment:
@@ -34,7 +34,7 @@ class Choice(Record):
 
     @property
     def levels(self) -> Difficulty:
-        """What the generator is asked for. Raises UsageError that names the option."""
+        """Return the difficulty for the generator. Raises UsageError that names the option."""
         try:
             return self.environment.levels(self.size, self.difficulty, self.setting)
         except AgentError as error:

@@ -167,7 +167,7 @@ def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> l
 
 
 def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> list[str]:
-    """What does not add up, in words."""
+    """Describe figures that do not add up."""
     notices: list[str] = []
     run_ids = set(stored.runs)
     strange = sum(entry.run_id not in run_ids for entry in entries)

@@ -50,7 +50,7 @@ class ArmRuns:
 
 @dataclass
 class Facts:
-    """Everything that the writers need."""
+    """Facts that the writers of reports need."""
 
     benchmark: Benchmark
     manifest: Manifest

@@ -75,7 +75,7 @@ def names_of(facts: Facts) -> list[str]:
 
 
 def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """What is measured of a pair: the differences, and the first arm's win rate at the end."""
+    """Rows of a pair: the differences, and the first arm's win rate at the end."""
     rate = pair.get("win_rate")
     differences = [
         (f"difference of {name}", summary) for name, summary in pair.get("measures", {}).items()

@@ -1,4 +1,4 @@
-"""What the HTML report (`report.html.j2`) is filled with."""
+"""Content of the HTML report (`report.html.j2`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN_DISAGREEMENTS = 200
 
 
 def title(facts: Facts) -> str:
-    """What the report is about, in one line."""
+    """Title of the report, in one line."""
     return f"{facts.benchmark.title}: {' against '.join(facts.manifest.arms)}"
 
 
@@ -87,7 +87,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
 
 
 def what_was_asked(facts: Facts) -> str:
-    """How many questions of which data."""
+    """Describe how many questions of which data were asked."""
     manifest = facts.manifest
     return (
         f"{len(manifest.items):,} of {format_count(manifest.available, 'question')}, "

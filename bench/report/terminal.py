@@ -76,7 +76,7 @@ def print_players(facts: Facts, console: Console) -> None:
 
 
 def print_measures(facts: Facts, console: Console) -> None:
-    """What is measured alongside right and wrong, where anything is."""
+    """Print the measures in addition to right and wrong, where there are any."""
     names = names_of(facts)
     if not names:
         return

@@ -1,4 +1,4 @@
-"""That a benchmark is unfinished, in words."""
+"""Words about an unfinished benchmark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from loopline.bench.report.facts import Facts
 
 
 def remaining_work(facts: Facts, directory: Path | None = None) -> str:
-    """What follows `Not complete.`: what is missing, and how to go on; empty for a benchmark that
-    is complete."""
+    """Return the words after `Not complete.`: what is missing, and how to continue; empty for a
+    complete benchmark."""
     remaining = facts.results["not_done"]
     if not remaining:
         return ""

@@ -77,7 +77,7 @@ class BaselineFigures(Record):
 
 
 class Comparison(Record):
-    """All rules."""
+    """Figures of all rules."""
 
     rules: tuple[RuleFigures, ...]
     baselines: tuple[BaselineFigures, ...]
@@ -87,7 +87,7 @@ class Comparison(Record):
 
 
 def compare(splits: Splits, seed: int) -> Comparison:
-    """All rules over all splits, questions weighed by how often they were tested."""
+    """Compare all rules over all splits, with questions weighted by how often they were tested."""
     levels = {
         family: [name for name in splits.rules if name.startswith(f"{family} ")]
         for family in (LOGPROB, ENTROPY)

@@ -1,4 +1,4 @@
-"""What `bench route` reports: its figures, its verdict and its page."""
+"""Report of `bench route`: its figures, its verdict and its page."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class Signal(Record):
 
 
 class RouteReport(Record):
-    """All figures. Shares are of all questions of a test; costs are US dollars per question."""
+    """Figures of the report. Shares are of all questions of a test; costs are US dollars per
+    question."""
 
     questions: int
     source: str
-    """What there is to say of the labels; may be empty."""
+    """Note about the labels; may be empty."""
     estimated_costs: int
     """Questions with a cost that was estimated from the length of a text."""
     alpha: float

@@ -38,7 +38,7 @@ class Sums:
 
 @dataclass
 class Splits:
-    """What came of all splits."""
+    """Results of all splits."""
 
     questions: int
     tested: Floats

@@ -32,9 +32,9 @@ class TeamChoice(Record):
 
     dataset: str
     setting: JsonObject = Field(default_factory=dict)
-    """How a problem is played: `turns`, …"""
+    """Options of how a problem is played: `turns`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
-    """How often each problem is played."""
+    """Attempts at each problem."""
     unsafe_exec: bool = False
     """The bench's own judge may run programs without bubblewrap."""
 

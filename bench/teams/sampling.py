@@ -1,4 +1,4 @@
-"""How the completions of a team are drawn."""
+"""Sampling of a team's completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of the same instances players solve that never read the instruction.
+"""Measures how many of the same instances are solved by players that never read the instruction.
 
 Some are given the oracle's calls, carried out, and have only to answer. That is an upper bound of
 what answering blindly is worth: most of an instruction is in those calls. The others make the calls

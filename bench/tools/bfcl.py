@@ -121,7 +121,7 @@ class BfclJudge:
 def _final_calls(
     trajectory: Trajectory, bfcl_question: bfcl.Question
 ) -> tuple[str, tuple[ToolCall, ...] | None]:
-    """What was said last, and what was called with it; None for no calls at all."""
+    """Return the last text, and the calls made with it; None for no calls at all."""
     last = next(
         (
             step.candidates[step.selected].calls[-1]

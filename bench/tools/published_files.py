@@ -36,7 +36,7 @@ class ReadResult:
 
 @dataclass(frozen=True)
 class FolderContents:
-    """Everything below a folder."""
+    """Content of a folder."""
 
     read: tuple[ReadResult, ...]
     unknown: tuple[str, ...]

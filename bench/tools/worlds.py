@@ -72,7 +72,7 @@ def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Ite
 
 
 def samples_of(request: Request) -> int:
-    """How many are asked for. Raises UsageError."""
+    """Number of requested samples. Raises UsageError."""
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
     if not 1 <= samples <= MAX_SAMPLES:
         raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")

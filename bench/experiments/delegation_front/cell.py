@@ -83,7 +83,7 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
 
 
 def questions_of(seed: int, settings: FrontSettings) -> list[Asked]:
-    """That a seed learns from; of 0 those that are held out."""
+    """Questions that a seed learns from; for seed 0 the held-out ones."""
     held_out = held_out_questions(settings.test_seed, settings.held_out)
     if seed == 0:
         return held_out

@@ -18,12 +18,12 @@ BIG, SMALL = "micro:llm", "micro:slm"
 
 Decision = Literal["big", "small", "parts"]
 DECISIONS: tuple[Decision, ...] = ("big", "small", "parts")
-"""What a planner decides: it answers itself, hands the question to the small model as it is, or
-takes it apart and hands out the parts (the workflow `delegate`)."""
+"""Decisions of a planner: it answers itself, hands the whole question to the small model, or splits
+it and hands out the parts (the workflow `delegate`)."""
 
 
 class FrontSettings(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
     dollar_weights: tuple[float, ...] = (0.0, 100.0, 300.0, 1000.0)
@@ -145,7 +145,7 @@ class PlannerResult(Record):
 
 
 def cells_of(settings: FrontSettings) -> list[Cell]:
-    """All of them; what others wait for comes first."""
+    """All cells; those that others depend on come first."""
     begin = [Cell(kind="answers", seed=0)]
     for seed in settings.seeds:
         begin += [Cell(kind="answers", seed=seed), Cell(kind="start", seed=seed)]

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a rule makes of the held-out questions; seeds by questions."""
+    """Result of a rule on the held-out questions, shape (seeds, questions)."""
 
     name: str
     right: Floats

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 AGENT = "planner"
 WRITTEN: dict[Decision, str] = {"big": "A", "small": "B", "parts": "C"}
-"""What the planner writes for a decision: one token of its vocabulary each, so that none is longer
-to learn than another."""
+"""Texts that the planner writes for its decisions: one token of its vocabulary each, so that all
+are equally easy to learn."""
 LIMIT = 2
 """Tokens of a decision, the end of the turn included."""
 ROWS = 64
 """Questions whose decisions are scored at once."""
 HANDED = {True: 0.5, False: 0.2}
-"""What the demonstrations know: of short questions (fewer words than half of them have) this many
-are handed over whole, and of long ones; what is left is split evenly."""
+"""Shares of short questions (fewer words than half of them have) and of long ones that the
+demonstrations hand over whole; the rest is split evenly."""
 
 
 class Planner:
@@ -86,7 +86,8 @@ class Planner:
         write_policies(self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ()))
 
     def decision_dollars(self, question: Asked) -> float:
-        """What reading a question and writing a decision costs, US dollars; the dearest one."""
+        """US dollars that reading a question and writing a decision costs, for the longest
+        decision."""
         longest = max(map(len, self._written.values()))
         return self._dollars(len(self._prompter.ids(question.prompt)), longest)
 
@@ -179,7 +180,8 @@ def shorter_half(questions: Sequence[Asked]) -> list[bool]:
 
 
 def demonstrated(question: Asked, short: bool, rng: random.Random) -> Decision:
-    """What a demonstration says of a question: a guess by its length, and often a wrong one."""
+    """Decision that a demonstration shows for a question: a guess by its length, and often a wrong
+    one."""
     if rng.random() < HANDED[short]:
         return "small"
     return rng.choice(("big", "parts"))

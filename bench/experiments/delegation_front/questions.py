@@ -30,7 +30,8 @@ def held_out_questions(seed: int, count: int) -> list[Asked]:
 
 
 def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> list[Asked]:
-    """None of them held out, though a short piece may be asked in either split."""
+    """Draw training questions. None of them is held out, though a short piece may be asked in
+    either split."""
     return _draw(Split.TRAIN, seed, count, {question.prompt for question in held_out})
 
 
@@ -47,7 +48,7 @@ def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list
 
 
 def _of_kind(kind: Kind, problem: WordProblem, rng: random.Random) -> Asked | None:
-    """None where the problem is not of that kind."""
+    """Return a question of the kind; None where the problem has none."""
     if kind == "piece":
         part = rng.choice(problem.sub_tasks)
         return Asked(kind=kind, prompt=part.problem, answer=str(part.answer))

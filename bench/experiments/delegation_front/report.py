@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 def document(report: FrontReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     settings = report.settings
     small, big = settings.prices["slm"], settings.prices["llm"]
     tables = {

@@ -103,8 +103,9 @@ def rules_of(settings: FrontSettings, output: Path) -> Rules:
 def planned(
     name: str, planners: Sequence[PlannerResult], right: Floats, cost: Floats, offset: float = 0.0
 ) -> Rule:
-    """What planners' likeliest decisions come to, with what deciding costs; `right` and `cost` are
-    questions by decisions, `offset` goes to the log-odds of `small`."""
+    """Rule that follows the planners' likeliest decisions, including the cost of deciding; `right`
+    and `cost` have the shape (questions, decisions), `offset` is added to the log-odds of
+    `small`."""
     choices = np.stack([_taken(planner, offset) for planner in planners])
     paid = np.array([planner.decision_dollars for planner in planners])
     return Rule(name, (choices * right).sum(-1), (choices * cost).sum(-1) + paid)
@@ -166,7 +167,7 @@ def _taken(planner: PlannerResult, offset: float = 0.0) -> Floats:
 
 
 def _columns(rows: Sequence[Answered]) -> tuple[Floats, Floats]:
-    """What is right and what it costs, questions by decisions."""
+    """Return correctness and cost, each of shape (questions, decisions)."""
 
     def table(of: Callable[[Answered, Decision], float]) -> Floats:
         return np.array(

@@ -1,6 +1,6 @@
-"""What all methods of one size and seed begin with, bit for bit: random weights, their tokenizer,
-and the model that has learned to copy. One cell makes it, the others take it from there; its
-compute and time are booked to each of them."""
+"""Common start of all methods of one size and seed, bit for bit: random weights, their tokenizer,
+and the model that has learned to copy. One cell makes it, the others copy it; its compute and time
+are charged to each of them."""
 
 from __future__ import annotations
 

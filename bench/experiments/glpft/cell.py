@@ -34,7 +34,7 @@ Phase = Literal["training", "playing"]
 
 @dataclass(frozen=True)
 class Done:
-    """How far a cell is: tokens of its training, or runs."""
+    """Progress of a cell: tokens of its training, or runs."""
 
     phase: Phase
     done: int
@@ -56,7 +56,7 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 
 
 def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
-    """Everything but size, method, compute and seed is as `train glpft` has it."""
+    """Settings of a cell: all but size, method, compute and seed are those of `train glpft`."""
     return GlpftSettings(
         method=cell.method,
         weights="full",

@@ -39,7 +39,7 @@ def measure(grid: GlpftGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GlpftGrid) -> bool | None:
-    """None if it was stopped."""
+    """Run the unfinished cells and return True; None if they were interrupted."""
 
     def is_finished(cell: Cell) -> bool:
         return cell_is_finished(cell.folder(grid.output), grid.items)

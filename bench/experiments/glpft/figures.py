@@ -68,7 +68,7 @@ class MethodFigures:
     hallucination: Interval
     """Share of runs that name a tool which is not on offer."""
     calls: float
-    """Calls of tools in a run."""
+    """Tool calls per run."""
     unseen_apis_hallucination: Interval | None
     classes: dict[str, int]
     """Runs of the three held-out splits that did not solve, by the class of what went wrong."""
@@ -264,7 +264,7 @@ def _mean(
 def _by_item(
     by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
 ) -> list[float]:
-    """Each item's mean over the seeds."""
+    """Mean of each item over the seeds."""
     return [fmean(value(seed_results[item]) for seed_results in by_seed) for item in items]
 
 

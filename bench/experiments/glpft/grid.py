@@ -46,10 +46,10 @@ def schedules_sha256() -> str:
 
 
 class Common(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     instructions: int = Field(ge=1)
-    """That are trained on."""
+    """Number of training instructions."""
     data_seed: int
     samples: int = Field(ge=len(HELD_OUT), le=worlds.MAX_SAMPLES)
     """Held-out instructions, the same number from each of the three splits."""
@@ -82,7 +82,8 @@ class Cell(Record):
 
     @property
     def needs(self) -> tuple[Cell, ...]:
-        """What methods have in common is taken from another cell or made: none is waited for."""
+        """No dependencies: a cell copies the common start of its methods from another cell, or
+        makes it."""
         return ()
 
     def folder(self, output: Path) -> Path:

@@ -34,7 +34,7 @@ def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
 
 
 def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
-    """What it says, wherever it is read. Nothing that a model wrote is in it."""
+    """Document of the report for a terminal, Markdown and HTML. It contains no text of a model."""
     return Document(
         title=TITLE,
         about=about(grid),

@@ -1,4 +1,4 @@
-"""What the report says of each size, as words and as tables of text."""
+"""Words and tables of the report about each size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHED = (
 
 
 def about(grid: GlpftGrid) -> str:
-    """What was done."""
+    """Describe what was done."""
     common = grid.common
     apart = common.unseen_apis
     further = f", and {apart:,} apart that need unseen APIs" if apart else ""
@@ -43,7 +43,7 @@ def about(grid: GlpftGrid) -> str:
 
 
 def heading(size: SizeFigures) -> str:
-    """What is equal for all methods."""
+    """Heading with what is equal for all methods."""
     method = size.methods[0]
     return (
         f"{size.size}: {method.parameters:,} parameters in each model, {size.budget:,} training "
@@ -75,7 +75,7 @@ def solved(size: SizeFigures) -> Table:
 
 
 def splits(size: SizeFigures) -> Table:
-    """Each split with its interval."""
+    """Table of each split with its interval."""
     first = size.methods[0].solved
     names = [name for name in (*HELD_OUT, APART) if name in first]
     return (

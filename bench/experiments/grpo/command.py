@@ -34,7 +34,7 @@ BASELINES = "baselines.json"
 
 
 class ByHand(Record):
-    """What players by hand solve of the held-out puzzles."""
+    """Held-out puzzles that players by hand solve."""
 
     solved: dict[str, int]
 
@@ -53,7 +53,7 @@ def measure(grid: GrpoGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
-    """None if it was stopped."""
+    """Run the grid and return its report; None if it was interrupted."""
     with track_seconds(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
         training = _train_arms(grid)

@@ -166,8 +166,8 @@ def report_of(
 
 
 def solved_at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
-    """What the arms that learn from rewards solved of the validation split at the first look after
-    as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
+    """Share of the validation split that the arms which learn from rewards solved at the first look
+    after as many tokens as AT-GRPO had in the end, or at their last look; empty without AT-GRPO."""
     whole = next((arm.tokens for arm in arms if arm.arm == AT_GRPO), None)
     if whole is None:
         return {}

@@ -36,8 +36,8 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 TEST_SEED = 2027
-"""Not that of the demonstration: its puzzles were looked at when the games' settings were
-chosen."""
+"""Seed of the test puzzles. It differs from the demonstration's, whose puzzles were looked at when
+the games' settings were chosen."""
 LOOKS = 8
 LOOKED_AT = 100
 CHECKPOINT_EVERY = 4
@@ -110,21 +110,21 @@ class GrpoGrid:
 
     @property
     def required_arms(self) -> list[Arm]:
-        """What the table needs whatever the trials choose, in the order of work: no core need wait
-        for the last trial."""
+        """Arms that the table needs whatever the trials choose, in the order of work, so that no
+        core waits for the last trial."""
         by_each = [with_dependencies(self._arms_by_way(way)) for way in self.ways]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
     def first(self) -> list[Arm]:
-        """What can be done before the trials have chosen, with them; nothing without trials."""
+        """Trials with the arms that need no choice of theirs; empty without trials."""
         return with_dependencies([*self.trials, *self.required_arms]) if self.trials else []
 
     @property
     def behind(self) -> int:
-        """How many come after the first ones, at least. What is chosen changes that only for
-        AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
-        it."""
+        """Least number of arms after the first ones. The choice of tunings adds at most one per
+        further seed, for AT-GRPO: the budget of others is measured by it with the game's own
+        tuning."""
         first = set(self.first)
         tables = map(self._arms_by_way, self.ways)
         return min(len(set(with_dependencies(table)) - first) for table in tables)
@@ -152,7 +152,7 @@ class GrpoGrid:
 
 
 def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
-    """That concern such an arm, each once."""
+    """Distinct tunings that concern an arm."""
     return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
 
 
@@ -214,7 +214,7 @@ def _apply_changes(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
-    """What `--seeds` names. Raises `UsageError`."""
+    """Parse the value of `--seeds`. Raises `UsageError`."""
     try:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:

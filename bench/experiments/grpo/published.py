@@ -1,5 +1,5 @@
-"""What the paper of AT-GRPO reports (arXiv 2510.11062), to stand next to our own: context, not a
-comparison. Its models have learned language, its puzzles are given to them in words."""
+"""Results of AT-GRPO's paper (arXiv 2510.11062), to print next to our own: context, not a
+comparison. Its models have learned language, and read its puzzles in words."""
 
 from __future__ import annotations
 

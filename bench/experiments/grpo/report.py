@@ -11,7 +11,7 @@ from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
 def document(report: GrpoReport) -> Document:
-    """What it says, wherever it is read. What models wrote is in it as text."""
+    """Document of the report for a terminal, Markdown and HTML. Text of models stays text."""
     drawings = [
         (
             solved_plot(

@@ -1,4 +1,4 @@
-"""What the report says, as words and as tables of text."""
+"""Words and tables of the report."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def game_of(report: GrpoReport) -> str:
 
 
 def about(report: GrpoReport) -> str:
-    """What was done."""
+    """Describe what was done."""
     run_settings = report.settings
     size, rewarded = run_settings.network, run_settings.reinforced
     seeds = ", ".join(map(str, run_settings.seeds))
@@ -96,7 +96,7 @@ def _seeds_note(report: GrpoReport) -> str:
 
 
 def _changes_note(report: GrpoReport) -> str:
-    """What is not as the game's own settings have it."""
+    """Note about settings that differ from the game's own."""
     defaults = report.settings.game.training.model_dump()
     changed = changed_settings(defaults, report.settings.model_dump(include=set(defaults)))
     return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
@@ -110,7 +110,7 @@ def _scarcity_note(report: GrpoReport) -> str:
 
 
 def ending(report: GrpoReport) -> str:
-    """What it cost."""
+    """Describe the compute that it took."""
     return (
         f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
         f"{format_count(len(report.settings.seeds), 'seed')}"
@@ -156,7 +156,7 @@ def solved(report: GrpoReport) -> Table:
 
 
 def differences(report: GrpoReport) -> Table:
-    """Each claim, with what may be said of it."""
+    """Table of the claims with their verdicts."""
     rows = [
         [
             f"{difference.first} − {difference.second}",
@@ -180,7 +180,7 @@ def by_hand(report: GrpoReport) -> Table:
 
 
 def by_seed(report: GrpoReport) -> Table:
-    """Each seed alone."""
+    """Table of the seeds."""
     seeds = report.settings.seeds
     rows = [
         [
@@ -254,7 +254,7 @@ def kinds(report: GrpoReport) -> Table:
 
 
 def settings(report: GrpoReport) -> Table:
-    """What the weights follow from, besides the seed."""
+    """Table of the settings, other than the seed, that determine the weights."""
     run_settings = report.settings
     size, imitated, rewarded = (
         run_settings.network,

@@ -1,5 +1,5 @@
-"""How each arm is tuned: every arm that learns is tried in the same ways, on the first seed, and
-takes the one by which it solved most puzzles of the validation split.
+"""Tuning of the arms: every arm that learns is tried in the same ways, on the first seed, and takes
+the one by which it solved most puzzles of the validation split.
 
 A trial is as long as the arm itself, so that one by which it falls back later is not chosen. Those
 of the first seed that were chosen are in the table as they are.
@@ -27,7 +27,7 @@ class Trial(Record):
     validation: float
     """Greedy success, mean of the last looks: what is chosen by."""
     held_out: float
-    """What it came to in the end, of the puzzles that the table is of. Nothing is chosen by it."""
+    """Final result on the held-out puzzles of the table. No choice is based on it."""
     stopped: bool = False
     """Whether it ended early, as its next loss was not a number."""
 
@@ -57,7 +57,7 @@ def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
 
 
 def lower_setting_hint(arm: Arm) -> str:
-    """What can be asked for where an arm ended early."""
+    """Suggest a lower setting where an arm ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
     hint = "by --trials, or " if arm.what.learns else ""
     return f"Lower its learning rate {hint}by --set {part}.learning_rate=… in another folder"

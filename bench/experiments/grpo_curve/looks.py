@@ -1,5 +1,5 @@
-"""What adapters solve of the held-out puzzles, by play in this process: whatever befalls the
-workers can't disturb it.
+"""Measures what adapters solve of the held-out puzzles, by play in this process, so that no attack
+on the workers can disturb it.
 
 Completions are drawn at temperature 1, from the same seed for all adapters, and the first of each
 is executed. Greedy play is a threshold: these small policies get over it between two rounds, all

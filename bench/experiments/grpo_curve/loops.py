@@ -64,7 +64,7 @@ class CurveLoop(Record):
 
 
 class LoopHistory(Record):
-    """What a loop did, and what was done to it."""
+    """History of a loop and of the attacks on it."""
 
     rounds: int
     groups: int
@@ -104,7 +104,7 @@ class LoopResult(Record):
 
 
 def loops_of(settings: CurveSettings) -> list[CurveLoop]:
-    """All of them; the attacked ones come last."""
+    """All loops; the attacked ones come last."""
     twins = settings.seeds[: settings.attacked]
     return [
         *(CurveLoop(kind="undisturbed", seed=seed) for seed in settings.seeds),
@@ -120,7 +120,7 @@ def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
-    """What all loops begin with."""
+    """Arm that all loops begin with."""
     return Arm(kind=WARM_START, seed=settings.warm_seed)
 
 

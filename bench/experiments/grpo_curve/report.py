@@ -17,7 +17,7 @@ from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
 def document(report: CurveReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     drawings = [
         (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
          "with their least and greatest, and each attacked loop with its 95 % interval."),
@@ -67,7 +67,7 @@ def loops_plot(report: CurveReport) -> str:
 
 
 def sampled_plot(report: CurveReport) -> str:
-    """What the loops saw themselves."""
+    """Plot of the success that the loops measured themselves."""
     lines = [
         Curve(
             curve.loop.name,

@@ -1,4 +1,4 @@
-"""What the curves follow from."""
+"""Settings of the curves."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CurveSettings(ArmSettings):
 
     @property
     def groups(self) -> int:
-        """That a loop seals at most: one for each agent of each turn."""
+        """Most groups that a loop seals: one for each agent of each turn."""
         return self.rounds * self.reinforced.episodes * 2 * self.game.turns
 
 

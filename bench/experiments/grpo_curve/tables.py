@@ -1,4 +1,4 @@
-"""What the report says, as words and as tables of text."""
+"""Words and tables of the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "The learning curve of an attacked loop"
 
 
 def about(report: CurveReport) -> str:
-    """What was done."""
+    """Describe what was done."""
     settings = report.settings
     rewarded, environment = settings.reinforced, settings.game.environment
     sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
@@ -36,7 +36,7 @@ def about(report: CurveReport) -> str:
 
 
 def rule(report: CurveReport) -> str:
-    """How the verdict was come to."""
+    """Describe the rule of the verdict."""
     criterion = (
         "no difference would have been found at the discordance that was seen"
         if report.detectable is None
@@ -126,7 +126,7 @@ def comparisons(loops: list[CurveFigures]) -> Table:
 
 
 def loops(report: CurveReport) -> Table:
-    """What each did, and what was done to it."""
+    """Table of the loops with the attacks on them."""
     head = ["loop", "over warm start", "over its twin", "groups", "trained", "injected", "seconds",
             "violations"]  # fmt: skip
     rows = [
@@ -146,7 +146,7 @@ def loops(report: CurveReport) -> Table:
 
 
 def ending(report: CurveReport) -> str:
-    """What it cost."""
+    """Describe the time that it took."""
     return f"{report.minutes:,.1f} minutes"
 
 

@@ -79,9 +79,9 @@ class CellResult(Record):
     clipped: float
     """Share of these updates' tokens without a gradient, on average."""
     updates: int
-    """That were made."""
+    """Updates that were made."""
     stopped: str
-    """Why there were no more of them; empty where there were as many as there should be."""
+    """Reason why there were fewer updates; empty if all were made."""
     tokens: int
     """Through the model, whichever way, padding included."""
     cpu_seconds: float
@@ -109,7 +109,7 @@ def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
 def cells_of(
     settings: StalenessSettings, ages: tuple[int, ...], corrections: tuple[Correction, ...]
 ) -> list[Cell]:
-    """All of them; what others wait for comes first."""
+    """All cells; those that others depend on come first."""
     seeds = settings.demo.seeds
     warm = [Cell(seed=seed) for seed in seeds]
     return warm + [

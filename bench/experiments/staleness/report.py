@@ -10,7 +10,7 @@ from loopline.runtime.terminal.pluralize import format_count
 
 
 def document(report: StalenessReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     settings, warm = report.settings, report.warm_start
     return Document(
         title="Learning from samples of the past",

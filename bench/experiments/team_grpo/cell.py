@@ -58,7 +58,7 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 
 
 def held_out_questions(settings: TeamSettings) -> list[Question]:
-    """What start and outcome are measured on, the same for every cell."""
+    """Questions that measure start and outcome, the same for every cell."""
     setup, count = settings.setup, settings.held_out
     if setup.dataset == "worlds":
         drawn = api_worlds.instances(api_worlds.Split(setup.split), settings.test_seed, count)

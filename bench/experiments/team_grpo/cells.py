@@ -85,7 +85,7 @@ class TeamSettings(Record):
     """CPU minutes of each training: rollouts, updates and looks at held-out tasks, on one
     thread."""
     dollar_weight: float = Field(default=0.0, ge=0)
-    """What a run's reward loses for each dollar."""
+    """Reward that a run loses per dollar."""
     temperature: float = Field(default=1.0, gt=0, le=5)
     """Temperature of the sampled runs."""
     tasks: int = Field(default=24, ge=1)
@@ -137,7 +137,7 @@ class Cell(Record):
 
 
 class RoundCurve(Record):
-    """What a round was."""
+    """Measures of one round."""
 
     round: int
     solved: float
@@ -180,7 +180,7 @@ class CellResult(Record):
 
 
 def cells_of(settings: TeamSettings) -> list[Cell]:
-    """All of them."""
+    """All cells."""
     methods: tuple[Method, ...] = ("grpo", "expert-iteration")
     trainings = [Cell(method=method, seed=seed) for seed in settings.seeds for method in methods]
     return [Cell(method="start"), *trainings]

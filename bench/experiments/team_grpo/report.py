@@ -97,7 +97,7 @@ def _figures(
 
 
 def document(report: TeamReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     settings = report.settings
     return Document(
         title=f"Learning for the team of {settings.workflow}",

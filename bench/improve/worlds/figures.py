@@ -1,5 +1,5 @@
-"""What streams of instructions come to: what the team learned and what it forgot, each with its
-bar, and the dollars."""
+"""Results of streams of instructions: what the team learned and what it forgot, each with its bar,
+and the dollars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLD_BAR = -1.0
 
 
 class WorldsReport(LoopReport):
-    """All figures."""
+    """All figures of a stream of instructions."""
 
     results: tuple[WorldsResult, ...]
 

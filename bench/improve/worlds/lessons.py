@@ -1,4 +1,4 @@
-"""What a candidate of a stream learns: the solved runs of the stream, the team's own and those of
+"""Lessons for a candidate of a stream: the solved runs of the stream, the team's own and those of
 the big model, and in addition the oracle's ways through instructions of the team's first training,
 so that it does not forget."""
 

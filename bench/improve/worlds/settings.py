@@ -1,4 +1,4 @@
-"""What a stream of instructions follows from."""
+"""Settings of a stream of instructions."""
 
 from __future__ import annotations
 

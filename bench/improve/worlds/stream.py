@@ -61,11 +61,11 @@ from loopline.trainers.improve.team import TeamDecision, TeamLoop, Trial
 
 
 class ServedInstruction(Record):
-    """What became of an instruction."""
+    """Result of an instruction."""
 
     index: int
     run: str
-    """That solved it; the last one where none did."""
+    """Run that solved it; the last one where none did."""
     kind: str
     kept_back: bool
     right: bool

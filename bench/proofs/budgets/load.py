@@ -28,14 +28,14 @@ WORKERS = 3
 RUNS_IN_FLIGHT = 12
 RUN_SECONDS = 1_800.0
 RUNS_PER_KILL, RUNS_PER_RESTART = 4, 30
-"""How many runs end, on average, before a worker is killed or paused; or Redis restarts."""
+"""Mean numbers of ended runs before a worker is killed or paused, and before Redis restarts."""
 LONGEST_QUIET = 16.0
 """Seconds after which an attack comes though few runs have ended."""
 
 
 @dataclass
 class Attacks:
-    """What was done."""
+    """Attacks that were made."""
 
     kills: int = 0
     pauses: int = 0
@@ -44,12 +44,12 @@ class Attacks:
 
 @dataclass
 class Result:
-    """What the bus knows at the end."""
+    """State of the bus at the end."""
 
     spent: dict[str, int] = field(default_factory=dict[str, int])
     """Micro-dollars that were charged, by run."""
     reserved: dict[str, int] = field(default_factory=dict[str, int])
-    """And what is still reserved of the ended runs' budgets: micro-dollars and tokens."""
+    """Micro-dollars and tokens that are still reserved of the ended runs' budgets."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
     """Spent and reserved of all runs' day, or days."""
     answers: int = 0
@@ -223,7 +223,7 @@ async def _ask_all(
 
 
 async def _read(settings: BusSettings, ids: list[str], first_day: int, result: Result) -> None:
-    """What the bus has counted, once nobody works or attacks any more."""
+    """Read the counts of the bus, after all work and attacks have ended."""
     async with Bus(settings, registry()) as bus:
         for run_id in ids:
             key = bus.keys.shard_of(run_id).run(run_id)

@@ -75,7 +75,7 @@ class BilledEngine:
         )  # fmt: skip
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is no model to load."""
 
     async def close(self) -> None:
         os.close(self._book)
@@ -94,7 +94,7 @@ class BilledEngine:
         yield Completion(text="42", finish_reason="stop", usage=usage, sending=1)
 
     async def cancel(self, request_id: str) -> None:
-        """Nothing to stop: it is billed."""
+        """Do nothing: the provider bills a cancelled call as well."""
 
     async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
         raise EngineError("no scores", kind="bad_request")

@@ -1,4 +1,5 @@
-"""What all batches of runs came to, and how it is kept: many runs take longer than one sitting."""
+"""Totals of all batches of runs, and their checkpoint: a proof of many runs is interrupted and
+resumed."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def _broken(result: Result, billed: Counter[str], budget: int) -> list[tuple[str
 
 
 def read_totals(path: Path, begun: Totals, seed: int | None) -> Totals:
-    """What the file of a checkpoint has; what was `begun` if there is none. Raises `UsageError` for
-    one of other options, or one that is damaged."""
+    """Read the totals of a checkpoint; return `begun` if there is none. Raises `UsageError` for a
+    checkpoint of other options, or a damaged one."""
     try:
         saved = find_record(path, Totals, "remove it to begin again")
     except TrainingError as error:

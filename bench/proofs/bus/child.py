@@ -24,7 +24,7 @@ from loopline.workers.gc_tuning import collect_rarely
 
 
 class Job(BaseModel):
-    """What one process is to do."""
+    """Work for one process."""
 
     peer: str
     role: Literal["produce", "consume"]
@@ -37,7 +37,7 @@ class Job(BaseModel):
 
 
 class Result(BaseModel):
-    """What one process did; times are nanoseconds of `stamp`."""
+    """Result of one process; times are nanoseconds of `stamp`."""
 
     began: int
     ended: int

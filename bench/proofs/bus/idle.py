@@ -1,4 +1,4 @@
-"""What a bus costs while nothing happens: an idle worker, and a sweep over a long pending list."""
+"""Cost of a bus while nothing happens: an idle worker, and a sweep over a long pending list."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class BusOptions(Options):
 
 @dataclass(slots=True)
 class Peer:
-    """All repeats of one peer on one server."""
+    """Results of all repeats of one peer on one server."""
 
     throughput: list[Throughput] = field(default_factory=list[Throughput])
     latencies: list[list[float]] = field(default_factory=list[list[float]])
@@ -167,8 +167,9 @@ def cost_measurement(name: str, percent: float, bar: float) -> Measurement:
 
 
 def tracing_percent(peer: Peer) -> float:
-    """What trace contexts cost, in per cent of the processor time that producer and consumer take
-    for a message: that of the run's first step, and that of the step which it hands over to."""
+    """Cost of trace contexts, in per cent of the processor time that producer and consumer take for
+    a message: of the run's first context, and of the context for the step which it hands over
+    to."""
     count, run_id = 20_000, str(uuid.uuid4())
 
     def cpu_of(context: Callable[[int], str]) -> float:
@@ -266,8 +267,8 @@ async def _compare(
 
 
 def _minutes(options: BusOptions) -> float:
-    """Each repeat of a peer starts seven processes, moves the messages three times and measures
-    latencies."""
+    """Expected minutes. Each repeat of a peer starts seven processes, moves the messages three
+    times and measures latencies."""
     repeat = len(PEERS) * (5.5 + options.messages * 3.2e-4 + options.latency_seconds)
     rest = 0.0 if options.only_peers else 55.0 + options.idle_entries * 2e-5
     return (len(_SERVERS[options.persistence]) * options.repeats * repeat + rest) / 60

@@ -1,4 +1,4 @@
-"""How long work waits after the worker that held it was killed.
+"""Time that work waits after the worker which held it was killed.
 
 `python -m loopline.bench.proofs.bus.recovery URL LEASE ROLE`: ROLE `hold` takes deliveries and
 never ends them; `take` says when it is given one.

@@ -73,6 +73,6 @@ class LineWatch:
 
 
 def read_lines(text: str) -> list[Line]:
-    """What a watch has told, in the order in which the lines ran."""
+    """Parse what a watch has reported, in the order in which the lines ran."""
     pairs = (row.split(" ", 1) for row in text.splitlines())
     return [Line(file, int(number)) for number, file in pairs]

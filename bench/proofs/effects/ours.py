@@ -52,7 +52,7 @@ class Played:
 
     @property
     def unknown(self) -> list[int]:
-        """Calls whose caller was told that nobody knows."""
+        """Calls whose caller received the outcome `unknown`."""
         return [call for call, answer in self.answers.items() if answer.get("outcome") == "unknown"]
 
     @property
@@ -62,8 +62,8 @@ class Played:
 
     @property
     def wrong(self) -> int:
-        """Calls that were answered with a result and had no effect, or with an error of their
-        own."""
+        """Number of calls with another answer than their result, or with their result but without
+        an effect."""
         return sum(
             answer != {"result": f"done {call}"} or not self.effects.times[call]
             for call, answer in self.answers.items()

@@ -32,7 +32,7 @@ FIRST_SECONDS = 0.3
 """A process that only shows which lines there are is killed after so long."""
 LONGEST_OCCURRENCE = 8
 CALLS_OF_A_LIFE = 12
-"""Calls for each process, on average: more would be made without an interruption."""
+"""Calls for each process, on average; an uninterrupted process would make more."""
 PRELOAD = [
     "loopline.bench.proofs.effects.ours",
     "loopline.bench.proofs.effects.queue_peer",
@@ -44,12 +44,12 @@ PRELOAD = [
 _LOOK_SECONDS = 0.02
 
 Job = Callable[[LineWatch], None]
-"""What a process does until it is killed. It installs the watch."""
+"""Work of a process until it is killed. It installs the watch."""
 
 
 @dataclass
 class Interruptions:
-    """What was done."""
+    """Interruptions that were made."""
 
     kills: int = 0
     stops: int = 0
@@ -141,7 +141,7 @@ class Crew:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _plan(self) -> Iterator[Interruption | None]:
-        """All lines that have run so far, in any order, again and again."""
+        """Yield all lines that have run so far, in random order, again and again."""
         while True:
             lines = self._lines()
             if not lines:

@@ -34,8 +34,8 @@ class EffectsOptions(Options):
     calls: int = Field(default=10_000, ge=30, le=1_000_000)
     """Calls of our own tools."""
     peer_calls: int = Field(default=200, ge=0, le=10_000)
-    """Calls of each peer, which takes some ten seconds to look at one whose worker died; 0 leaves
-    the peers out."""
+    """Calls of each peer; 0 leaves the peers out. A peer takes some ten seconds to retry a call
+    whose worker died."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
     """Seed of the lines, the moments, and the lengths of pauses."""
 

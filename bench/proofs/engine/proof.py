@@ -43,7 +43,7 @@ _ENGINES = frozenset({"llama_cpp", "torch", "vllm"})
 
 
 class EngineOptions(FullOptions):
-    """All run on this machine.
+    """All engines run on this machine.
 
     Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a
     static batch, and its continuous batching. All requests begin with one role prompt of about
@@ -85,7 +85,7 @@ class EngineOptions(FullOptions):
 
 @dataclass
 class Runs:
-    """All repeats of every peer."""
+    """Results of all repeats of every peer."""
 
     about: dict[str, str] = field(default_factory=dict[str, str])
     by_places: dict[int, dict[str, list[Measured]]] = field(
@@ -278,7 +278,7 @@ def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measur
 
 
 def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, Callable[[], Peer]]:
-    """What makes each peer, by its name."""
+    """Return the constructors of the peers, by name."""
     from loopline.bench.proofs.engine.ours import OurEngine
     from loopline.bench.proofs.engine.vllm_servers import BareServer, WorkerOnServer
 

@@ -1,4 +1,4 @@
-"""What transformers itself offers, as peers of `bench engine`."""
+"""Peers of `bench engine` from transformers itself."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class StaticBatch(_Transformers):
 
 
 class ContinuousBatch(_Transformers):
-    """All requests are handed over at once; its scheduler takes as many as it likes. So nobody sees
-    when one is sent, and there are no latencies."""
+    """Continuous batching: all requests are handed over at once, and its scheduler takes as many as
+    it likes. Nobody sees when a request is sent, so that there are no latencies."""
 
     name = "continuous batching"
     about = "transformers' ContinuousBatchingManager, given all requests at once"

@@ -47,7 +47,7 @@ class Measured:
     seconds: float
     tokens: int
     timings: list[Timing] = field(default_factory=list[Timing])
-    """Empty where a peer tells no times."""
+    """Timings of the requests; empty where a peer reports no times."""
 
     @property
     def tokens_per_second(self) -> float:

@@ -1,4 +1,4 @@
-"""How long 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
+"""Time that 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
 
 Two workers with the same model, as they are deployed. One has all the requests in hand, each of
 them in the middle of its text, and is killed; the other has nothing to do and takes them over. What

@@ -49,7 +49,8 @@ def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
 
 
 def admitted_once(evidence: Evidence) -> Iterator[Violation]:
-    """What the client was told is accepted was admitted, exactly once, and is still there."""
+    """Check that each run that the client saw accepted was admitted exactly once, and still
+    exists."""
     admits = Counter(event.run_id for event in evidence.history if event.kind == "admit")
     for run_id in evidence.accepted:
         if admits[run_id] != 1:
@@ -136,8 +137,8 @@ def _journal_matches(run_id: str, record: RunRecord, commits: list[Event]) -> It
 
 
 def routed_in_order(evidence: Evidence) -> Iterator[Violation]:
-    """Each step answers a hand-over of the steps before it, and the workflow, replayed from the
-    journal, takes the same decisions to the same end."""
+    """Check that each step answers a hand-over of the steps before it, and that the workflow,
+    replayed from the journal, takes the same decisions to the same end."""
 
     async def replay_all() -> list[Violation]:
         violations: list[Violation] = []

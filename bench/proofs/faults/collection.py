@@ -81,7 +81,7 @@ async def gather(
     live_workers: list[str],
     work: Sequence[str] = WORK_STREAMS,
 ) -> Evidence:
-    """Everything that is left, after the workers have drained."""
+    """Gather all evidence, after the workers have drained."""
     history: list[Event] = []
     delayed: dict[str, int] = {}
     for shard in bus.keys.all_shards():

@@ -43,7 +43,7 @@ FOLLOW_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What one attack left."""
+    """Evidence of one attack."""
 
     evidence: Evidence
     injected: Counter[str]
@@ -54,7 +54,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class AttackSettings:
-    """What to attack, and how."""
+    """Settings of an attack."""
 
     runs: int
     seed: int
@@ -137,7 +137,8 @@ class Driver:
 
     @asynccontextmanager
     async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
-        """Everything that is attacked, and what attacks need that can be had here."""
+        """Yield everything that is attacked, with the means for attacks that exist on this
+        machine."""
         settings, missing = self._settings, dict[str, str]()
         async with AsyncExitStack() as stack:
             disk = stack.enter_context(small_disk(self._folder / "redis"))

@@ -1,4 +1,4 @@
-"""What an attacked deployment leaves behind, as the checker reads it.
+"""Evidence that an attacked deployment leaves behind, in the form that the checker reads.
 
 Evidence is plain data and can be written to a file: a violation can be looked at again later,
 and the checker is tested by planting violations in evidence of a good day.
@@ -92,7 +92,7 @@ class Letter(_Data):
 
 
 class Evidence(_Data):
-    """Everything at once."""
+    """All evidence of an attack."""
 
     seed: int
     accepted: list[str]
@@ -110,7 +110,7 @@ class Evidence(_Data):
     keys_without_ttl: list[str]
     """Keys that were ever seen without an expiry."""
     live_consumers_before_drain: list[str]
-    """Names in the groups of the work streams at rest, before the workers were told to drain."""
+    """Names in the groups of the work streams at rest, before the workers drain."""
     live_workers: list[str]
     """Workers that ran then."""
     died: list[str] = []
@@ -123,5 +123,5 @@ class Evidence(_Data):
 
 
 def call_fate(entry: UsageEntry) -> str:
-    """What became of a call: `used`, `discarded` or `unknown`."""
+    """Fate of a call: `used`, `discarded` or `unknown`."""
     return "unknown" if entry.unknown else "discarded" if entry.discarded else "used"

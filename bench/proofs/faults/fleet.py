@@ -52,12 +52,12 @@ class Slot:
 
 
 def launch_plain(_: Slot) -> Sequence[str]:
-    """How a worker is started where nothing is to go wrong with it."""
+    """Return the command of a worker that no attack prepares."""
     return WORKER
 
 
 class Fleet:
-    """All slots. Workers speak to a file each in `folder`."""
+    """All slots. Each worker logs to a file in `folder`."""
 
     def __init__(
         self,

@@ -28,7 +28,8 @@ class Followers:
         self._tasks[run_id] = asyncio.create_task(self._read(run_id), name=f"follow-{run_id}")
 
     async def done(self, seconds: float) -> list[Followed]:
-        """What each has seen, once all runs have ended; those that still wait then are cut."""
+        """Return what each follower has seen, once all runs have ended; followers that still wait
+        then are cancelled."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
         for run_id, task in self._tasks.items():

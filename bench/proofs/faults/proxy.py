@@ -55,7 +55,7 @@ class _Link:
             self.server.transport.abort()
 
     def close(self) -> None:
-        """What was written to the client is delivered first."""
+        """Close both ends; data written to the client is delivered first."""
         self.client.close()
         if self.server is not None:
             self.server.transport.abort()
@@ -112,15 +112,16 @@ class Proxy:
     # -- attacks ------------------------------------------------------------------------------
 
     def reset(self, *, idle_only: bool = False) -> int:
-        """How many connections were reset; with `idle_only`, of those on which nobody waits for a
-        reply: a pool keeps them, and learns of it when it uses one."""
+        """Reset connections and return their number; with `idle_only`, only those on which nobody
+        waits for a reply: a pool keeps them, and notices when it uses one."""
         links = list(self._choose_links(idle_only))
         for link in links:
             link.reset()
         return len(links)
 
     def half_close(self, *, idle_only: bool = False) -> int:
-        """How many clients were told that nothing more comes; what they write is still taken."""
+        """Half-close connections and return their number; what their clients write is still
+        accepted."""
         links = [link for link in self._choose_links(idle_only) if not link.client.is_closing()]
         for link in links:
             with contextlib.suppress(OSError):  # the client was quicker

@@ -1,4 +1,4 @@
-"""What attacks stand on: a disk that can be full, clocks that can be wrong, a machine far away.
+"""Means of the attacks: a disk that can be full, clocks that can be wrong, a machine far away.
 
 A disk and a machine of its own need root; where that is missing, the reason is returned instead.
 Only addresses, mounts and namespaces that were made here are touched, and they are gone in the end.
@@ -78,7 +78,7 @@ class Clocks:
             self.paths.append(path)
 
     def set(self, slot: int, seconds: float) -> None:
-        """How far the clock of the worker in this slot is ahead."""
+        """Set the clock of the worker in this slot ahead by `seconds`."""
         self._files[slot][:] = struct.pack("d", seconds)
 
 
@@ -134,7 +134,7 @@ def far_machine() -> Generator[FarMachine | str]:
 
 
 def _run_command(*command: str) -> str:
-    """Why a command failed; empty if it did not."""
+    """Run a command and return why it failed; empty if it did not."""
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False

@@ -1,4 +1,4 @@
-"""What an attacked deployment is set to."""
+"""Settings of an attacked deployment."""
 
 from __future__ import annotations
 

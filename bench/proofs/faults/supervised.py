@@ -188,7 +188,7 @@ async def _inject(
 
 
 class _Work:
-    """How much a deployment has done."""
+    """Measures of the work that a deployment has done."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

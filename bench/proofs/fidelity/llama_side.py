@@ -93,8 +93,8 @@ async def greedy(
     together: int,
     threads: int,
 ) -> tuple[int, int]:
-    """What the engine itself writes in f32, batched: positions where torch wrote the same, and all
-    positions up to the first difference of each answer."""
+    """Compare what the engine itself writes in f32, batched: positions where torch wrote the same,
+    and all positions up to the first difference of each answer."""
     generate_requests = requests(prompts, seed)
     places = [
         place

@@ -148,7 +148,7 @@ async def _llama_cpp(
 
 
 def differences(group: str, subject: str, values: Sequence[float]) -> list[Measurement]:
-    """How many differences there are, how many are near, and their quantiles."""
+    """Measurements of the differences: their number, the number of near ones, and quantiles."""
     add = partial(measured, subject=subject, group=group)
     return [
         add("tokens", len(values)),

@@ -1,4 +1,4 @@
-"""What a trainer computes: a plain forward pass over the whole sequence, without any cache."""
+"""Reference of a trainer: a plain forward pass over the whole sequence, without any cache."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ async def compare(
 def rounding_differences(
     folder: Path, reference: Reference, completions: Sequence[Completion]
 ) -> tuple[Differences, Differences]:
-    """How far the plain pass and the engine are from a pass in float64, on the same tokens: in
-    float32 neither can be nearer to the other than both are to what is exact."""
+    """Differences of the plain pass and of the engine from a pass in float64, on the same tokens:
+    in float32 neither can be nearer to the other than both are to the exact values."""
     exact = Reference(folder, torch.float64)
     plain, engine = Differences(), Differences()
     for number, completion in enumerate(completions):

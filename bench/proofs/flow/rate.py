@@ -25,12 +25,12 @@ POOL = "llm"
 
 @dataclass(frozen=True)
 class RateResult:
-    """What the endpoint has counted in the time of the measurement."""
+    """Counts of the endpoint during the measurement."""
 
     answers: int
     refused: int
     allowed: float
-    """Calls that its limit allows in that time."""
+    """Calls that its limit allows in this time."""
 
 
 async def play(

@@ -67,7 +67,7 @@ class Target:
         return await self._connect()
 
     def close(self) -> None:
-        """All connections that are idle."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop()[1].close()
 
@@ -105,7 +105,7 @@ async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) 
 
 
 async def saturated(target: Target, callers: int, seconds: float) -> float:
-    """Calls per second of this many callers, each of whom asks again immediately."""
+    """Calls per second of this many callers, each of which asks again immediately."""
     until, answer_count = time.perf_counter() + seconds, 0
 
     async def caller(number: int) -> None:

@@ -54,7 +54,7 @@ class GatewayOptions(Options):
 
 @dataclass
 class Repeats:
-    """All repeats of one server."""
+    """Results of all repeats of one server."""
 
     latencies: list[list[float]] = field(default_factory=list[list[float]])
     """Milliseconds, a list per repeat."""
@@ -205,7 +205,8 @@ def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
 
 
 def _minutes(options: GatewayOptions) -> float:
-    """Each repeat of a server is three measurements; LiteLLM takes half a minute to start."""
+    """Expected minutes. Each repeat of a server is three measurements; LiteLLM takes half a minute
+    to start."""
     servers = 2 if options.only_ours else 3
     return (20 + 30 * (servers - 2) + servers * (4 + options.repeats * 3 * options.seconds)) / 60
 

@@ -1,4 +1,4 @@
-"""What is compared: the scripted endpoint, the gateway on it, and LiteLLM's proxy on it."""
+"""The compared servers: the scripted endpoint, the gateway on it, and LiteLLM's proxy on it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def gateway(folder: Path, url: str, slow_url: str) -> Generator[Served]:
 
 
 def why_no_litellm() -> str:
-    """Why its row is left out; empty where it can be measured."""
+    """Reason why its row is left out; empty where it can be measured."""
     if (LITELLM_FOLDER / "litellm").is_dir():
         return ""
     return "LiteLLM's proxy is not installed: make .venv/litellm"

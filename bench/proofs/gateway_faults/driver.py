@@ -58,7 +58,7 @@ START_SECONDS = 180.0
 
 @dataclass
 class Result:
-    """What an attack left."""
+    """Evidence of an attack."""
 
     evidence: Evidence
     receipts: list[Receipt]
@@ -73,10 +73,10 @@ class Result:
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """What to attack, and how."""
+    """Settings of an attack."""
 
     streams: int
-    """And as many plain calls."""
+    """Number of streams, and of plain calls as well."""
     seed: int
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
     appendfsync: Literal["always", "everysec"] = "always"
@@ -100,7 +100,7 @@ def receipts_of(settings: AttackSettings) -> list[Receipt]:
 
 
 def expected_text(receipt: Receipt) -> str:
-    """What the script says to it, on either engine."""
+    """Text of the script for a call, on either engine."""
     seed = reply_seed(SamplingParams(seed=receipt.seed), 0)
     return scripted_reply([Message(role="user", content=receipt.prompt)], seed=seed).text
 
@@ -225,7 +225,8 @@ def models_of(endpoint: str) -> dict[str, ModelSettings]:
 
 
 def _gateways(folder: Path, models: Mapping[str, ModelSettings], slots: int) -> list[Gateway]:
-    """Each has an address of its own, as those of several machines do: its successor takes it."""
+    """Gateways with distinct addresses, as on several machines; a gateway's successor takes its
+    address."""
     return [
         gateway_in(folder, f"gateway{index}", models, run_seconds=RUN_SECONDS)
         for index in range(slots)

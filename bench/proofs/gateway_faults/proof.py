@@ -109,7 +109,8 @@ def _read_wrongly(receipt: Receipt, expected: str) -> Iterator[Violation]:
 
 
 def _journal(result: Result) -> Iterator[Violation]:
-    """Each key is one run, and the store has that run once, with its answer and one call."""
+    """Check that each key is one run, and that the store has that run once, with its answer and one
+    call."""
     rule = "journal_mismatches"
     stored: dict[str, list[Trajectory]] = {}
     for row in result.evidence.stored:

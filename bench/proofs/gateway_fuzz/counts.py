@@ -1,5 +1,5 @@
-"""What came of the requests, and what is kept of it: a million take long, and go on where Ctrl-C
-ended them."""
+"""Results of the requests, and their checkpoint: a million requests take long, and resume after
+Ctrl-C."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Checkpoint(Record):
 
 
 def read_checkpoint(path: Path, seed: int | None) -> Checkpoint | None:
-    """That of a file, where one was written. Raises `UsageError` for one of another seed, or one
-    that is damaged."""
+    """Read the checkpoint, where one was written. Raises `UsageError` for a checkpoint of another
+    seed, or a damaged one."""
     try:
         saved = find_record(path, Checkpoint, "remove it to begin again")
     except TrainingError as error:

@@ -30,7 +30,7 @@ TEAM_ROLES = ("solo", "planner", "expert", "slm", "agent", "completion")
 
 @dataclass(frozen=True)
 class Running:
-    """What is attacked."""
+    """Attacked deployment."""
 
     app: ASGIApp
     bus: Bus

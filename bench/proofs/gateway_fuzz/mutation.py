@@ -21,7 +21,7 @@ TOKENS = (
     rb'"\ud800"', rb'"\udfff\ud800"', rb'"\u0000"', b'"\xff\xfe"', b'"\xed\xa0\x80"', b"'x'",
     b"undefined", b"{}{}", b"[,]", b'{"a":1,"a":2}', b'{"__proto__":{}}', b"True", b"0x10", b"",
 )  # fmt: skip
-"""What Python's own encoder does not write: it stands in a body as it is."""
+"""Texts that Python's encoder does not write; a body contains them verbatim."""
 
 TEXTS = (
     "", " ", "\0", "\n", "\x7f", "\u2028", "a" * LONG, "💥" * 3_000, "\u202e", "e\u0301" * 500,

@@ -53,7 +53,7 @@ def _run(body: Any) -> None:
 
 
 def _written(messages: tuple[Message, ...], *others: BaseModel) -> None:
-    """What was read goes on as JSON that the next process can read."""
+    """Check that the parsed records can be written as JSON that the next process can read."""
     for record in (*messages, *others):
         type(record).model_validate_json(record.model_dump_json(by_alias=True))
 

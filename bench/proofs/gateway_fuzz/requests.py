@@ -170,7 +170,7 @@ class FuzzRequest:
 
 
 class Requests:
-    """Makes one request after the other."""
+    """Generator of requests."""
 
     def __init__(self, source: random.Random, keys: Sequence[str]) -> None:
         self._random = source

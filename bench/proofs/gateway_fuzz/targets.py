@@ -28,7 +28,7 @@ _KEPT = 65_536
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request."""
+    """Answer to a request."""
 
     status: int
     seconds: float

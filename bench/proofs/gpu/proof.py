@@ -93,7 +93,7 @@ class GpuOptions(FullOptions):
 
 @dataclass(frozen=True)
 class Loop:
-    """What came of every part."""
+    """Results of all parts."""
 
     device: str
     written: Written
@@ -107,7 +107,7 @@ class Loop:
 
     @property
     def violations(self) -> list[Violation]:
-        """What is not served as it must be."""
+        """Answers that did not come from the right versions of the adapters."""
         wanted: set[tuple[str | None, int]] = {(role, LAST) for role in ROLES}
         violations: list[Violation] = []
         if self.swapped.in_flight != frozenset([LAST - 1]):

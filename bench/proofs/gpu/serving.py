@@ -25,7 +25,7 @@ FIRST, LAST = 1, 2
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked; all follows from these fields."""
+    """Workload; everything follows from these fields."""
 
     groups: int
     candidates: int
@@ -99,7 +99,7 @@ class Swapped:
 
 
 async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
-    """All at once."""
+    """Send all requests at once."""
     began = time.perf_counter()
     completions = await asyncio.gather(*(_answer(engine, request) for request in requests))
     return Answers(tuple(completions), time.perf_counter() - began)

@@ -54,7 +54,7 @@ class Trained:
 
     @property
     def tokens_per_second(self) -> float:
-        """That go through the model, padding included."""
+        """Tokens per second that go through the model, padding included."""
         timed = [facts for step in self.steps[1:] for facts in step.values()]
         return sum(facts.tokens for facts in timed) / sum(facts.seconds for facts in timed)
 

@@ -68,8 +68,8 @@ def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
-    """All of a group was sampled by one version, by that which its record names, and it was not
-    older than the bound in the round that learned from it."""
+    """Check that each group was sampled by a single version, the one that its record names, and
+    that it was not older than the bound in the round that learned from it."""
     rule = "of one version"
     sampled = dict(_candidates(evidence))
     came_of = _rounds(evidence)
@@ -100,7 +100,8 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
-    """What each round came to was published once, in order, and the last one is in use."""
+    """Check that each round's result was published once, in order, and that the last one is in
+    use."""
     paths = [str((folder / "shared").resolve()) for folder in evidence.folders]
     for name, policy in evidence.published.items():
         version_paths = [version.path for version in policy.versions]

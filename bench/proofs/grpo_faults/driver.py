@@ -73,7 +73,7 @@ ONLY_KILLS = {"kill": 100}
 
 @dataclass(frozen=True)
 class LoopWork:
-    """What a loop has to do."""
+    """Work of a loop."""
 
     base: Path
     rounds: int
@@ -85,7 +85,7 @@ class LoopWork:
 
 @dataclass(frozen=True)
 class LoopEvidence:
-    """What an attacked loop leaves behind."""
+    """Evidence that an attacked loop leaves behind."""
 
     bus: Evidence
     waves: tuple[RolloutBatch, ...]
@@ -105,7 +105,7 @@ class LoopEvidence:
 
 @dataclass(frozen=True)
 class LoopAttack:
-    """What was done, and what it left."""
+    """Attacks on a loop, and their evidence."""
 
     evidence: LoopEvidence
     injected: Counter[str]

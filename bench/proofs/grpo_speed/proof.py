@@ -73,7 +73,7 @@ class GrpoSpeedOptions(Options):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """How rollouts are played."""
+        """Ways to play rollouts that are measured."""
         return () if self.only == "steps" else (BUS, IN_PROCESS)
 
     @property
@@ -144,7 +144,7 @@ def _about(options: GrpoSpeedOptions) -> str:
 
 
 class _Counter:
-    """Names the current measurement, and the results of the finished ones."""
+    """Progress: the current measurement, and the results of the finished ones."""
 
     def __init__(self, progress: Progress, repeats: int, total: int) -> None:
         self._progress, self._repeats, self._total = progress, repeats, total

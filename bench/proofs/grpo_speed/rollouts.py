@@ -42,7 +42,7 @@ WARM_RUNS = 4
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What is played in a repeat."""
+    """Rollouts of a repeat."""
 
     model: str
     runs: int
@@ -68,7 +68,7 @@ class Rollouts:
 
     @property
     def warm_up(self) -> Rollouts:
-        """What is played before, and not measured."""
+        """Rollouts that are played first, and not measured."""
         return replace(self, runs=min(self.runs, WARM_RUNS))
 
     def run(self, task: Task, number: int) -> Run:
@@ -107,7 +107,7 @@ class Played:
 
 
 async def play_in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
-    """Each repeat in this process, which has played before."""
+    """Play each repeat in this process, after a warm-up."""
     engine = build_engine(work.served)
     await engine.start()
     try:
@@ -126,7 +126,7 @@ async def _play_in_process(player: EngineRunner, work: Rollouts, repeat: int) ->
 
 
 async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
-    """Each repeat on processes as they are deployed; they have played before."""
+    """Play each repeat on processes as they are deployed, after a warm-up."""
     async with _deploy(work, folder) as client:
         await _play_on_bus(client, work.warm_up, -1)
         return [await _play_on_bus(client, work, repeat) for repeat in repeats]

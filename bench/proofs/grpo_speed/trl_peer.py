@@ -48,7 +48,7 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
     samples = padded_samples(work)
 
     class HandedSamples(trl.GRPOTrainer):
-        """Everything but the generation."""
+        """Trainer that is given its samples: everything but the generation."""
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, torch.Tensor]:
             return dict(samples)

@@ -70,11 +70,11 @@ class Kept:
 
 @dataclass
 class SoakResult:
-    """What came out."""
+    """Result of a soak."""
 
     sums: Sums = field(default_factory=Sums)
     rules: Counter[str] = field(default_factory=Counter[str])
-    """How often each was broken."""
+    """Number of violations of each rule."""
     violations: list[Violation] = field(default_factory=list[Violation])
     """The first of them."""
     operations: Counter[str] = field(default_factory=Counter[str])
@@ -85,7 +85,7 @@ class SoakResult:
     totals: EngineTotals = field(default_factory=lambda: EngineTotals(0, 0, 0))
     """The engine's own."""
     rested: bool = False
-    """All was sent, and what was left was looked at."""
+    """Whether all requests were sent, and the engine was checked at rest."""
     repeated: int = 0
     tied: int = 0
     difference: float = 0.0
@@ -287,7 +287,8 @@ class Soak:
         self._serving[name] = version
 
     async def _check_refused(self, engine: LocalEngine[Any], name: str) -> None:
-        """What is damaged is refused; the version before goes on serving."""
+        """Check that a damaged adapter is refused, and that the version before continues to
+        serve."""
         try:
             await engine.load_adapter(name, str(self._prepared.damaged), next(self._versions))
         except EngineError as error:
@@ -366,7 +367,8 @@ class Soak:
 
 
 async def measure_room(engine: LocalEngine[Any]) -> Room:
-    """How long prompts are for this model. Raises `UsageError` if its context is too small."""
+    """Measure how long prompts are for this model. Raises `UsageError` if its context is too
+    small."""
     context = engine.capabilities.max_context
     if context is None or context < SMALLEST_CONTEXT:
         raise UsageError(
@@ -404,7 +406,7 @@ def _totals_since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
 
 
 def _count_objects() -> Counter[str]:
-    """How many objects of each kind that belongs to a request there are in this process."""
+    """Count the objects in this process by each kind that belongs to a request."""
     gc.collect()
     kinds = (Job, Row, Ticket, AdapterVersion)
     return Counter(type(item).__name__ for item in gc.get_objects() if type(item) in kinds)

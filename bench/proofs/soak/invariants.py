@@ -1,5 +1,5 @@
-"""What must hold of every soak. Each invariant is a function from what was seen to violations;
-none of them asks the engine how a request went."""
+"""Invariants of every soak. Each one is a function from observations to violations; none of them
+asks the engine how a request went."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Seen:
 
     @property
     def tokens(self) -> int:
-        """How many of its tokens are known to have been generated."""
+        """Number of its tokens that were certainly generated."""
         counts = Counter[int]()
         for event in self.events:
             if isinstance(event, Delta):
@@ -75,7 +75,8 @@ def check(record: Seen) -> list[Violation]:
 
 
 def allowed_endings(record: Seen) -> set[str]:
-    """How a request may end by its plan. What must fail may be ended before by who sent it."""
+    """Endings that the plan of a request allows. Its sender may also end a request that must
+    fail."""
     planned = record.planned
     early = {
         name
@@ -188,7 +189,7 @@ def counted_right(record: Seen) -> Iterator[str]:
 
 
 def follows_the_schema(record: Seen) -> Iterator[str]:
-    """What ends by itself under a schema is an instance of it."""
+    """Check that an answer which ends regularly under a schema is an instance of it."""
     if record.planned.schema is None:
         return
     for completion in record.completions:
@@ -307,7 +308,7 @@ class Comparison:
     difference: float = 0.0
     """Greatest difference of the log-probabilities of the ids that both have."""
     problem: str = ""
-    """What is wrong with it."""
+    """Description of the problem."""
 
 
 async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Comparison:

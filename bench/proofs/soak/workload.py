@@ -1,4 +1,5 @@
-"""What `bench soak` asks, and what it does to the adapters meanwhile; all of it from one seed."""
+"""Requests of `bench soak`, and what it does to the adapters meanwhile; everything follows from one
+seed."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ Size = Literal["usual", "near the end", "too long"]
 
 @dataclass(frozen=True)
 class Room:
-    """How long prompts are in tokens: `overhead + per_word * words` for `words` times WORD."""
+    """Length of prompts in tokens: `overhead + per_word * words` for `words` times WORD."""
 
     max_context: int
     overhead: int
     per_word: int
 
     def words(self, tokens: int) -> int:
-        """How many words make a prompt of that many tokens, or a few less."""
+        """Number of words that make a prompt of that many tokens, or a few less."""
         return max(1, (tokens - self.overhead) // self.per_word)
 
 
@@ -65,7 +66,7 @@ class Planned:
     close_after: int | None = None
     """After that many events its iterator is closed."""
     repeated: bool = False
-    """If it is answered, it is asked again in quiet."""
+    """Whether an answered request is repeated without load."""
 
     @property
     def id(self) -> str:
@@ -126,8 +127,8 @@ def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Plan
 
 
 def operations(index: int, seed: int, weights: int) -> list[Operation]:
-    """What is done to the adapters when request `index` has been sent. An adapter that is
-    unloaded comes back a few requests later. `weights`: how many sets of them there are."""
+    """Operations on the adapters after request `index` was sent. An unloaded adapter returns a few
+    requests later. `weights`: how many sets of them there are."""
     return [
         *_operations_begun_at(index, seed, weights),
         *(

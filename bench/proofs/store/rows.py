@@ -42,7 +42,7 @@ BETWEEN_MS = 40
 """Milliseconds between two runs."""
 TEMPLATES = 60
 POOL = 20_000
-"""Calls whose tokens differ."""
+"""Number of calls with distinct tokens."""
 _ID = "00000000-0000-7000-8000-000000000000"
 _IDS, _OUT, _LOGPROBS = (987654321,), (876543210,), (-0.765432101,)
 

@@ -58,7 +58,7 @@ class TrainingOptions(Options):
 
 @dataclass
 class Runs:
-    """All repeats of every trainer."""
+    """Results of all repeats of every trainer."""
 
     repeats: dict[str, list[Measured]] = field(default_factory=dict[str, list[Measured]])
     packed: tuple[str, ...] = ()

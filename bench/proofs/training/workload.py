@@ -1,4 +1,4 @@
-"""What all trainers of `bench training` are given, and the clock that all are measured by."""
+"""The common input of all trainers of `bench training`, and the clock that measures them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 WARM = 2
 """Steps before the measured ones: memory is taken and kernels are chosen in them."""
 PIECE_TOKENS = 4_096
-"""That go through the model at once: `train glpft`'s own default, and what every form of trl's is
-given too, by its batch size and its steps of gradient accumulation."""
+"""Tokens that go through the model at once: `train glpft`'s own default, which every form of trl's
+gets too, by its batch size and its steps of gradient accumulation."""
 CLIP = 1.0
 
 

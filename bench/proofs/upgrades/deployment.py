@@ -82,7 +82,8 @@ class Fleet:
 
 
 async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, str], list[str]]:
-    """What a program of that version has admitted, and its troubles. Raises `BenchError`."""
+    """Run a program of that version; return what it has admitted, and its troubles. Raises
+    `BenchError`."""
     process = await asyncio.create_subprocess_exec(
         *version.command("loopline.bench.proofs.upgrades.side"), job.model_dump_json(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -61,7 +61,7 @@ class Upgraded:
     bad: list[str]
     """Runs that ended otherwise, and dead letters."""
     unreadable: list[str]
-    """What a side could not show, replay, fork or read."""
+    """Runs and records that a side could not show, replay, fork or read."""
 
 
 async def upgrade_and_back(

@@ -33,7 +33,7 @@ OPTIONS = {"prompts": "mathematics"}
 
 
 class Job(BaseModel):
-    """What to do."""
+    """Work for one side."""
 
     bus: BusSettings
     admit: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ async def admit(job: Job) -> dict[str, str]:
 
 
 async def look(job: Job) -> list[str]:
-    """What this version can't show or replay of the runs, nor read of the store."""
+    """Return what this version can't show or replay of the runs, nor read of the store."""
     if not job.look or job.store is None:
         return []
     troubles: list[str] = []
@@ -93,7 +93,7 @@ async def look(job: Job) -> list[str]:
 
 
 def type_commands(job: Job) -> list[str]:
-    """What `runtime runs show|replay|fork` can't do with the first of the runs."""
+    """Return what `runtime runs show|replay|fork` can't do with the first of the runs."""
     troubles: list[str] = []
     url = ["--redis-url", job.bus.redis_url]
     for run_id in job.look[: job.fork]:

@@ -1,4 +1,4 @@
-"""What `bench validity` counts."""
+"""Counts of `bench validity`."""
 
 from __future__ import annotations
 

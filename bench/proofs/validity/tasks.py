@@ -76,7 +76,7 @@ class ToolCalls:
 
 
 class Answer(BaseModel):
-    """What a JSON answer is to be. Bounded, so that a model that is lost cannot write digits for
+    """Schema of a JSON answer. It is bounded, so that a model that is lost cannot write digits for
     ever."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

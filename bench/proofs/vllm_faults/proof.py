@@ -54,7 +54,7 @@ class VllmFaultsOptions(Options):
     server: Literal["auto", "vllm", "double"] = "auto"
     """Real vLLM servers, or their double in this project's tests; auto takes vLLM where it is."""
     servers: int = Field(default=2, ge=1, le=8)
-    """How many servers the pool has."""
+    """Number of the pool's servers."""
     requests: int = Field(default=2000, ge=10, le=1_000_000)
     """Requests, half of them streamed."""
     versions: int = Field(default=50, ge=1, le=1000)
@@ -79,7 +79,7 @@ class VllmFaultsOptions(Options):
 
 @dataclass
 class Books:
-    """What was asked, and what came back."""
+    """Calls that were made, and their answers."""
 
     sent: int = 0
     answers: list[Call] = field(default_factory=list[Call])

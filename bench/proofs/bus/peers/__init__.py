@@ -42,7 +42,7 @@ class Receiver(Protocol):
     """Handles messages of the peer's stream with a handler that does nothing."""
 
     async def open(self, url: str) -> None:
-        """Everything up to the point where messages can be taken."""
+        """Prepare everything so that messages can be received."""
         ...
 
     async def consume(self, count: int, on_message: OnMessage) -> None:

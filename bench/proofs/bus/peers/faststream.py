@@ -16,7 +16,7 @@ drain at the same rate, and this one keeps its memory small."""
 
 
 class Message(BaseModel):
-    """What the handler is given: typed, as in ours."""
+    """Message that the handler receives: typed, as in ours."""
 
     sent: int
     text: str

@@ -1,4 +1,4 @@
-"""What an attack is, and what it can reach."""
+"""The interface of an attack, and the scene that it can reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from loopline.testing import RedisProcess
 
 @dataclass
 class Scene:
-    """Everything that attacks reach. What is None is not there, and `Attack.unable` says why."""
+    """Parts of a deployment that attacks reach. A part that is None does not exist, and
+    `Attack.unable` gives the reason."""
 
     fleet: Fleet
     server: RedisProcess
@@ -72,7 +73,7 @@ class Attack(ABC):
         self.scene = scene
 
     def unable(self) -> str:
-        """Why it can't be done here; empty if it can."""
+        """Reason why it can't be done here; empty if it can."""
         if self.needs and getattr(self.scene, self.needs) is None:
             return self.scene.missing.get(self.needs, f"there is no {self.needs} here")
         return ""

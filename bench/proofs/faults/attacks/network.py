@@ -9,7 +9,7 @@ TORN = 20
 """Replies, at most."""
 DELAY_SECONDS = (0.01, 0.5)
 APART_LEASES = (0.1, 2.5)
-"""How long nothing passes, in leases."""
+"""Least and most duration without any traffic, in leases."""
 
 
 class _OfProxy(Attack):

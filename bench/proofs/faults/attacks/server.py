@@ -8,7 +8,7 @@ from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 
 DOWN_SECONDS = (0.0, 1.0)
 FROZEN_LEASES = (0.1, 1.5)
-"""How long it is frozen, in leases."""
+"""Least and most duration of a freeze, in leases."""
 FULL_SECONDS = (0.2, 2.0)
 
 
