@@ -22,7 +22,7 @@ class AppendLog:
     """One writer at a time; the output directory's lock sees to that."""
 
     def __init__(self, path: Path, *, go_on: str, failure: Failure) -> None:
-        """`go_on` is what to do when there is room again."""
+        """Create a log; `go_on` says what to do when there is room again."""
         self.path = path
         self._go_on = go_on
         self._failure = failure
@@ -90,7 +90,9 @@ class AppendLog:
 
 
 def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and record of every whole line; nothing for a file that is not there.
+    """Yield the line number and record of every whole line; nothing for a missing file. A torn last
+    line is skipped (`torn_notice` describes it). Raises a failure for any other line that is not a
+    JSON object.
 
     A torn last line is passed over (`torn_notice` words it). Raises a failure for any other line
     that is not JSON object.

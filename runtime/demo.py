@@ -117,7 +117,7 @@ def _step(environment: dict[str, str], *command: str, may_fail: bool = False) ->
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            # The command has got the same Ctrl-C, and ends what it began.
+            # The command gets the same Ctrl-C, and ends what it began.
             process.wait()
             raise
     if code != 0 and not may_fail:
@@ -131,7 +131,7 @@ def _down(environment: dict[str, str], state: Path) -> None:
 
 
 def _show_logs(state: Path) -> None:
-    """The state directory is thrown away: what it knows of a failure is shown before."""
+    """Print the last log lines of a failure, before the state directory is deleted."""
     for log in sorted((state / "logs").glob("*.log")):
         print(f"\n--- {log.name}", *tail(log, 5), sep="\n", file=sys.stderr)
 

@@ -48,7 +48,7 @@ class ConfigError(UserError):
 
 
 class InputError(UserError):
-    """What the user handed over can't be used (too long, not text, not there)."""
+    """The user's input can't be used (too long, not text, not there)."""
 
     exit_code = EXIT_USAGE
 

@@ -50,7 +50,7 @@ class RedisProcess:
         self.folder = folder
         self.persistence: Persistence = persistence
         self.port: int = 0
-        """0 on a socket file."""
+        """Port of the server; 0 on a socket file."""
         self._options = options
         # An address is open to all who reach it: without a password only where that is allowed.
         self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
@@ -62,7 +62,7 @@ class RedisProcess:
 
     @property
     def socket(self) -> Path:
-        """The socket file."""
+        """Path of the socket file."""
         return self.folder / "s"
 
     @property
@@ -72,7 +72,7 @@ class RedisProcess:
 
     @property
     def pid(self) -> int:
-        """Raises RuntimeError if it was not started."""
+        """Process id. Raises RuntimeError if it was not started."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
@@ -128,11 +128,11 @@ class RedisProcess:
         self.stop(signal.SIGKILL)
 
     def pause(self) -> None:
-        """It accepts connections, and answers nothing until `resume`."""
+        """Pause it: it accepts connections, and answers nothing until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """The end of `pause`."""
+        """Resume it after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_for_writes(self) -> None:
@@ -155,7 +155,7 @@ class RedisProcess:
                     time.sleep(_PROBE_SECONDS)
 
     def configure(self, name: str, value: str) -> None:
-        """CONFIG SET."""
+        """Set a configuration value (CONFIG SET)."""
         with self._client() as client:
             client.config_set(name, value)
 
@@ -165,7 +165,7 @@ class RedisProcess:
             client.flushall()
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """User and system CPU seconds so far."""
         import psutil
 
         times = psutil.Process(self.pid).cpu_times()

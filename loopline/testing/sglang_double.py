@@ -31,10 +31,11 @@ from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 WHOLE = "weights"
-"""How the engine in this process calls a whole model that has taken the place of its own."""
+"""Name of the engine in this process for a whole model that has replaced its own."""
 
 Item = dict[str, Any]
-"""One prompt of a request: its own `sampling_params` and `rid`, and what all have in common."""
+"""One prompt of a request, with its `sampling_params` and `rid`, and the fields that all prompts
+share."""
 
 
 class SglangDouble(VllmDouble):
@@ -219,7 +220,7 @@ class SglangDouble(VllmDouble):
         }
 
     async def _item_events(self, item: Item) -> AsyncGenerator[dict[str, Any]]:
-        """What the other double says of it, in SGLang's words."""
+        """Yield the events of one prompt: those of the vLLM double in SGLang's form."""
         try:
             request, matcher = await self._prepare(item)
         except (EngineError, ValueError) as error:
@@ -298,7 +299,7 @@ class SglangDouble(VllmDouble):
 
 
 def _items(body: dict[str, Any]) -> list[Item]:
-    """A request's prompts."""
+    """Return a request's prompts."""
     if not isinstance(body["rid"], list):
         return [body]
     names = ("input_ids", "sampling_params", "rid", "lora_path")
@@ -320,9 +321,9 @@ def _error(message: str, status: int) -> Response:
 
 
 def write_program(folder: Path) -> Path:
-    """What `sglang.python` may name in the place of an environment with SGLang."""
+    """Write a program that `sglang.python` may name in place of an environment with SGLang."""
     program = folder / "sglang-python"
-    # Behind `-m sglang.launch_server`.
+    # Arguments after `-m sglang.launch_server`.
     arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.sglang_double"])
     program.write_text(f'#!/bin/sh\nshift 2\nexec {arguments} "$@"\n')
     program.chmod(0o755)

@@ -154,11 +154,13 @@ class Definition:
         return agent
 
     def sequence(self, *parts: Part) -> SequencePart:
-        """One after the other: each agent reads what those before it answered."""
+        """Return a team whose agents run one after the other: each reads what those before it
+        answered."""
         return self._team(SequencePart, parts=parts)
 
     def parallel(self, *parts: Part) -> ParallelPart:
-        """Side by side: none reads the others, and what follows reads all."""
+        """Return a team whose agents run in parallel: none reads the others, and the next part
+        reads all."""
         return self._team(ParallelPart, parts=parts)
 
     def loop(
@@ -194,7 +196,7 @@ class Definition:
         )
 
     def part(self, agent: Part | str | None) -> Part:
-        """A part by itself or by its name. Raises `InputError`."""
+        """Return a part, given itself or its name. Raises `InputError`."""
         if agent is None:
             return self.main()
         if not isinstance(agent, str):
@@ -233,7 +235,7 @@ class Definition:
 
 
 def schema_of(answer: Any) -> dict[str, Any]:
-    """The JSON schema of a type, or a schema as it is. Raises `InputError`."""
+    """Return the JSON schema of a type; a schema is returned unchanged. Raises `InputError`."""
     if isinstance(answer, dict):
         return answer
     try:

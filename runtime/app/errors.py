@@ -19,7 +19,7 @@ class AnswerTimeout(AskError, TimeoutError):
 
 
 class RunCancelled(AskError):
-    """Somebody else cancelled the run."""
+    """Another caller cancelled the run."""
 
 
 class GaveUp(AskError):
@@ -27,7 +27,7 @@ class GaveUp(AskError):
 
 
 class WrongAnswer(GaveUp):
-    """The model's answer never fitted the type that was asked for. `answer` is its last one."""
+    """The model's answer never fitted the requested type. `answer` is its last one."""
 
     answer: str = ""
 

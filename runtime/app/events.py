@@ -28,7 +28,7 @@ class TextRestarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """A tool was called; told when the step that called it is committed."""
+    """A tool was called; reported when the step that called it is committed."""
 
     agent: str
     name: str
@@ -38,7 +38,7 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """An agent's turn is committed. `answer` is what it came to, if it answered."""
+    """An agent's turn is committed. `answer` is its result, if it answered."""
 
     agent: str
     decision: str

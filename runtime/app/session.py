@@ -45,7 +45,7 @@ class Session(Protocol):
 
 
 class BusSession:
-    """A deployment."""
+    """Session on a deployment."""
 
     needs_app = True
 
@@ -89,7 +89,7 @@ class BusSession:
 
 @asynccontextmanager
 async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
-    """The deployment of this state directory, or the one at a URL. Raises `Unreachable` and
+    """Return the deployment of this state directory, or the one at a URL. Raises `Unreachable` and
     `BusUnavailable`."""
     # It reads files, and may ask a server: not in the loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)
@@ -99,7 +99,8 @@ async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
 
 
 class LocalSession:
-    """Models in this process, and no bus: what `EngineRunner` lacks of one is lacking here, too."""
+    """Session on models in this process without a bus; it lacks what `EngineRunner` lacks of
+    one."""
 
     needs_app = False
     app: AppFile | None = None
@@ -163,7 +164,7 @@ class LocalSession:
         return True
 
     async def close(self) -> None:
-        """Ends the runs in progress. Runs of other event loops (of `app.sync`) end in theirs."""
+        """End the runs in progress. Runs of other event loops (of `app.sync`) end in those."""
         here = asyncio.get_running_loop()
         mine = [task for task in self._runs.values() if task.get_loop() is here]
         for task in self._runs.values():

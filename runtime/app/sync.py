@@ -39,7 +39,7 @@ class _Loop:
 
 
 class SyncApp:
-    """Made by `App.sync`."""
+    """App for code without an event loop; made by `App.sync`."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -27,7 +27,8 @@ class PolicyChange:
 
     policy: Policy
     states: Mapping[str, str]
-    """Worker → its report on the version in use; `not yet` if it has reported nothing in time."""
+    """Report on the version in use, by worker; `not yet` for a worker that has not reported in
+    time."""
     refusals: tuple[str, ...]
     """Reports of the workers that can't load it."""
 
@@ -68,7 +69,7 @@ async def change(
 
 
 def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
-    """Whether a worker knows the version in use, and the one on trial."""
+    """Whether a worker has reported on the version in use, and on the one on trial."""
     in_use = (policy.current, policy.published_at(policy.current))
     canary = policy.canary
     trial = (None, None) if canary is None else (canary.version, canary.since)
@@ -79,7 +80,7 @@ def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
 
 
 def describe_state(state: Mapping[str, object]) -> str:
-    """A worker's report on a policy, in words."""
+    """Describe a worker's report on a policy."""
     if state["refused"] is None:
         words = f"serves version {state['version']}"
     else:
@@ -102,7 +103,7 @@ NOT_LOOKED = "no recorder has looked at it yet"
 
 
 def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Policy → a recorder's report on its canary."""
+    """Recorders' reports on canaries, by policy."""
     return {
         name: evidence
         for worker in workers
@@ -111,7 +112,7 @@ def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any
 
 
 def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Router file → a recorder's report on it."""
+    """Recorders' reports on routers, by router file."""
     return {
         name: facts
         for worker in workers

@@ -310,7 +310,7 @@ def _waits_for(line: RunLine) -> str:
 
 
 def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
-    """A run of the deployment; where none runs, one that it left in the store of this state
+    """Return a run of the deployment; where none runs, one that it left in the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
@@ -348,7 +348,7 @@ def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
 
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
-    """A run of a store by its whole id. Raises `InputError`."""
+    """Return a run of a store by its whole id. Raises `InputError`."""
     from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     known_run = find_recorded_run(store, run_id)

@@ -47,11 +47,11 @@ from loopline.runtime.errors import InputError
 COMMAND_LINE = "command line"
 DEFAULT_PANEL = "Options"
 MOST_SHOWN = 80
-"""Characters of a wrong value in an error."""
+"""Most characters of a wrong value that an error quotes."""
 
 
 class Options(BaseModel):
-    """Base of the models that commands take their options from."""
+    """Base of the models of a command's options."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
@@ -79,14 +79,14 @@ class Option:
     panel: str | None = None
     """Heading in the help, in place of the one of the field's class."""
     comma: bool = False
-    """The values of a sequence stand in one word, separated by commas; else the option repeats."""
+    """Whether a sequence is one word with values separated by commas; else the option repeats."""
     default: str | None = None
     """Default value that the help shows, where it differs from the field's."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """The field is a positional argument."""
+    """Marks a field as a positional argument."""
 
     metavar: str | None = None
 
@@ -104,7 +104,7 @@ class OnlyWith:
 
 @dataclass(frozen=True)
 class Entry:
-    """A field that is an option or an argument."""
+    """Field that is an option or an argument."""
 
     path: tuple[str, ...]
     field: FieldInfo
@@ -120,7 +120,7 @@ class Entry:
 
     @property
     def type(self) -> Any:
-        """The field's type, where it is not None."""
+        """Type of the field, without None."""
         return _without_none(self.field.annotation)
 
     @property
@@ -140,8 +140,8 @@ M2 = TypeVar("M2", Option, Argument, OnlyWith)
 
 
 def entries(model: type[BaseModel]) -> tuple[Entry, ...]:
-    """Every field that is an option or an argument, those of nested models too: the class's own
-    before those of its bases."""
+    """Return every field that is an option or an argument, those of nested models too: the class's
+    fields before those of its bases."""
     return tuple(_entries(model, (), None))
 
 
@@ -169,8 +169,9 @@ def _declares(model: type[BaseModel], name: str) -> type:
 
 
 def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None = None) -> M:
-    """The model of a command line, above a file. `arguments` are parameters that were written, in
-    texts and lists of them, and switches. Raises `InputError`, naming option, or file and key."""
+    """Build the model from a command line and, below it, a file. `arguments` are the parameters
+    that the user wrote, as texts, lists of texts, and switches. Raises `InputError`, naming option,
+    or file and key."""
     config_entries = entries(model)
     layers: list[Layer] = []
     if file is not None:
@@ -191,8 +192,8 @@ def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None 
 
 
 def validated(model: type[M], values: Mapping[str, Any], layers: list[Layer] | None = None) -> M:
-    """A model of values that were written in these layers; None: as options, or as what follows
-    from them. Raises `InputError`, with the words of every command's errors."""
+    """Build a model from the values of these layers; None means options, or values that follow from
+    them. Raises `InputError`, with the words of every command's errors."""
     config_entries = entries(model)
     flags = {".".join(entry.path): entry.flag for entry in config_entries}
     layers = layers or [Layer(COMMAND_LINE, dict(values), flags)]
@@ -278,7 +279,7 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
         None,
     )
     if entry is None:
-        # What concerns several options names them itself.
+        # A rule about several options names them itself.
         place = "" if layers[0].origin == COMMAND_LINE else f"{layers[0].origin}: "
         return f"{place}{'.'.join(where)}: {message}" if where else message
     if error["type"] == "missing":
@@ -291,14 +292,14 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
 
 
 def toml_of(options: BaseModel) -> list[str]:
-    """The whole model as a file that `--config` reads. What is None has no line of its own: TOML
-    has no word for it, and a comment says so. Passwords are hidden."""
+    """Return the whole model as a file that `--config` reads. A None value gets a comment in place
+    of a line, since TOML has no word for it. Passwords are hidden."""
     return toml_lines(Redactor().value(options.model_dump(mode="json")))
 
 
 def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
-    """The parameters by which typer reads the command line of a model. Without a value each is None
-    (or an empty list): what is missing and what is wrong is pydantic's to say."""
+    """Return the parameters by which typer reads the command line of a model. Without a value each
+    is None (or an empty list): pydantic reports missing and wrong values."""
     parameters = [_parameter(entry) for entry in entries(model)]
     names = [parameter.name for parameter in parameters]
     config = typer.Option(
@@ -342,7 +343,7 @@ def _parameter(entry: Entry) -> inspect.Parameter:
     written = [entry.flag, *([option.short] if option.short else [])]
     if kind is bool:
         side = (option.name or "").partition("/")[2] or f"--no-{entry.flag[2:]}"
-        # A switch that is off needs no word that leaves it off.
+        # A switch that is off needs no option that turns it off.
         if entry.field.default is not False or "/" in (option.name or ""):
             written[0] = f"{written[0]}/{side}"
         annotation, metavar = bool | None, None
@@ -369,7 +370,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _notes(entry: Entry) -> str:
-    """Default and range, as the help shows them."""
+    """Return default and range as the help shows them."""
     field, option = entry.field, entry.option
     notes: list[str] = []
     default = option.default if option.default is not None else _default(entry)
@@ -384,7 +385,7 @@ def _notes(entry: Entry) -> str:
                 low = f"{below}<"
             case Le(le=most):
                 high = f"<={most}"
-            case Lt(lt=above) if above != 2**63:  # What seeds may be is not a help.
+            case Lt(lt=above) if above != 2**63:  # The range of seeds is not worth a line of help.
                 high = f"<{above}"
             case _:
                 pass

@@ -51,7 +51,7 @@ _IN_TEXT = tuple(
             rf"\1\2{HIDDEN}",
         ),
         (r"(?i)\b(bearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}", rf"\1{HIDDEN}"),
-        # Keys by their look: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
+        # Keys by their form: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
         (
             r"\b(?:sk|pk|rk|hf|gsk|xai|r8|npm|pypi|glpat|gh[pousr]|github_pat|xox[abeprs])[-_]"
             r"[A-Za-z0-9_-]{12,}",
@@ -61,10 +61,11 @@ _IN_TEXT = tuple(
         (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{8,}", HIDDEN),
     )
 )
-"""Every repetition that something must follow is bounded: text of others may be a megabyte of what
+"""Bound of every repetition that something must follow: a foreign text may be a megabyte of what
 begins like a secret."""
 MIN_SECRET_CHARS = 6
-"""A shorter value (an empty variable, `test`) would hide half of every log line."""
+"""Least characters of a hidden value: a shorter one (an empty variable, `test`) would hide half of
+every log line."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -92,7 +93,8 @@ class Redactor:
         return text
 
     def value(self, value: Any, name: str = "") -> Any:
-        """A JSON-like value with every secret hidden, by its key's name or by its look."""
+        """Return a JSON-like value with every secret hidden, recognized by its key's name or by its
+        form."""
         if name and is_secret_name(name) and value not in (None, ""):
             return HIDDEN
         if isinstance(value, str):
@@ -113,8 +115,8 @@ class Redactor:
 def secret_values(
     redis_url: str | None, key_variables: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The values that must never be written: the passwords in the URL, as they are written and as
-    they are meant, and the configured API keys."""
+    """Return the values that must never be written: the passwords in the URL, encoded and decoded,
+    and the configured API keys."""
     environ = os.environ if environ is None else environ
     values = [environ[name] for name in key_variables if environ.get(name)]
     parts = urlsplit(redis_url or "")

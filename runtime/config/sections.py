@@ -1,5 +1,5 @@
-"""The tables of a configuration, each as a model. What they come to together is
-`loopline.runtime.config.settings`."""
+"""The tables of a configuration, each as a model. `loopline.runtime.config.settings` combines
+them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SupervisorSettings(Section):
     crash_loop_deaths: int = Field(default=5, ge=1)
     """After this many deaths within `crash_loop_seconds` a worker is `broken` and not restarted."""
     crash_loop_seconds: float = Field(default=60.0, gt=0)
-    """The window in which deaths are counted."""
+    """Seconds of the window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
     """How long `runtime up` waits for every worker to report ready (a model may load slowly; with a
     managed server at least its `start_seconds`). The download of a model does not count."""

@@ -70,7 +70,7 @@ class SharedConfiguration:
 
 
 def shared_configuration(settings: Settings, profile: str) -> SharedConfiguration:
-    """The part of these settings that all machines must share."""
+    """Return the part of these settings that all machines must share."""
     named_values = _public(settings.model_dump(mode="json", exclude_defaults=True))
     whole = _public(settings.model_dump(mode="json"))
     fixed = json.dumps(_drop_local_keys(named_values), sort_keys=True)
@@ -80,7 +80,7 @@ def shared_configuration(settings: Settings, profile: str) -> SharedConfiguratio
 
 
 def _public(dump: Tree) -> Tree:
-    """The shared sections of a dump, whole or of what is chosen alone."""
+    """Return the shared sections of a dump, whole or only the chosen values."""
     values = {name: value for name, value in dump.items() if name in _SECTIONS}
     for model in values.get("models", {}).values():
         if model["engine"] in ("torch", "llama_cpp", "vllm", "sglang"):
@@ -101,7 +101,7 @@ def _public(dump: Tree) -> Tree:
 
 
 def _absolute_path(name: str) -> str:
-    """The whole path of what is a file or folder here; anything else as it is."""
+    """Return the absolute path of a file or folder that exists here; anything else unchanged."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
@@ -125,8 +125,8 @@ def _drop_local_keys(values: Tree) -> Tree:
 
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
-    """One sentence for each key that differs. One that the other program does not know is none, as
-    long as it is as its own program's default has it."""
+    """Return one sentence for each key that differs. A key that the other program does not know
+    does not count, as long as it has its own program's default."""
     local_values, deployment_values = _comparable(here, there), _comparable(there, here)
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
@@ -163,7 +163,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
-    """The shared settings of a deployment; None if nobody has written them yet."""
+    """Return the shared settings of a deployment; None if nobody has written them yet."""
     text = agreement.fields.get(CONFIGURATION)
     if text is None:
         return None
@@ -244,8 +244,8 @@ def require_same_store(agreement: Agreement, store: str) -> None:
 
 
 def claims_of(settings: Settings, profile: str, state: StateDirectory | None) -> Mapping[str, str]:
-    """The entries that the first process writes about the deployment; with `state`, also where its
-    recorder writes."""
+    """Return the entries that the first process writes about the deployment; with `state`, also
+    where its recorder writes."""
     claims = {CONFIGURATION: shared_configuration(settings, profile).text()}
     if state is not None:
         claims[STORE] = store_identity(state.store)

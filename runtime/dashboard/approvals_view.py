@@ -19,7 +19,7 @@ _TIME = "%Y-%m-%d %H:%M"
 
 @dataclass(frozen=True)
 class ApprovalRow:
-    """One of them, as the page shows it."""
+    """A request as the page shows it."""
 
     id: str
     run_id: str
@@ -77,7 +77,7 @@ class ApprovalsView:
             by=f"{name} ({key})" if name else key,
             reason=form.get("reason", "").strip(),
         )
-        # Back to where the form stood: the list, or the run's page.
+        # Back to the page with the form: the list, or the run's page.
         is_of_run = form.get("place") == "run"
         return self._frame.go_to(f"/runs/{approval.waiting.run_id}" if is_of_run else "/approvals")
 

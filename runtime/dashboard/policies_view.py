@@ -35,7 +35,7 @@ has."""
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """A policy with what its workers say."""
+    """A policy with its workers' reports."""
 
     policy: Policy
     served_by: dict[str, str]

@@ -1,4 +1,4 @@
-"""One run: as it goes on, afterwards, next to another one; and what can be done with it."""
+"""One run: live, afterwards, next to another one; and the actions on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMPARED_CHARS = 4_000
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """A step as it is shown next to one of another run."""
+    """A step as shown next to one of another run."""
 
     place: str
     agent: str
@@ -63,7 +63,7 @@ class RunView:
         ]
 
     async def _find(self, run_id: str) -> KnownRun:
-        """Raises `UserError` for a run that neither the bus nor the store has."""
+        """Find a run. Raises `UserError` for a run that neither the bus nor the store has."""
         return await find_run(self._frame.bus, run_id, self._store)
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
@@ -123,7 +123,7 @@ class RunView:
         after = request.headers.get("last-event-id", "0-0")
         if not all(part.isdecimal() for part in after.split("-")) or len(after) > 40:
             raise Refused(f"{after[:40]!r} is not the id of an event")
-        # Of one that fails the browser comes back with the last id that it has.
+        # After a failure the browser comes back with the last id that it has.
         lost = event(orjson.dumps({"kind": "lost", "agent": "", "text": ""}))
         return event_stream(self._follow(run_id, after), lambda _: lost, HEADERS)
 
@@ -143,7 +143,7 @@ class RunView:
         return self._frame.go_to(f"/runs/{run_id}")
 
     async def _fork(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
-        """Take a turn again, with what the form changes, and show both runs side by side."""
+        """Take a turn again, with the form's changes, and show both runs side by side."""
         require_change(viewer)
         known_run = await self._find(request.path_params["id"])
         at_turn = number_of(form, "at_turn")
@@ -201,7 +201,7 @@ class RunView:
 def _side_by_side(
     first: Sequence[Step], second: Sequence[Step]
 ) -> list[tuple[ComparedStep | None, ComparedStep | None]]:
-    """Steps of one turn and branch are shown next to each other."""
+    """Pair steps of one turn and branch, which are shown next to each other."""
     sides = [
         {(step.turn, step.branch): _compared(step) for step in steps} for steps in (first, second)
     ]

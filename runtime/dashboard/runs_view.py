@@ -67,7 +67,8 @@ class RunsView:
         self._priced = frozenset(frame.settings.priced_pools)
         self._passed = PassedRuns()
         self._turn = asyncio.Lock()
-        """One query of the store at a time: each may take the memory that it is allowed."""
+        """Lock that allows one query of the store at a time: each may take the memory that it is
+        allowed."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -77,7 +78,7 @@ class RunsView:
         ]
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
-        """Runs on the bus first; behind the last of them, those of the store."""
+        """List the runs on the bus first, and the runs of the store after the last of them."""
         fields = {name: value for name, value in request.query_params.items() if value}
         query, now = query_of(fields), self._frame.bus.clock.now()
         place = fields.pop("recorded", None)
@@ -118,7 +119,7 @@ class RunsView:
     async def _recorded(
         self, query: RunQuery, count: int, place: str
     ) -> tuple[Sequence[RunLine], str | None]:
-        """Runs of the store from a place on, and where the next page begins."""
+        """Return runs of the store from a place on, and where the next page begins."""
         if count <= 0:
             return (), place
         async with self._turn:
@@ -191,7 +192,7 @@ def dollars_of(line: RunLine, priced: Collection[str]) -> str:
     if not line.tokens:
         return ""
     unpriced = any(pool_of(policy) not in priced for policy in line.policies)
-    # A run that names no policy says nothing of prices.
+    # A run that names no policy says nothing about prices.
     has_all = not unpriced if line.policies else bool(line.micro_dollars)
     return spent_words(line.micro_dollars, all_known=has_all, none_known=not line.micro_dollars)
 

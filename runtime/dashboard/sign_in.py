@@ -43,7 +43,7 @@ class NotSignedIn(Exception):
 
 
 class Refused(Exception):
-    """The viewer may look, and not do this; the message says why."""
+    """The viewer may look, but not do this; the message says why."""
 
 
 async def make_ticket(bus: Bus, key_digest: str) -> str:
@@ -54,15 +54,15 @@ async def make_ticket(bus: Bus, key_digest: str) -> str:
 
 
 async def use_ticket(bus: Bus, ticket: str) -> str | None:
-    """The digest of the ticket's key, once."""
+    """Return the digest of the ticket's key, once."""
     key = bus.keys.dashboard("ticket", _sha(ticket))
     stored: bytes | None = await bus.redis.get(key)
-    # Of two who use it at once, one deletes it.
+    # If two use it at the same time, only one of them deletes it.
     return stored.decode() if stored and await bus.redis.delete(key) else None
 
 
 async def sign_in(bus: Bus, key_digest: str) -> str | None:
-    """The cookie of a new session; None if the key may not look."""
+    """Return the cookie of a new session; None if the key may not look."""
     key = await by_digest(bus, key_digest)
     if key is None or key.revoked or key.dashboard == "none":
         return None
@@ -107,7 +107,7 @@ def require_form_token(viewer: Viewer, form: dict[str, str]) -> None:
 
 
 def require_change(viewer: Viewer) -> None:
-    """Raises `Refused` for who may only look."""
+    """Raises `Refused` for a viewer who may only look."""
     if not viewer.may_change:
         raise Refused(
             "this key may only look: `runtime keys create NAME --dashboard write` makes one that"

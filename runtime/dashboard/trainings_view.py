@@ -1,4 +1,4 @@
-"""Trainings of the folder of results: their curves over each other, and what was sampled."""
+"""Trainings of the folder of results: their overlaid curves, and their samples."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Plot:
-    """One kind of curve of all that were selected."""
+    """Curves of one kind for all selected trainings."""
 
     name: str
     drawing: str
@@ -140,7 +140,7 @@ class TrainingsView:
         )
 
     async def _curves(self, request: Request, viewer: Viewer) -> Response:
-        """The curves alone, or nothing where they are what the page has."""
+        """Return the curves alone, or nothing where the page already has them."""
         fields = request.query_params
         weight = _weight(number_of(fields, "smoothing"))
         async with self._turn:
@@ -195,13 +195,13 @@ class TrainingsView:
 
     def _curves_of(self, folder: str) -> dict[str, Series]:
         reader = self._readers.pop(folder, None) or CurveReader(self._root / folder)
-        self._readers[folder] = reader  # the last that was asked for
+        self._readers[folder] = reader  # the last that was requested
         while len(self._readers) > MAX_CHOSEN:
             del self._readers[next(iter(self._readers))]
         return reader.read()
 
     async def _samples(self, folder: str, number: int) -> list[SampledGroup]:
-        """The groups whose rewards differ most: they show what is learned."""
+        """Return the groups whose rewards differ most: they show what is learned."""
         groups = await asyncio.to_thread(groups_of, self._root / folder, number)
         groups = [group for group in groups if group.members]
         groups.sort(key=_reward_range, reverse=True)
@@ -258,7 +258,7 @@ def _seconds(trainings: Sequence[Path]) -> int:
 
 
 def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """The folders to draw; without a choice the first. Raises `Refused`."""
+    """Return the folders to draw; without a choice the first. Raises `Refused`."""
     for folder in folders_of_form:
         if folder not in folders:
             raise Refused(f"{folder[:200]!r} is not the folder of a training")
@@ -274,7 +274,7 @@ def _weight(value: float | None) -> float:
 
 
 def _round(value: float | None, rounds: Sequence[int]) -> int | None:
-    """The round that is asked for, else the newest. Raises `Refused`."""
+    """Return the requested round, else the newest. Raises `Refused`."""
     if value is None:
         return rounds[-1] if rounds else None
     if value not in rounds:

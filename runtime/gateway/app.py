@@ -58,7 +58,7 @@ from loopline.runtime.gateway.waiting_api import WaitingApi
 from loopline.workers.tracing.outbox import SpanOutbox
 
 METRICS = "metrics"
-"""Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
+"""Name in a key's list of models that allows it to read `/metrics`, and nothing else by itself."""
 HEADERS_SECONDS = 2.0
 """Seconds to wait for the first chunk of a stream, so that a refusal has its own status. After that
 the stream begins, and a refusal is an event of it."""
@@ -67,8 +67,8 @@ the stream begins, and a refusal is an event of it."""
 def gateway_app(
     service: Service, state: StateDirectory, outbox: SpanOutbox | None = None, worker: str = ""
 ) -> ASGIApp:
-    """The application of one gateway; with an outbox it leaves the spans of its requests there, as
-    those of `worker`."""
+    """Return the application of one gateway; with an outbox it puts the spans of its requests
+    there, as those of `worker`."""
     http = Http(service)
     gateway = Gateway(service, http)
     routes: list[BaseRoute] = []
@@ -104,7 +104,7 @@ def gateway_app(
 
 
 class Gateway:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._service = service
@@ -160,12 +160,12 @@ class Gateway:
         )
 
     async def get_chat(self, request: Request) -> Response:
-        """A completion that was asked for before: whole, or its stream from an event on."""
+        """Return a completion that was requested before: whole, or its stream from an event on."""
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
         if RESPONSE_TAG in admitted.run.tags:
-            # Its own route knows whether it was stored, or deleted.
+            # Its route knows whether it was stored, or deleted.
             raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
@@ -272,7 +272,8 @@ async def _on_api_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_outage(request: Request, error: Exception) -> Response:
-    """Redis went away under a command that is not repeated here: the client may come again."""
+    """Answer a request after Redis went away during a command that is not repeated here: the client
+    may retry."""
     return await _on_api_error(
         request, unavailable(f"Redis does not answer: {type(error).__name__}")
     )
@@ -293,7 +294,7 @@ async def _on_client_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
-    """The server writes the traceback into its log."""
+    """Answer after a defect; the server writes the traceback into its log."""
     return json_response(
         ApiError(500, "the gateway failed; its log says why", code="internal_error").body, 500
     )

@@ -1,4 +1,5 @@
-"""The body of `POST /v1/chat/completions`, as OpenAI's API has it, and what a run makes of it."""
+"""The body of `POST /v1/chat/completions` in the form of OpenAI's API, and the run that it
+becomes."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class ImagePart(_Part):
 
 
 class OtherPart(BaseModel):
-    """A sound, a file: no model here takes one."""
+    """Part with a sound or a file, which no model here takes."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -76,11 +77,11 @@ class ToolCallPart(_Part):
     type: Literal["function"] = "function"
     function: FunctionCall
     index: int | None = None
-    """Some clients send back what they were streamed."""
+    """Index of the call in a stream, which some clients send back."""
 
 
 class ChatMessage(BaseModel):
-    """One message. Fields that servers add to an answer and clients send back are taken."""
+    """One message. Fields that servers add to an answer and clients send back are accepted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,7 +139,8 @@ class AllowedTools(BaseModel):
 
 
 class AllowedToolsChoice(BaseModel):
-    """Some of the tools. The list of all stays as it is, for the sake of the prompt's cache."""
+    """Choice among some of the tools. The full list stays unchanged, to keep the prompt's cache
+    valid."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
@@ -244,7 +246,7 @@ class ChatRequest(BaseModel):
         return self
 
     def _chosen_names(self) -> tuple[str, ...]:
-        """The tools that the choice names."""
+        """Return the names of the tools that the choice names."""
         match self.tool_choice:
             case NamedTool(function=function):
                 return (function.name,)
@@ -336,7 +338,8 @@ def tool_spec(function: Function) -> ToolSpec:
 
 
 def message_of(message: ChatMessage, where: str) -> Message:
-    """One message as records have it. Raises `ApiError` for a part that no model here takes."""
+    """Return one message in the form of records. Raises `ApiError` for a part that no model here
+    takes."""
     return user_message(
         _parts(message.content or message.refusal, where),
         where,

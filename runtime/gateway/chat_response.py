@@ -72,7 +72,7 @@ def choice_of(call: Call) -> Choice:
 
 
 def fingerprint_of(calls: Sequence[Call]) -> str:
-    """The weights that answered: base, adapter and version of each, once."""
+    """Return the weights that answered: base, adapter and version of each, once."""
     names = [
         "/".join(filter(None, (call.policy.base, call.policy.adapter)))
         + (f"@{call.policy.version}" if call.policy.version else "")
@@ -82,7 +82,7 @@ def fingerprint_of(calls: Sequence[Call]) -> str:
 
 
 def usage_of(usages: Sequence[Usage]) -> dict[str, Any]:
-    """The sum over all calls, as OpenAI's API has it."""
+    """Sum up all calls, in the form of OpenAI's API."""
     prompt = sum(usage.prompt for usage in usages)
     completion = sum(usage.completion for usage in usages)
     return {
@@ -95,7 +95,7 @@ def usage_of(usages: Sequence[Usage]) -> dict[str, Any]:
 
 
 def completion_body(answer: Answer, *, logprobs: bool, token_ids: bool) -> dict[str, Any]:
-    """A `chat.completion`."""
+    """Return a `chat.completion`."""
     body: dict[str, Any] = {
         "id": completion_id(answer.id),
         "object": "chat.completion",

@@ -59,8 +59,8 @@ class StreamShape:
 
 
 class Diverged(ApiError):
-    """A model was asked again after its worker had died, and wrote another text than the one that
-    the client has the beginning of."""
+    """Raised when a model was asked again after its worker had died, and wrote another text than
+    the beginning that the client already has."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -102,7 +102,8 @@ class ChatStream:
     run_id: str
     shape: StreamShape
     streams_text: bool
-    """Whether the run's tokens are the answer's: of the workflow `chat`. A team's are not."""
+    """Whether the run's tokens are the answer's, which holds for the workflow `chat`. A team's are
+    not."""
     _entry: str = BEGIN
     _number: int = 0
     _text: VisibleText | None = None
@@ -152,7 +153,7 @@ class ChatStream:
         published."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
         if self._text is not None and self._text.corrected:
-            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            # Text that was shown turned out to be a thought. It stays; the answer follows it.
             yield from self._deltas(self._text.finish())
             if self._fields["content"].emitted.endswith(whole["content"]):
                 return
@@ -160,7 +161,7 @@ class ChatStream:
             part = self._fields[kind]
             part.restart()
             if kind == "reasoning" and self._fields["content"].emitted:
-                continue  # thoughts of a field of their own, which no delta had: too late for them
+                continue  # thoughts in a separate field, which no delta had: too late for them
             if new := part.grow(text):
                 yield self._chunk({_FIELDS[kind]: new})
 
@@ -222,7 +223,7 @@ _EVENT_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})/([0-9]{1,9})")
 
 
 def place_of(event_id: str) -> tuple[int, int, int]:
-    """An event's place in its stream, to compare by. Raises ValueError for what is not an id."""
+    """Return an event's place in its stream, to compare by. Raises ValueError for an invalid id."""
     match = _EVENT_ID.fullmatch(event_id)
     if match is None:
         raise ValueError(f"{event_id[:64]!r} is not the id of an event")

@@ -16,7 +16,7 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 MAX_HEADER_BYTES = 65_536
 SPARE_FILES = 256
-"""Descriptors that are not a client's: the bus, logs, libraries."""
+"""Descriptors for everything but clients: the bus, logs, libraries."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -40,7 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._header_bytes += len(data)
         super().data_received(data)
-        # Still none: what came was all headers. With them, the body's own limit holds.
+        # Still none: all data so far was headers. After them, the body's own limit applies.
         if self._late is not None and self._header_bytes > MAX_HEADER_BYTES:
             self.transport.close()
 
@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
-    """The protocol with that time for headers."""
+    """Return the protocol with that time for headers."""
 
     class Protocol(BoundedProtocol):
         header_seconds = seconds

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's API gives them: `{"error": {message, type, param, code}}` and a status."""
+"""Errors in the form of OpenAI's API: `{"error": {message, type, param, code}}` and a status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRY_SECONDS = 1
 """Default of `retry-after` in seconds: admission frees up run by run."""
 _DAY_SECONDS = 86_400
 _NO_RETRY = {"x-should-retry": "false"}
-"""OpenAI's clients try a 429 again at once, unless they are told."""
+"""Header that keeps OpenAI's clients from repeating a 429 immediately."""
 
 
 class ApiError(Exception):
@@ -74,7 +74,7 @@ _TYPES = {
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """The request can't be answered as it is."""
+    """The request can't be answered in this form."""
     return ApiError(400, message, param=param, code=code)
 
 
@@ -114,8 +114,8 @@ def unavailable(message: str) -> ApiError:
 
 
 def lost(message: str) -> ApiError:
-    """A run that was on the bus, and is not: Redis came back without the last it had acknowledged.
-    Who asks again begins it again."""
+    """A run that was on the bus, and no longer is: Redis lost its last acknowledged data in a
+    restart. A caller that asks again starts it again."""
     return unavailable(f"{message}; Redis has lost it: ask again")
 
 
@@ -153,12 +153,11 @@ def too_large(message: str) -> ApiError:
 
 
 def validation_error(error: ValidationError, body: object, within: str = "") -> ApiError:
-    """The first thing that is wrong with a body, or with the part of it that lies at `within`, by
-    the field's path."""
+    """Return the first error in a body, or in the part of it at `within`, with the field's path."""
     errors = error.errors(include_url=False, include_input=False)
     paths = [_path_of(body, fault) for fault in errors]
-    # Of a field that may have several forms each says what it lacks. The one that came furthest
-    # into the field is of the form that was meant.
+    # If a field may have several forms, each form reports an error. The one that matched furthest
+    # into the field is the form that was meant.
     alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
     furthest = max(alternatives, key=lambda at: len(paths[at]))
     fault, path = errors[furthest], _written_path(paths[furthest], within)
@@ -215,12 +214,12 @@ _STATUS = {
     "timeout": (504, "timeout"),
     "deadline": (504, "timeout"),
 }
-"""Kind of an engine's error → status and code."""
+"""Status and code by the kind of an engine's error."""
 
 
 def quota_exceeded(error: BudgetExceeded) -> ApiError:
-    """A budget has nothing left; those of a day begin again at midnight UTC. OpenAI's clients don't
-    try again by themselves."""
+    """A budget has nothing left; daily budgets begin again at midnight UTC. OpenAI's clients don't
+    retry this error."""
     if not error.by_day:
         return ApiError(429, str(error), code="insufficient_quota", headers=_NO_RETRY)
     message = f"{error}; the day ends at midnight UTC"
@@ -240,7 +239,7 @@ def failure_error(kind: str, message: str) -> ApiError:
 
 
 def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
-    """A run that ended without an answer, where no step says why."""
+    """Return the error for a run that ended without an answer, where no step gives the reason."""
     message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
     match outcome:
         case Outcome.BUDGET:

@@ -69,7 +69,7 @@ class GatewayServer:
         settings = service.settings
         traces = settings.tracing.endpoint is not None
         self._outbox = SpanOutbox(service.client.bus, settings.tracing) if traces else None
-        # A consumer is called as its worker is, and a random part.
+        # A consumer's name is its worker's, with a random part.
         worker = consumers[0].name.rpartition("-")[0] if consumers else ""
         self._http = _Server(
             uvicorn.Config(
@@ -77,7 +77,7 @@ class GatewayServer:
                 http=bounded_protocol(settings.gateway.header_seconds),
                 ws="websockets-sansio",
                 ws_max_size=settings.gateway.max_body_bytes,
-                # Anyone's few bytes could unfold into the whole limit.
+                # A few bytes of anyone could unfold into the whole limit.
                 ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
@@ -126,7 +126,7 @@ class GatewayServer:
 
 
 class _Server(uvicorn.Server):
-    """The worker has the signals."""
+    """Install no signal handlers: the worker has the signals."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

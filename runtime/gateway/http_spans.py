@@ -23,7 +23,7 @@ CLIENT_GONE = 499
 
 @dataclass
 class RequestSpan:
-    """The span of a request that is under way."""
+    """Span of a request in progress."""
 
     outbox: SpanOutbox
     id: str
@@ -32,7 +32,7 @@ class RequestSpan:
     run_id: str = ""
     """Run that was admitted, or joined."""
     is_parent: bool = False
-    """The run was admitted by this request: its span lies below this one."""
+    """Whether this request admitted the run, whose span is then a child of this one."""
 
     def tags(self, run_id: str) -> dict[str, str]:
         """Tags of a run that this request admits."""
@@ -102,7 +102,7 @@ class HttpSpans:
                 attributes=attributes,
                 kind="server",
                 worker=self._worker,
-                # As the conventions have it: what a client did wrong is not an error of the
+                # By the conventions, a client's error is not an error of the
                 # server's.
                 error=f"status {status}" if status >= 500 else "",
             ),
@@ -115,9 +115,9 @@ def span_of(request: HTTPConnection) -> RequestSpan | None:
 
 
 def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
-    """The tag of a run by which it is a part of a trace: of this request's span, else of the
+    """Return the tag that makes a run a part of a trace: of this request's span, else of the
     client's, where it sends a valid W3C `traceparent`. Any other header is not an error, as the
-    standard has it."""
+    standard says."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)
     context = TraceContext.parse(request.headers.get(TRACEPARENT_HEADER, ""))
@@ -125,7 +125,7 @@ def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
 
 
 def note_joined(request: HTTPConnection, run_id: str) -> None:
-    """A request came to a run that is there already."""
+    """Note that a request joined an existing run."""
     if (span := span_of(request)) is not None and not span.run_id:
         span.run_id = run_id
 
@@ -135,9 +135,10 @@ def _is_api(path: str) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The path with the names of its parameters in their place: few values, whatever is asked."""
+    """Return the path with the names of its parameters in their place, so that it has few
+    values."""
     if "endpoint" not in scope:
-        return "/"  # no route has it
+        return "/"  # no route matches
     route = scope["path"]
     for name, value in scope.get("path_params", {}).items():
         route = route.replace(f"/{value}", f"/{{{name}}}", 1)

@@ -14,7 +14,7 @@ from loopline.runtime.gateway.errors import ApiError
 
 WORKFLOW = "workflow/"
 _NOT_TEAMS = ("chat", "completion")
-"""Workflows of one call: their policies are named themselves."""
+"""Workflows of one call, whose policies callers name directly."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class ModelCatalogue:
         raise _unknown(model, await self.names())
 
     async def _versions(self) -> dict[str, tuple[int, ...]]:
-        """Policy → its version in use, and one on trial; 0 is the pool's own model, which answers
-        for some policies until they are published."""
+        """Versions by policy: the one in use, and one on trial; 0 is the pool's own model, which
+        answers for some policies until they are published."""
         unpublished = {
             f"{pool}/{adapter}": (0,)
             for pool, settings in self._settings.models.items()
@@ -75,7 +75,7 @@ class ModelCatalogue:
             try:
                 agents = agents_of(name)
             except AgentError:
-                continue  # a plug-in that can't be loaded troubles only who names it
+                continue  # a plug-in that can't be loaded affects only callers that name it
             pools = {
                 policies.pool_of(self._settings.policies.get(agent, default))
                 for agent, default in agents.items()
@@ -86,8 +86,8 @@ class ModelCatalogue:
 
 
 def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
-    """One version of a policy is served at a time. Which it is may change before the model is
-    asked: then the gpu worker says the same."""
+    """Error for a version that is not in use, since a policy serves only one at a time. That may
+    change before the model is asked: then the gpu worker gives the same error."""
     return ApiError(
         404,
         f"Version {version} of the model '{name}' is not served: version {current}"
