@@ -1,5 +1,5 @@
-"""One question to the bus of a deployment, or something to do as its client, for commands. What is
-heavy is imported when it is asked for: a command's help needs none of it."""
+"""Single requests to the bus of a deployment, for commands. Heavy modules are imported on first
+use: a command's help needs none of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
-    """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
+    """Return the answer of the bus. Raises `InputError` for what the bus refuses, `BusUnavailable`,
+    `Unreachable`."""
     from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import InputError

@@ -37,7 +37,7 @@ EXIT_BROKEN_PIPE = 141
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 """Errors that the user can fix though they name no file. Any other keeps its traceback."""
 SUMMARY = 64
-"""Characters of a command's summary that fit alongside its name in 80 columns."""
+"""Most characters of a command's summary that fit next to its name in 80 columns."""
 
 
 class _GroupedHelp(TyperGroup):
@@ -140,7 +140,7 @@ def add_command(
 
 
 def program(name: str, about: str) -> typer.Typer:
-    """A command line without commands yet."""
+    """Return a command line without commands yet."""
     app = typer.Typer(
         name=name,
         cls=_GroupedHelp,
@@ -177,7 +177,7 @@ def run(app: typer.Typer) -> None:
         try:
             app()
         except BrokenPipeError:
-            # `loopline logs | head`: anyone who read us has seen enough. Python would complain once
+            # `loopline logs | head`: the reader has seen enough. Python would complain once
             # more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(EXIT_BROKEN_PIPE) from None

@@ -24,7 +24,7 @@ OUTAGE_TRIES = 12
 
 
 class Stopped(Exception):
-    """The driver was told to stop while the bus refused the run."""
+    """Raised when the driver was told to stop while the bus refused the run."""
 
 
 class RunDriver:
@@ -36,8 +36,8 @@ class RunDriver:
         say: Callable[[str], None],
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`say` hears why nothing goes on: of an outage once for each run, of a full bus now and
-        then. A run that the bus refuses while `stopped()` is given up."""
+        """Create a driver. `say` receives why nothing proceeds: an outage once for each run, a full
+        bus now and then. A run that the bus refuses while `stopped()` is given up."""
         self._client = client
         self._say = say
         self._stopped = stopped
@@ -106,6 +106,6 @@ def lapsed(trajectory: Trajectory, since: float) -> bool:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """The seed of every run on an item of that name: the same question, the same random numbers,
-    whatever is compared on it. Below 2³²."""
+    """Return the seed of every run on an item of that name: the same question has the same random
+    numbers, whatever is compared on it. Below 2³²."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:4])

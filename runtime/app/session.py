@@ -89,7 +89,7 @@ class BusSession:
 
 @asynccontextmanager
 async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
-    """Return the deployment of this state directory, or the one at a URL. Raises `Unreachable` and
+    """Yield a session on the deployment of this state directory, or the one at a URL. Raises `Unreachable` and
     `BusUnavailable`."""
     # It reads files, and may ask a server: not in the loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)

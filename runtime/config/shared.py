@@ -125,7 +125,7 @@ def _drop_local_keys(values: Tree) -> Tree:
 
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
-    """Return one sentence for each key that differs. A key that the other program does not know
+    """Yield one sentence for each key that differs. A key that the other program does not know
     does not count, as long as it has its own program's default."""
     local_values, deployment_values = _comparable(here, there), _comparable(there, here)
     for key in sorted({*local_values, *deployment_values}):

@@ -224,7 +224,7 @@ def _value(assignment: str, text: str) -> Any:
 
 
 def unknown_keys(model: type[BaseModel], layer: Layer) -> Iterator[str]:
-    """Return one sentence for each key of the layer that the model doesn't have."""
+    """Yield one sentence for each key of the layer that the model doesn't have."""
     yield from _unknown_in_table(model, model, layer, layer.data, ())
 
 
@@ -289,7 +289,7 @@ def _nearest_key(
 
 
 def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Return every dotted key; the names in a table of models are written `<name>`."""
+    """Yield every dotted key; the names in a table of models are written `<name>`."""
     for name, field in model.model_fields.items():
         dotted = f"{prefix}{name}"
         kind, inner = _nested_model(field.annotation)
@@ -300,7 +300,7 @@ def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Return every dotted key with its type and meaning."""
+    """Yield every dotted key with its type and meaning."""
     for name, field in model.model_fields.items():
         kind, inner = _nested_model(field.annotation)
         if inner is None:

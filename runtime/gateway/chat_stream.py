@@ -149,7 +149,7 @@ class ChatStream:
         return chunks
 
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
-        """Return the record's content beyond the published tokens; all of it where none were
+        """Yield the record's content beyond the published tokens; all of it where none were
         published."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
         if self._text is not None and self._text.corrected:

@@ -1,4 +1,5 @@
-"""The body of `POST /v1/responses`, as OpenAI's API and Open Responses have it.
+"""The body of `POST /v1/responses`, in the form of OpenAI's API and Open Responses. Its items are
+in `responses_items`.
 
 Its items are in `responses_items`.
 """
@@ -74,7 +75,8 @@ class TextConfig(StrictBody):
 
 
 class ReasoningConfig(StrictBody):
-    """Thoughts are given whole, never summarised, and a model thinks as much as it does."""
+    """Options for thoughts. These are returned whole, never summarised, and their amount is up to
+    the model."""
 
     effort: None = None
     summary: Literal["auto"] | None = None
@@ -95,7 +97,7 @@ class ResponseRecord(BaseModel):
 
     previous_response_id: str | None = None
     has_instructions: bool = False
-    """The conversation's first message is this request's `instructions`."""
+    """Whether the conversation's first message is this request's `instructions`."""
     store: bool = True
     background: bool = False
     tool_choice: Choice = "auto"
@@ -136,7 +138,8 @@ class ResponseRequest(StrictBody):
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = (
         Field(default=None, max_length=16)
     )
-    """Thoughts are given in the clear, so there is nothing encrypted to include."""
+    """Parts to include. Thoughts are returned unencrypted, so that there is nothing encrypted to
+    include."""
     max_output_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

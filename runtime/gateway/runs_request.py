@@ -1,4 +1,4 @@
-"""Bodies of the native API, and the objects that it answers with."""
+"""Request bodies of the native API, and the objects of its answers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CreateRun(_Body):
     prompt: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
     """The question. Either this or `messages`."""
     messages: list[ChatMessage] | None = Field(default=None, min_length=1, max_length=MAX_MESSAGES)
-    """The conversation so far, as in `/v1/chat/completions`."""
+    """Conversation so far, as in `/v1/chat/completions`."""
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
     tools: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
@@ -82,16 +82,16 @@ class CreateRun(_Body):
     generation: RunGeneration = RunGeneration()
     """Sampling of the run's completions."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Role → policy, over the deployment's own."""
+    """Policies that override the deployment's, by role."""
     budget: RunBudget = RunBudget()
     seed: int = 0
     stream: bool = False
     """Publish the models' text among the run's events."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
     start_after: float = Field(default=0.0, ge=0, le=MAX_WAIT_SECONDS)
-    """Seconds until it begins; its time counts from then."""
+    """Seconds until it begins; its time limit counts from then."""
     webhook: str | None = Field(default=None, max_length=2_048, pattern=r"^https?://")
-    """URL that is sent the run once it has ended, and what it waits for approval of."""
+    """URL that receives the run once it has ended, and every request for an approval."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
@@ -118,7 +118,7 @@ class CreateRun(_Body):
         return messages
 
     def run_budget(self, seconds: float) -> Budget:
-        """The run's own limits; `seconds` where it has none of its own."""
+        """Return the run's limits, with `seconds` where it sets no time limit."""
         return Budget(
             tokens=self.budget.tokens,
             micro_dollars=self.budget.micro_dollars,
@@ -130,12 +130,12 @@ class ForkRun(_Body):
     """Body of `POST /v1/runs/{id}/fork`."""
 
     at_turn: int = Field(ge=0)
-    """The first turn that is taken again."""
+    """First turn that is taken again."""
     seed: int | None = None
     question: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
     """Another question, where all turns are taken again (`at_turn` 0)."""
     prompts: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Prompt file of the workflow → the text that stands in its place from `at_turn` on."""
+    """Texts that replace prompts from `at_turn` on, by prompt file of the workflow."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
 
@@ -163,7 +163,7 @@ class ListedRun(_Body):
     id: str
     workflow: str
     status: str
-    """`active`, `waiting`, or the outcome."""
+    """State: `active`, `waiting`, or the outcome."""
     created: float
     tags: dict[str, str]
     session: str | None
@@ -180,7 +180,7 @@ def cost_of(calls: Sequence[Call], priced: Collection[str]) -> int | None:
 def run_body(
     run: Run, state: RunState, steps: tuple[Step, ...], priced: Collection[str]
 ) -> dict[str, Any]:
-    """The object `run`, with its steps and what they used. `priced`: the pools that have a
+    """Return the object `run`, with its steps and their usage. `priced`: the pools that have a
     price."""
     calls = [call for step in steps for call in step.calls]
     return {

@@ -59,7 +59,7 @@ from loopline.workers.admission import TENANT_TAG
 log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
-"""Holds what a run that was asked for as a response keeps of its request."""
+"""Tag that holds what a run keeps of its request, if it was requested as a response."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
 
@@ -116,7 +116,7 @@ class Rendering(Protocol[Rendered]):
 
 
 class Service:
-    """The gateway's part that knows no HTTP."""
+    """The part of the gateway that is independent of HTTP."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -176,7 +176,7 @@ class Service:
             policies=target.policies,
             options=self._options(target.workflow, options),
             generation=question.generation,
-            seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
+            seed=zlib.crc32(run_id.encode()),  # a caller that asks twice wants two samples
             budget=Budget(seconds=self.settings.gateway.run_seconds),
             stream=question.stream,
             tags={
@@ -190,8 +190,8 @@ class Service:
         )
 
     def _require_images(self, question: Question, target: Target) -> None:
-        """Raises `ApiError` where a message has an image, and not every endpoint that may answer
-        takes one."""
+        """Check the images. Raises `ApiError` where a message has one, and not every endpoint that
+        may answer takes images."""
         param = "input" if RESPONSE_TAG in question.tags else "messages"
         if target.workflow != "chat":
             raise text_alone(f"the team {question.model[:256]!r}", param)
@@ -216,7 +216,7 @@ class Service:
         return {}
 
     async def find(self, run_id: str, caller: ApiKey) -> Admitted:
-        """A run of this caller. Raises `ApiError` 404, also for a run of another's."""
+        """Return a run of this caller. Raises `ApiError` 404, also for another caller's run."""
         try:
             run = run_of(await self.client.bus.run_state(run_id))
         except BusUnavailable as error:
@@ -239,7 +239,8 @@ class Service:
         return tuple(tool.name for tool in ChatOptions.model_validate(run.options).tools)
 
     async def wait(self, admitted: Admitted) -> Trajectory:
-        """The ended run. A caller that is cancelled meanwhile cancels it, unless it is kept."""
+        """Return the ended run. A caller that is cancelled meanwhile cancels it, unless it outlives
+        its client."""
         try:
             trajectory = await self.client.wait(admitted.run.id, admitted.expected)
         except asyncio.CancelledError:
@@ -255,8 +256,8 @@ class Service:
     async def stream(
         self, admitted: Admitted, shape: StreamShape, after: str | None = None
     ) -> AsyncGenerator[Chunk]:
-        """The chunks of the answer, behind the one with the id `after`. A caller that closes this
-        before its end cancels the run, unless it is kept. Raises `ApiError`."""
+        """Yield the chunks of the answer after the one with the id `after`. A caller that closes
+        this before its end cancels the run, unless it outlives its client. Raises `ApiError`."""
         last_seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
         async with aclosing(self.render(admitted, chat)) as chunks:
@@ -264,7 +265,7 @@ class Service:
             async for chunk in chunks:
                 waiting.append(chunk)
                 if chunk.id.startswith(f"{BEGIN}/"):
-                    continue  # until there is more: what is refused gets a status, and no stream
+                    continue  # until there is more: a refusal gets a status, and no stream
                 for ready in waiting:
                     if place_of(ready.id) > last_seen:
                         yield ready
@@ -273,8 +274,8 @@ class Service:
     async def render(
         self, admitted: Admitted, rendering: Rendering[Rendered]
     ) -> AsyncGenerator[Rendered]:
-        """What a run's log comes to, from its beginning to its end. Who closes this before, and
-        whom `ApiError` reaches, is as for `stream`."""
+        """Yield the rendered log of a run, from its beginning to its end. An early close and an
+        `ApiError` have the same effects as in `stream`."""
         run_id, ended = admitted.run.id, False
         fresh = admitted.expected is not None
         try:
@@ -293,7 +294,7 @@ class Service:
             if not ended:
                 raise lost(f"run {run_id} is not on the bus")
         except Diverged:
-            ended = True  # the run goes on: its client is told to come back for the whole answer
+            ended = True  # the run continues: its client is told to come back for the whole answer
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
@@ -306,7 +307,7 @@ class Service:
     async def abandon(self, admitted: Admitted) -> None:
         """Cancel a run whose client has gone, unless the client can come back to it."""
         if not admitted.outlives_client:
-            # A task of its own: who waits here is cancelled, in an anyio scope at every await.
+            # A separate task: the waiting one is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
             self._cancelling.add(cancelling)
             cancelling.add_done_callback(self._cancelling.discard)
@@ -314,13 +315,13 @@ class Service:
 
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
-            # Without it the next call begins a sample of its own; the answer is there all the same.
+            # Without it the next call begins a new sample; the answer exists all the same.
             with suppress(*OUTAGE):
                 await self.sessions.note(admitted.session, trajectory)
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:
-    """The last thing that the user said."""
+    """Return the user's last message."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
 

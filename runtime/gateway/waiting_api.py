@@ -29,7 +29,7 @@ class SendSignal(_Body):
     value: JsonValue = None
     """Value that the run receives."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Sent again under its id, a signal counts once."""
+    """Id of the signal; sent again under the same id, it counts once."""
 
 
 class DecideApproval(_Body):
@@ -43,7 +43,7 @@ class DecideApproval(_Body):
 
 
 class WaitingApi:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._client = service.client
@@ -95,7 +95,7 @@ def _label(caller: ApiKey) -> str:
 
 
 def _require_approver(caller: ApiKey) -> None:
-    """Raises `ApiError` 403."""
+    """Check the caller's right. Raises `ApiError` 403."""
     if not caller.approves:
         raise ApiError(
             403,

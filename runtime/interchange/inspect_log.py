@@ -37,17 +37,17 @@ class LogSample:
     """Input as a text, or as messages with `role` and `content`."""
     target: str
     messages: Sequence[Mapping[str, Any]]
-    """The whole conversation, the input's messages included."""
+    """Whole conversation, the input's messages included."""
     model: str
     completion: str
     scores: Mapping[str, Any]
-    """Scorer → `C`, `I`, or a number."""
+    """`C`, `I`, or a number, by scorer."""
     started: float
     """Seconds since 1970."""
     seconds: float
     uuid: str
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Model → tokens read and written."""
+    """Tokens read and written, by model."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     error: str | None = None
     answer: str = ""
@@ -101,7 +101,7 @@ class LogHeader:
     complete: bool
     dataset: str
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Scorer → its mean."""
+    """Mean score by scorer."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def specification(self, ids: Sequence[str], epochs: int) -> dict[str, Any]:
@@ -128,8 +128,8 @@ class LogHeader:
 
 
 def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample]) -> int:
-    """The number of samples written. The file is there whole or not at all; one sample is in
-    memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
+    """Write a log and return the number of samples. The file is complete or absent; one sample is
+    in memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
     id and epoch."""
     summaries: list[dict[str, Any]] = []
     ids: dict[str, None] = {}
@@ -190,7 +190,7 @@ def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as inspect writes a time."""
+    """Format seconds since 1970 as inspect writes a time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

@@ -32,7 +32,7 @@ class RecordedRun:
 
     @property
     def prompt(self) -> list[dict[str, Any]]:
-        """Messages as chat templates take them."""
+        """Return the messages in the form of chat templates."""
         task = self.trajectory.run.task
         if not task.messages:
             return [{"role": "user", "content": task.prompt}]
@@ -40,8 +40,8 @@ class RecordedRun:
 
     @property
     def completion(self) -> list[dict[str, Any]]:
-        """The answer as a message; none of a run without one. The answer to a client's call may be
-        calls of the client's tools."""
+        """Return the answer as a message; empty for a run without one. The answer to a client's
+        call may consist of calls of the client's tools."""
         answer, calls = self.trajectory.answer, self._called
         if answer is None and not calls:
             return []
@@ -57,7 +57,7 @@ class RecordedRun:
 
     @property
     def _called(self) -> tuple[ToolCall, ...]:
-        """Tools that the answer to a client's call calls. Such an answer has no text."""
+        """Return the client's tool calls in the answer to its call. Such an answer has no text."""
         if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
             return ()
         step = self.trajectory.steps[-1]
@@ -71,14 +71,14 @@ class RecordedRun:
 
     @property
     def task_id(self) -> str:
-        """The same for all runs of one task."""
+        """Key that all runs of one task share."""
         task = self.trajectory.run.task
         content = json.dumps([task.environment, task.instance, self.prompt], sort_keys=True)
         return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
 
     @property
     def tokens(self) -> dict[str, tuple[int, int]]:
-        """Model → tokens read and written."""
+        """Tokens read and written, by model."""
         sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         for step in self.trajectory.steps:
             for call in step.calls:

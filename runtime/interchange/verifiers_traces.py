@@ -111,10 +111,10 @@ class _Graph:
         """Results of its tool calls."""
 
     def add(self, call: Call, at: float, outputs: Sequence[Any]) -> None:
-        """A call, and what its calls of tools got."""
+        """Add a call, and the results of its tool calls."""
         goes_on = bool(self._ids) and call.prompt_ids[: len(self._ids)] == self._ids
         if goes_on or (self._last is not None and not call.prompt_ids):
-            # Of an endpoint without ids, a conversation is what follows in one agent.
+            # For an endpoint without ids, successive calls of one agent form a conversation.
             parent, read = self._last, self._answers or [{"role": "user", "content": ""}]
             ids = call.prompt_ids[len(self._ids) :]
         else:
@@ -183,7 +183,7 @@ def _model_call(call: Call, node: int, at: float) -> dict[str, Any]:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the Chat Completions API as verifiers has it."""
+    """Return a message of the Chat Completions API in verifiers' form."""
     fields = {key: value for key, value in message.items() if key != "name"}
     if calls := message.get("tool_calls"):
         fields["tool_calls"] = [

@@ -22,7 +22,8 @@ RETRY_SECONDS = 2.0
 
 
 class LastingWorker(Worker):
-    """Raises what `Worker` raises until its first look at the queue, and outlasts it afterwards."""
+    """Worker that raises what `Worker` raises until its first look at the queue, and survives
+    outages afterwards."""
 
     _away = False
 
@@ -41,7 +42,8 @@ class LastingWorker(Worker):
         try:
             await super().start_jobs(job_ids)
         except OUTAGE:
-            # It came between a job's place and its start, and nobody else gives the place back.
+            # It came after a job was given its place and before its start, and nothing else frees
+            # the place.
             self._release_sem_dec_counter_on_complete()
             raise
 

@@ -21,9 +21,9 @@ from typing import Any, cast
 from loopline.workers.engines.settings import ModelSettings
 
 ROWS = 64
-"""Completions decoded together."""
+"""Number of completions that are decoded together."""
 CONTEXT = 1024
-"""Tokens of each: prompt and answer so far."""
+"""Tokens of each completion: prompt and answer so far."""
 GPU_BANDWIDTH = {
     "H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12, "L40": 0.86e12, "A10": 0.6e12, "L4": 0.3e12,
     "4090": 1.0e12, "3090": 0.94e12, "T4": 0.32e12,
@@ -36,7 +36,7 @@ _TORCH_LAYER_GPU = 1.2e-3
 _VLLM_STEP_GPU = 1.0e-3
 _TORCH_LAYER_CPU = 8e-3
 _VLLM_STEP_CPU = 80e-3
-"""Seconds per step: messages between its processes, and sampling."""
+"""Seconds per step for messages between its processes, and for sampling."""
 _COPIED_BYTES = 32 * 2**20
 
 
@@ -81,7 +81,8 @@ def shape_of(folder: Path) -> Shape | None:
 
 
 def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
-    """Best first. `gpu` is empty on a machine without one; `bandwidth` in bytes per second."""
+    """Estimate the engines, best first. `gpu` is empty on a machine without one; `bandwidth` in
+    bytes per second."""
     width = 2 if gpu else 4  # bfloat16 on a GPU, float32 on a CPU
     kv = ROWS * CONTEXT * shape.kv_bytes * width / 2
     weights = shape.parameters * width
@@ -99,9 +100,9 @@ def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
 
 
 def memory_bandwidth() -> float:
-    """Bytes per second that one core copies: what is read and what is written."""
+    """Measure the bytes per second that one core copies: read and written."""
     source = bytearray(_COPIED_BYTES)
-    bytes(source)  # pages are there from now on
+    bytes(source)  # pages are mapped from now on
     began = time.perf_counter()
     bytes(source)
     return 2 * _COPIED_BYTES / (time.perf_counter() - began)
@@ -113,7 +114,8 @@ def gpu_bandwidth(name: str) -> float | None:
 
 
 def capacity(gpu: str) -> float:
-    """Bytes of a card's memory, by its name as `… 80 GiB`; of this machine's without one."""
+    """Bytes of a card's memory, from its name in the form `… 80 GiB`; this machine's memory without
+    one."""
     size = re.search(r"([\d.]+) GiB", gpu)
     if size is not None:
         return float(size[1]) * 2**30
@@ -121,7 +123,8 @@ def capacity(gpu: str) -> float:
 
 
 def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
-    """A sentence, where the files say what is needed. `gpu` is the card's name or empty."""
+    """Yield advice in a sentence, where the files hold what is needed. `gpu` is the card's name or
+    empty."""
     shape = shape_of(folder)
     bandwidth = gpu_bandwidth(gpu) if gpu else memory_bandwidth()
     if shape is None or bandwidth is None:

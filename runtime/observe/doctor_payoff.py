@@ -22,7 +22,7 @@ from loopline.workers.store.recent import RecentRuns
 
 DAYS = 30
 LEAST_AUDITED = 20
-"""Below, an interval says nothing."""
+"""Fewest audited answers, since an interval from fewer says nothing."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Payoff:
     alone: float
     low: float
     high: float
-    """95 % interval of what was saved."""
+    """95 % interval of the savings."""
 
     @property
     def saved(self) -> float:
         return self.alone - self.paid
 
     def describe(self) -> str:
-        """One sentence."""
+        """Describe the payoff in one sentence."""
         head = f"{self.questions:,} questions of cascades in {DAYS} days"
         if self.low > 0:
             verdict = "delegation pays"
@@ -75,7 +75,7 @@ class Payoff:
 
 
 def payoff_sentence(store: Path, now: float) -> str:
-    """The answer, or what is missing for one."""
+    """Describe the payoff of the store, or what is missing for it."""
     recent = RecentRuns(store, now - DAYS * 86_400, question_of, "cascade")
     recent.read_new()
     questions = tuple(recent.runs.values())
@@ -140,7 +140,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Variance of their mean."""
+    """Variance of the mean of the values."""
     return _variance(values) / len(values)
 
 

@@ -25,11 +25,12 @@ LEARNED_TOKENS = "learned-tokens"
 
 
 class LearnedSequence(Record):
-    """One sequence in one step. The lists behind `learned` have an entry for each learned token."""
+    """One sequence in one step. The lists after `learned` have an entry for each learned token."""
 
     run_id: str
     sample: str
-    """Run, turn, branch, agent and candidate; run and agent where whole runs compete."""
+    """Name of the sample: run, turn, branch, agent and candidate; run and agent where whole runs
+    compete."""
     step: int
     """Number of the step, from 1."""
     policy: str
@@ -45,9 +46,9 @@ class LearnedSequence(Record):
     behaviour: tuple[float, ...]
     """log π_behav of each token, as sampled."""
     proximal: tuple[float, ...]
-    """log π_prox: the weights at the step's beginning."""
+    """log π_prox: under the weights at the step's beginning."""
     trained: tuple[float, ...]
-    """log π_θ when it was learned from; π_prox in a step of one update."""
+    """log π_θ when it was learned; π_prox in a step of one update."""
     weights: tuple[float, ...]
     """Factors of the loss that correct for the sampler: truncated, 0 for a sequence that was left
     out, 1 without a correction."""
@@ -70,7 +71,7 @@ class LearnedSequence(Record):
 
 
 def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
-    """Write a file of the record, whole or not at all, and onto the disk. Raises OSError."""
+    """Write a file of the record atomically, and flush it to the disk. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

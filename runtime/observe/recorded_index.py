@@ -31,14 +31,14 @@ _ID_CHARS = 36
 
 @dataclass(frozen=True)
 class RecordedPage:
-    """Lines of one page, and the id after which the next begins; None after the last."""
+    """Lines of one page, and the id at which the next begins; None after the last."""
 
     lines: Sequence[RunLine]
     next_page: str | None
 
 
 def has_recorded_runs(store: Path) -> bool:
-    """Whether a list can be shown: there are files, and DuckDB to read them."""
+    """Whether a list can be shown: files exist, and DuckDB can read them."""
     return find_spec("duckdb") is not None and bool(parquet_files(store / "trajectories"))
 
 
@@ -56,7 +56,7 @@ IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
 async def find_recorded_runs(
     bus: Bus, store: Path, query: RunQuery, count: int, after: str = NEWEST
 ) -> RecordedPage:
-    """`recorded_page`, without the runs that are still on the bus."""
+    """Return `recorded_page` without the runs that are still on the bus."""
 
     async def is_on_bus(ids: Sequence[str]) -> list[bool]:
         async with bus.redis.pipeline(transaction=False) as pipe:
@@ -70,8 +70,9 @@ async def find_recorded_runs(
 async def recorded_page(
     store: Path, query: RunQuery, count: int, after: str, is_listed: IsListed
 ) -> RecordedPage:
-    """The newest runs of the store that match and are not listed elsewhere, below the id `after`.
-    One page looks at `MAX_LOOKED` runs at most; the next one goes on behind them.
+    """Return the newest runs of the store that match and are not listed elsewhere, below the id
+    `after`. One page examines `MAX_LOOKED` runs at most; the next one continues after them. Raises
+    `UserError` as `bounded_queries`.
 
     Raises `UserError` as `bounded_queries`.
     """
@@ -99,18 +100,18 @@ async def recorded_page(
 
 @dataclass(frozen=True)
 class _Ids:
-    """Runs that match, out of those that were looked at."""
+    """Matching runs among those that were examined."""
 
     ids: Sequence[str]
     looked: int
     last: str
-    """The id of the oldest run that was looked at."""
+    """Id of the oldest run that was examined."""
     more: bool
 
 
 def _ids(connection: Any, query: RunQuery, after: str) -> _Ids:
-    """A look at the next runs below an id. Words are searched for in a bounded number of them: that
-    reads whole records."""
+    """Examine the next runs below an id. A search for words examines fewer of them, since it reads
+    whole records."""
     conditions, values = ["run_id < $after"], dict[str, Any](after=after)
     for name, value, condition in (
         ("workflow", query.workflow, "workflow = $workflow"),

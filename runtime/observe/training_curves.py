@@ -24,7 +24,7 @@ MAX_GROUPS = 200
 _ORIGIN = re.compile(r"(?P<run>[^/]+)/(?P<turn>\d+)\.(?P<branch>\d+)/(?P<agent>.+)#(?P<number>\d+)")
 
 Series = Mapping[str, Sequence[tuple[int, float]]]
-"""Name of a curve → steps and values, in the order of the steps."""
+"""Steps and values by name of a curve, in the order of the steps."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ def stamp_of(trainings: Sequence[Path]) -> str:
 
 
 def read_curves(training: Path) -> dict[str, Series]:
-    """Part of the training (a policy, a stage; empty where it has none) → its curves.
+    """Return the curves by part of the training (a policy, a stage; empty where it has none).
+    Raises `UserError` without the package tensorboard.
 
     Raises `UserError` without the package tensorboard.
     """
@@ -85,13 +86,13 @@ def read_curves(training: Path) -> dict[str, Series]:
 
 
 class CurveReader:
-    """Reads the curves of a training that goes on: of files that grow, only what is new in them."""
+    """Reads the curves of a training that is running: only the new data of growing files."""
 
     def __init__(self, training: Path) -> None:
         self._training = training
         self._folders: dict[Path, _EventFolder] = {}
         self._lock = threading.Lock()
-        """A page that is left in the middle leaves its reading thread behind."""
+        """Lock, since an aborted page leaves its reading thread running."""
 
     def read(self) -> dict[str, Series]:
         """Read the curves as `read_curves` does."""
@@ -107,9 +108,9 @@ class CurveReader:
 
 
 class _EventFolder:
-    """The scalars of one folder of event files. A file whose end is missing or damaged gives what
-    stands before it, and the rest once that is there; what was drawn beyond a checkpoint that was
-    gone back to is left out."""
+    """Scalars of one folder of event files. A file whose end is missing or damaged gives the data
+    before it, and the rest once that is complete; points after a checkpoint that the training
+    returned to are left out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -118,7 +119,7 @@ class _EventFolder:
         self._points = 0
 
     def read(self) -> Series:
-        """Raises `UserError` without the package tensorboard."""
+        """Open the folder. Raises `UserError` without the package tensorboard."""
         try:
             from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
             from tensorboard.compat.proto import event_pb2
@@ -129,7 +130,7 @@ class _EventFolder:
             ) from error
         records: Any = event_pb2  # made by protobuf, so that types know nothing of it
         files = _event_files(self._path)
-        if not self._loaders.keys() <= set(files):  # the training was begun again
+        if not self._loaders.keys() <= set(files):  # the training was started again
             self._loaders, self._series, self._points = {}, {}, 0
         for path in files:
             if path not in self._loaders:
@@ -167,7 +168,7 @@ def smooth(values: Sequence[tuple[int, float]], weight: float) -> list[Point]:
 
 
 def rounds_of(training: Path) -> list[int]:
-    """Numbers of the rounds whose groups were sealed, the first one first."""
+    """Return the numbers of the rounds whose groups were sealed, in order."""
     try:
         names = os.listdir(training / "rounds")
     except OSError:
@@ -181,7 +182,7 @@ def rounds_of(training: Path) -> list[int]:
 
 
 def groups_of(training: Path, number: int) -> list[Group]:
-    """The groups of a round. Raises `UserError` for a file that can't be read."""
+    """Return the groups of a round. Raises `UserError` for a file that can't be read."""
     path = training / "rounds" / f"{number:04d}" / "groups.json"
     try:
         record = read_object(path)

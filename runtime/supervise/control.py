@@ -42,7 +42,7 @@ class ControlServer:
             os.umask(before)
 
     async def reopen_if_deleted(self) -> bool:
-        """Whether its file was gone, and the socket has been made again."""
+        """Whether its file was gone, and the socket was created again."""
         if self._path.exists() or not self._path.parent.exists():
             return False
         if self._server is not None:

@@ -53,5 +53,5 @@ class ScrapeTargets:
         self._written = body
 
     def remove(self) -> None:
-        """Nobody serves any more."""
+        """Note that nothing serves any more."""
         self._path.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ Presence = Callable[[], Awaitable[dict[str, WorkerPresence]]]
 """The workers that are present on the bus, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
-"""Joins the bus: its server, the present workers, and how to leave."""
+"""Joins the bus: returns its server, the present workers, and a function to leave."""
 
 DRAIN_ORDER = ("gateway", "roles", "services", "writers")
 """Gateways first: answers in progress still need the others. Then role workers: to finish a step
@@ -163,7 +163,8 @@ class Supervisor:
             signals.close()
 
     def _resolved_settings_file(self, kind: str) -> Path:
-        """The file with a worker's settings; on a server of ours it names the user of its kind."""
+        """Write the file with a worker's settings; on a server of ours it names the user of its
+        kind."""
         if self.redis is None:
             return self.state.resolved
         path = self.state.resolved_settings_file_of(kind)
@@ -172,8 +173,8 @@ class Supervisor:
         return path
 
     async def _wait_until_stopped(self, background: tasks.Background) -> None:
-        """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
-        a part of ours has ended."""
+        """Wait for a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if a
+        background task has ended."""
         try:
             await background.run(self._stop.wait())
         except BackgroundEnded as error:
@@ -215,8 +216,8 @@ class Supervisor:
     # -- Redis --------------------------------------------------------------------------------
 
     async def _start_unless_stopped(self, server: RedisServer) -> bool:
-        """Whether the server is ready; False where a stop came first: a large file is read for
-        minutes."""
+        """Wait until the server is ready; return False where a stop came first: a large file is
+        read for minutes."""
         starting = asyncio.create_task(server.start())
         stop = asyncio.create_task(self._stop.wait())
         try:
@@ -229,7 +230,7 @@ class Supervisor:
 
     async def _keep_redis(self, server: RedisServer) -> None:
         """Start the server again whenever it dies: same data, same address, so that the workers
-        only see an outage. One that keeps dying ends the deployment with the reason."""
+        only see an outage. A server that keeps dying ends the deployment with the reason."""
         policy = RestartPolicy(self.settings.supervisor)
         while True:
             code = await server.wait()
@@ -247,18 +248,18 @@ class Supervisor:
             try:
                 await server.start()
             except (UserError, OSError) as error:
-                # One failed start is one death more: the next `wait` returns at once.
+                # A failed start counts as another death: the next `wait` returns immediately.
                 log.error("redis did not start", error=str(error))
                 continue
             self.redis_restarts += 1
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
     async def _keep_sockets(self, control: ControlServer) -> None:
-        """Make a socket again whose file was deleted: nobody can connect to it any more, while
-        those that are connected notice nothing. Redis can only be started again for that."""
+        """Restore a socket whose file was deleted: nobody can connect to it any more, while
+        connected clients notice nothing. Redis can only do this by a restart."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(OSError):  # of a folder that takes none: tried again
+            with contextlib.suppress(OSError):  # in a folder that refuses it: tried again
                 if await control.reopen_if_deleted():
                     log.warning("control socket made again: its file was deleted")
             server = self.redis
@@ -280,7 +281,7 @@ class Supervisor:
     # -- workers ------------------------------------------------------------------------------
 
     def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
-        """Start what is missing; the slots above `count`, to be stopped by the caller."""
+        """Start what is missing; return the slots above `count`, which the caller stops."""
         slots = self._slots[kind]
         used_indices = {slot.index for slot in self._running if slot.kind == kind}
         free = (index for index in itertools.count(1) if index not in used_indices)
@@ -298,12 +299,12 @@ class Supervisor:
         self._running.pop(slot, None)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A place that nobody fills any more, in a deployment that says that it is ready.
+            # A slot that nobody fills any more, in a deployment that claims to be ready.
             slot.kill_process()
             self._background.fail(f"slot {slot.kind}-{slot.index}", error)
 
     async def _watch_presence(self, presence: Presence) -> None:
-        """A worker is ready when the bus has heard of it. Quick while one is starting."""
+        """Poll the presence of workers, which makes them ready. Often while one is starting."""
         self._heard = time.monotonic()
         while True:
             try:
@@ -339,7 +340,7 @@ class Supervisor:
         until = time.monotonic() + limit
         while late := [slot for slot in self._running if not slot.settled]:
             if any(slot.state == "downloading" for slot in late):
-                # A network has no time in which it should be done.
+                # A download has no time limit.
                 until = time.monotonic() + limit
             if time.monotonic() > until:
                 names = [slot.name for slot in late]
@@ -383,7 +384,7 @@ class Supervisor:
         if self._stop.is_set():
             raise UserError("the deployment is draining", hint="start it again with `runtime up`.")
         before = len(self._slots[kind])
-        # Those given up as broken make room for new ones: asking again is another try.
+        # Broken workers make room for new ones: the request is another try.
         broken = [slot for slot in self._slots[kind] if slot.state == "broken"]
         self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
         surplus = broken + self._scale(kind, count)
@@ -394,8 +395,8 @@ class Supervisor:
 
     @property
     def phase(self) -> str:
-        """`starting`, `ready`, `degraded` (a worker is given up, dead or not heard, nobody of a
-        kind is ready, or the bus does not answer), `draining` or `stopping`."""
+        """State: `starting`, `ready`, `degraded` (a worker is broken, dead or silent, no worker of
+        a kind is ready, or the bus does not answer), `draining` or `stopping`."""
         if self._phase != "ready":
             return self._phase
         ailing = any(slot.state in ("broken", "silent", "backoff") for slot in self._running)

@@ -23,9 +23,10 @@ PAGE_CHARS = 2_500_000
 CALL_TOKENS = 3_000
 """Most coloured tokens of one completion."""
 PAGE_TOKENS = 50_000
-"""Coloured: each is an element of the page."""
+"""Most coloured tokens of all completions: each is an element of the page."""
 PAGE_CANDIDATES = 1_000
-"""Shown with rewards, calls and facts, which are dozens of elements even without a word of text."""
+"""Most candidates shown with rewards, calls and facts, which are dozens of elements even without
+any text."""
 
 
 class SizeBudget:
@@ -34,15 +35,16 @@ class SizeBudget:
     def __init__(self) -> None:
         self.cut_texts = 0
         self.plain_calls = 0
-        """Completions whose tokens are told apart no more."""
+        """Number of completions whose tokens are no longer distinguished."""
         self.bare_candidates = 0
-        """Candidates of which the page has the heads alone."""
+        """Number of candidates of which the page shows only the heads."""
         self._chars = PAGE_CHARS
         self._tokens = PAGE_TOKENS
         self._candidates = PAGE_CANDIDATES
 
     def text(self, text: str) -> Markup:
-        """Text as HTML, from its beginning; in place of the rest, how much is missing."""
+        """Return the beginning of a text as HTML, with the number of missing characters in place of
+        the rest."""
         limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
         self._chars -= min(len(text), limit)
         if len(text) <= limit:
@@ -52,11 +54,11 @@ class SizeBudget:
         return Markup('{}<span class="cut">{}</span>').format(sanitize(text[:limit]), missing)
 
     def json(self, value: JsonValue) -> Markup:
-        """A value as a line of JSON, as HTML."""
+        """Return a value as a line of JSON, as HTML."""
         return self.text(json.dumps(value, ensure_ascii=False))
 
     def candidate(self) -> bool:
-        """Whether one more candidate is shown with what is below its head."""
+        """Whether one more candidate is shown with the part below its head."""
         self._candidates -= 1
         is_within_budget = self._candidates >= 0
         self.bare_candidates += not is_within_budget

@@ -39,7 +39,8 @@ def render(
     tokenizers: Tokenizers | None = None,
     learned: Sequence[LearnedSequence] | None = None,
 ) -> str:
-    """The whole page; `learned` is what a training made of the run, None where none was asked."""
+    """Return the whole page; `learned` holds what a training learned from the run, None where none
+    was requested."""
     resources = files(_PACKAGE)
     return page(
         f"{known_run.run.workflow} {known_run.run.id}",
@@ -141,8 +142,8 @@ def _notices(
 
 
 def _cost_words(calls: Sequence[Call], priced: Collection[str] | None) -> str:
-    """Dollars. Where nobody says which pools have a price, tokens that cost nothing are those of
-    pools without one."""
+    """Format dollars. Where nobody knows which pools have a price, tokens without a cost count as
+    those of pools without one."""
     if not calls:
         return "$0"
     micro = sum(call.cost_micro_dollars for call in calls)

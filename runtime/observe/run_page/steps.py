@@ -26,7 +26,8 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
-"""Candidates of one step; of more, those that were not executed are folded away together."""
+"""Most candidates of one step that are shown apart; beyond it, those that were not executed are
+folded away together."""
 _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
@@ -50,7 +51,7 @@ def render_steps(
 
 
 def shared_prompt(step: Step) -> tuple[int, ...] | None:
-    """The prompt that all of several candidates answered to."""
+    """Return the prompt that all candidates of a step answered, if they had the same."""
     prompts = {
         candidate.calls[0].prompt_ids if candidate.calls else () for candidate in step.candidates
     }
@@ -126,7 +127,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
 
 
 def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
-    """Observation and decision."""
+    """Return observation and decision."""
     fields = {key: value for key, value in step.observation.items() if key != "turns"}
     failure, text = fields.pop("failure", None), fields.pop("text", None)
     decided = step.decision

@@ -47,8 +47,8 @@ class Lessons:
         return bool(self._sequences)
 
     def of(self, call: Call, step: Step, number: int) -> TrainedCompletion | None:
-        """The last step of the training that learned from a completion of candidate `number`; None
-        if none did."""
+        """Return the last step of the training that learned from a completion of candidate
+        `number`; None if none did."""
         places = (f"{step.turn}.{step.branch}/{step.agent}#{number}", step.agent)
         whole = (*call.prompt_ids, *call.output_ids)
         latest: LearnedSequence | None = None
@@ -73,8 +73,8 @@ def _trained_completion(sequence: LearnedSequence, call: Call) -> TrainedComplet
 def completion_html(
     call: Call, tokenizers: Tokenizers, room: SizeBudget, learned: TrainedCompletion | None
 ) -> Markup:
-    """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
-    thought is set apart."""
+    """Return a completion's text as HTML, coloured as far as the room and a tokenizer allow; its
+    thoughts are set apart."""
     thought = room.text(call.reasoning) if call.reasoning else None
     thoughts = split_thoughts(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
@@ -86,7 +86,7 @@ def completion_html(
     rest: Markup | None = None
     if pieces is None:
         plain = _plain_text(call.text, thoughts, room)
-        # Tokens without their text: a cell each.
+        # Tokens without their text: a cell for each.
         cells = [
             (_token_classes(call, at, learned), _hint(call, at, learned)) for at in range(count)
         ]
@@ -113,7 +113,7 @@ def completion_html(
 def _plain_text(
     text: str, thoughts: Sequence[tuple[int, int]], room: SizeBudget
 ) -> list[tuple[bool, Markup]]:
-    """Stretches of a text, each with whether it was only thought."""
+    """Return stretches of a text, each with whether it is a thought."""
     parts: list[tuple[bool, Markup]] = []
     position = 0
     for start, end in thoughts[:MOST_THOUGHTS]:

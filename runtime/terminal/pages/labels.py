@@ -56,14 +56,14 @@ class Labels:
     """Places names one after the other within a drawing."""
 
     def __init__(self, room: Box, marks: Iterable[Box] = ()) -> None:
-        """`marks`: what no name may cover."""
+        """Create a layout; `marks` are boxes that no name may cover."""
         self._room = room
         self._taken = list(marks)
 
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
     ) -> str:
-        """The name of the mark at (x, y): next to it, or as near as there is room."""
+        """Return the name of the mark at (x, y), next to it or as near as there is room."""
         options = _options(x, y, words, size, radius)
         free = [
             option
@@ -71,7 +71,7 @@ class Labels:
             if option[2].is_within(self._room)
             and not any(option[2].overlaps(box) for box in self._taken)
         ]
-        # A drawing with more names than it has room for shows this one over others.
+        # A drawing with more names than fit shows this one on top of others.
         best = min(free or options, key=lambda option: _distance(option[2], x, y))
         at_x, at_y, box, anchor = best
         self._taken.append(box)
@@ -86,14 +86,14 @@ class Labels:
 def _options(
     x: float, y: float, words: str, size: float, radius: float
 ) -> list[tuple[float, float, Box, str]]:
-    """Places for a name: its point, its box and its anchor."""
+    """Return places for a name: its point, its box and its anchor."""
     gap = _GAP if radius else 0.0
     points: list[tuple[float, float, str]] = []
     for distance in _DISTANCES:
         for baseline in (y - 9 - distance, y + size + distance):
             points += [(x + gap, baseline, "start"), (x - gap, baseline, "end")]
             points.append((x, baseline - radius if baseline < y else baseline + radius, "middle"))
-            # Away from an edge that the name would pass.
+            # Away from an edge that the name would cross.
             width = svg.width_of(words, size)
             points += [(x - part * width, baseline, "start") for part in (0.25, 0.75)]
     return [
@@ -112,7 +112,7 @@ def _distance(box: Box, x: float, y: float) -> float:
 def spaced_ticks(
     scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], size: float = 11.0
 ) -> list[tuple[float, str]]:
-    """The ticks of a horizontal axis whose words stand free of those before them."""
+    """Return the ticks of a horizontal axis whose labels do not touch those before them."""
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
