@@ -89,8 +89,8 @@ class BusSession:
 
 @asynccontextmanager
 async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
-    """Yield a session on the deployment of this state directory, or the one at a URL. Raises `Unreachable` and
-    `BusUnavailable`."""
+    """Yield a session on the deployment of this state directory, or the one at a URL. Raises
+    `Unreachable` and `BusUnavailable`."""
     # It reads files, and may ask a server: not in the loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)
     settings = where.settings

@@ -34,7 +34,7 @@ class RedisBinary:
 
     @property
     def is_supported(self) -> bool:
-        """Whether the version is supported: Redis from 7.0 on; every Valkey, since they began at 7.2."""
+        """Whether the version is supported: Redis from 7.0 on, and every Valkey (7.2 or later)."""
         return self.flavour == "valkey" or self.version >= MINIMUM_REDIS
 
     def reads_data_of(self, flavour: str, version: tuple[int, ...]) -> bool:
