@@ -40,29 +40,30 @@ Classifier = Callable[[Result, str], str]
 benchmark's own `classes`. A right result has `Class.RIGHT`."""
 
 Rescorer = Callable[[Result, ManifestItem], Result]
-"""The result with the score that its stored prediction gets today."""
+"""Returns the result with the score that its stored prediction gets today."""
 
 _CONSTANT = "the constant that solves most, chosen by these questions' own answers"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark. What is called from here imports what it needs when it is called."""
+    """A benchmark. Its callables import what they need when they are called."""
 
     name: str
     """Name on the command line, in tags of runs and in names of output directories."""
     title: str
     """Heading of the report."""
     load: Callable[[Request], Dataset]
-    """The items that a request asks for. Raises UsageError or DataError."""
+    """Returns the items of a request. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
-    """A ready judge. The path is the folder of problems, where there are hidden tests or gold
-    answers. Raises UsageError for a judge that lacks something here."""
+    """Yields a ready judge. The path is the folder of problems, where there are hidden tests or
+    gold answers. Raises UsageError for a judge that lacks something here."""
     checkers: Mapping[str, str]
-    """Checker → its rule in words; the primary one stands first, and so do its verdicts."""
+    """Description of the rule of each checker; the primary one is first, and so are its
+    verdicts."""
     class_of: Classifier
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
+    """Meaning of failure classes beyond those of `loopline.bench.taxonomy`."""
     arms: Arms = QUESTION_ARMS
     arms_of: Callable[[JsonObject], Arms] | None = None
     """Arms that follow from the data set's options or its `reference`, where the arms depend on
@@ -73,7 +74,7 @@ class Benchmark:
     options: type[Record] | None = None
     """Model that `Request.choices` must fit, where a data set has options of its own."""
     workflow_options: JsonObject | None = None
-    """Options of the workflows; None: only whether there is a calculator."""
+    """Options of the workflows; None sets only whether there is a calculator."""
     require: Callable[[Manifest], None] = lambda manifest: None
     """Called before a deployment is looked for. Raises UsageError where runs could not be judged on
     this machine."""
@@ -93,29 +94,29 @@ class Benchmark:
     """Place to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 
     def arms_for(self, choices: JsonObject) -> Arms:
-        """The arms for these options, or for a data set with this `reference`. Raises
+        """Return the arms for these options, or for a data set with this `reference`. Raises
         UsageError."""
         return self.arms if self.arms_of is None else self.arms_of(choices)
 
     def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
-        """The arms that a command line names; None: the default ones, or the first there is. Raises
-        UsageError."""
+        """Return the arms that a command line names; None means the default ones, or the first of
+        all. Raises UsageError."""
         arms = self.arms_for(choices)
         return arms.parse(text or self.default_arms or next(iter(arms.listed)))
 
     @property
     def class_meanings(self) -> dict[str, str]:
-        """Every class that a result may have → its meaning, in a report's order."""
+        """Return the meaning of every class that a result may have, in a report's order."""
         return {**{str(name): meaning for name, meaning in MEANINGS.items()}, **self.classes}
 
 
 def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> Classifier:
-    """The classifier of a judge that names the classes which apply as signals."""
+    """Return the classifier of a judge that names the applicable classes as signals."""
     return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
 def options_of(model: type[R], choices: Mapping[str, Any]) -> R:
-    """The options that a command line gives. Raises UsageError, naming the option."""
+    """Return the options of a command line. Raises UsageError, naming the option."""
     try:
         return model.model_validate(choices)
     except ValidationError as error:

@@ -56,7 +56,7 @@ NO_BUDGET = BenchBudget()
 
 
 def limits_of(manifest: Manifest) -> Limits:
-    """0 is unlimited."""
+    """Return the limits of a manifest; 0 is unlimited."""
     return Limits(
         manifest.budget_tokens or 0,
         manifest.budget_micro_dollars or 0,
@@ -65,7 +65,7 @@ def limits_of(manifest: Manifest) -> Limits:
 
 
 def options_in_words(manifest: Manifest) -> str:
-    """The options that allow more, as a resumed benchmark takes them: all that have a limit."""
+    """Name the options with which a resumed benchmark may spend more: all that have a limit."""
     names = ("--budget-tokens", "--budget-usd", "--budget-seconds")
     options = zip(names, limits_of(manifest).values, strict=True)
     return " ".join(f"{name} MORE" for name, limit in options if limit)
@@ -81,7 +81,7 @@ def scope_of(manifest: Manifest) -> str:
 
 
 def _name(manifest: Manifest) -> str:
-    """The same when it is resumed, whatever it may spend then."""
+    """Name of the budget. It stays the same when the benchmark is resumed with other limits."""
     return f"bench-{manifest.benchmark}-{manifest.created:.6f}"[:120]
 
 
@@ -104,7 +104,7 @@ async def hold(
 
 
 async def lift(client: RunClient, manifest: Manifest) -> None:
-    """Take the limits off the bus: none of its runs is in flight."""
+    """Remove the limits from the bus: none of its runs is in flight."""
     if any(limits_of(manifest).values):
         await set_limits(_client(client).bus, scope_of(manifest), Limits())
 

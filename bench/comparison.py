@@ -1,4 +1,7 @@
-"""Compares two benchmarks question by question, for example before and after a change.
+"""Compares two benchmarks question by question, for example before and after a change. Either may
+be an output directory of ours or a file of another tool's evaluation. Where questions were asked
+several times, each counts by the mean of its attempts: attempts at the same question are not
+independent evidence, and no attempt of A corresponds to one of B.
 
 Either may be an output directory of ours or a file of another tool's evaluation. Where questions
 were asked several times, each counts by the mean of its attempts: attempts at one are not an
@@ -35,7 +38,7 @@ from loopline.bench.text_answers import SCORE
 from loopline.trainers.core.checkpoints import changed_settings
 
 SHOWN = 300
-"""Characters of what differs between two items."""
+"""Most characters of a quoted difference between two items."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +59,18 @@ class ArmComparison:
     """Paired table of right answers; None where questions were asked several times, or scores are
     shares."""
     p: float | None
-    """McNemar's; None without a table."""
+    """McNemar's p-value; None without a table."""
     accuracy: Interval
     """A − B, of shares."""
     tokens: Interval | None
-    """A − B, per run; None where nobody knows them."""
+    """A − B, per run; None where the tokens are unknown."""
     micro_dollars: Interval | None
     """A − B, per run; None where the prices are unknown."""
     only_a: tuple[str, ...]
-    """Questions that A alone has answered rightly; none without a table."""
+    """Questions that only A answered rightly; empty without a table."""
     only_b: tuple[str, ...]
     unmatched_a: tuple[str, ...]
-    """Questions that A's arm was asked and B's was not."""
+    """Questions that A's arm was asked, but not B's."""
     unmatched_b: tuple[str, ...]
 
     @property
@@ -121,13 +124,13 @@ class _Side:
         return {arm.name: arm for arm in self.facts.arms}
 
     def value(self, result: Result) -> float:
-        """A run's score: 0 or 1, or the score from another tool."""
+        """Return a run's score: 0 or 1, or the score from another tool."""
         if self.format is None:
             return float(result.right)
         return result.measures[SCORE]
 
     def by_question(self, arm: ArmRuns) -> dict[str, list[Result]]:
-        """The attempts at each question, in the order of the questions."""
+        """Return the attempts at each question, in the order of the questions."""
         instance_of = instances_of(self.facts.manifest)
         attempts: dict[str, list[Result]] = defaultdict(list)
         for result in arm.results:
@@ -202,8 +205,8 @@ def _format(facts: Facts) -> str | None:
 
 
 def _require_same_questions(left: _Side, right: _Side) -> list[str]:
-    """Raises UsageError. Notices where formats differ, or a file's questions: a text is no longer
-    the same once a prompt is part of it."""
+    """Return notices where formats or a file's questions differ: a text is no longer the same
+    once a prompt is part of it. Raises UsageError."""
     paths = left.path, right.path
     questions_a, questions_b = left.questions(), right.questions()
     shared = [(item, questions_b[key]) for key, item in questions_a.items() if key in questions_b]
@@ -248,7 +251,7 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
 
 
 def _task(item: ManifestItem) -> JsonObject:
-    """The game and its rules, without the players, which belong to an arm."""
+    """Return the game and its rules, without the players, which belong to an arm."""
     if item.task is None:
         return {}
     environment, instance = item.task
@@ -284,7 +287,7 @@ def _compare(left: _Side, a: ArmRuns, right: _Side, b: ArmRuns) -> ArmComparison
         sum(len(runs[question]) for question in shared) for runs in (runs_a, runs_b)
     )
     table = None
-    # The test is of right and wrong: a mean of attempts, or a share, is neither.
+    # The test is of right and wrong, which a mean of attempts, or a share, is not.
     if attempts_a == attempts_b == len(shared) and {*right_a, *right_b} <= {0.0, 1.0}:
         table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
     pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []

@@ -60,7 +60,7 @@ class Score:
     value: str | None
     """Answer as an exact number, for example `7/2`; None when it is not a number."""
     where: str
-    """`box`, `text` or `none`."""
+    """Place of the answer: `box`, `text` or `none`."""
 
 
 class Scorer:
@@ -93,7 +93,7 @@ class Scorer:
         return Score(verdicts, extraction.text[:200], value, extraction.where)
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        """`score` of what a run said last."""
+        """Score what a run said last, as `score` does."""
         prediction = prediction_of(trajectory)
         score = self.score(prediction, question.gold)
         return Judgement(

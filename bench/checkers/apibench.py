@@ -65,10 +65,10 @@ class ApiDatabase:
                 where = f"{hub}[{number}]"
                 unusable.append(Skipped(where, "an API that is not a call", api.api_call[:80]))
         self.unusable = tuple(unusable)
-        """Entries that no call can match: lines for a shell, or cut off."""
+        """Entries that no call can match: shell commands, or truncated ones."""
 
     def check(self, output: str, domain: str) -> ApiVerdict:
-        """The verdict on a model's whole output."""
+        """Return the verdict on a model's whole output."""
         verdicts = [self._check(call, domain) for call in calls(_call_section(output))]
         return min(verdicts, key=_RANKS.__getitem__, default=ApiVerdict.NO_CALL)
 

@@ -42,7 +42,8 @@ class ToolCall:
 
 
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
-    """The calls of an output; None when it is something else than calls, for example prose.
+    """Return the calls of an output; None when it is something other than calls, for example prose.
+    An empty list holds no call but is understood: `()`.
 
     An empty list holds no call but is understood: `()`.
     """
@@ -119,7 +120,7 @@ def _python_calls(text: str) -> tuple[ToolCall, ...] | None:
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal as its value, anything else as its text."""
+    """Return a literal as its value, anything else as its text."""
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
@@ -138,7 +139,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """Arithmetic on numbers; None when something else is in it or it grows too large."""
+    """Evaluate arithmetic on numbers; None when it contains anything else or grows too large."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value

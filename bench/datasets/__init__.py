@@ -22,10 +22,11 @@ class Item:
     """One question. The gold answer stays in the bench: it never goes on the bus."""
 
     id: str
-    """Stable across runs and samples, for example `gsm8k/test/17` (place in the file, from 0)."""
+    """Id that is stable across runs and samples, for example `gsm8k/test/17` (place in the file,
+    from 0)."""
     question: str
     gold: str
-    """A number as plain text, commas stripped."""
+    """Answer as plain text; in a number, commas are stripped."""
     about: JsonObject = field(default_factory=dict)
     """Further facts (structure, number of steps), for grouping in a report."""
 
@@ -68,7 +69,7 @@ def skipped_summary(skipped: Sequence[Skipped]) -> str:
 
     if not skipped:
         return ""
-    # A place may hold a name out of the file.
+    # A place may contain a name from the file.
     return (
         f" ({format_count(len(skipped), 'record')} left out: "
         f"{sanitize(summarize_skipped(skipped))})"
@@ -76,7 +77,7 @@ def skipped_summary(skipped: Sequence[Skipped]) -> str:
 
 
 def require_seed(seed: int) -> None:
-    """Raises UsageError for a seed that NumPy's generator does not take."""
+    """Check a seed. Raises UsageError for one that NumPy's generator does not accept."""
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed must lie between 0 and {2**32 - 1}; got {seed}")
 

@@ -59,7 +59,7 @@ class Parameter(BaseModel):
 
     type: ParameterType
     items: Parameter | None = None
-    """The type of the elements, of an array or a tuple."""
+    """Type of the elements of an array or a tuple."""
 
 
 class Parameters(BaseModel):
@@ -87,12 +87,12 @@ class Message(BaseModel):
 
 
 PossibleArguments = dict[str, list[JsonValue]]
-"""Argument → the values that are right; `""` among them: it may be left out."""
+"""Right values by argument; with `""` among them it may be left out."""
 
 
 @dataclass(frozen=True)
 class WantedCall:
-    """A call that is wanted."""
+    """An expected call."""
 
     name: str
     arguments: PossibleArguments
@@ -110,7 +110,7 @@ class Question:
     """Expected calls; empty where none are published."""
 
     def function(self, name: str) -> Function | None:
-        """The function of that name, if it is on offer."""
+        """Return the function of that name, if it is on offer."""
         return next((candidate for candidate in self.functions if candidate.name == name), None)
 
 
@@ -127,7 +127,8 @@ class _AnswerRow(BaseModel):
 
 
 def load(category: str, data: Path | None = None) -> Reading[Question]:
-    """A category's questions, where their files are found.
+    """Read a category's questions, where their files are found. Raises DataError when those are
+    missing, UsageError for an unknown category.
 
     Raises DataError when those are not there, UsageError for an unknown category.
     """
@@ -145,13 +146,14 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
 
 
 def file_of(category: Category) -> str:
-    """The name of a category's file of questions, and of its file of possible answers."""
+    """Return the names of a category's file of questions, and of its file of possible answers."""
     return f"BFCL_v4_{category}.json"
 
 
 def read(category: Category, questions_path: Path, possible: Path | None) -> Reading[Question]:
-    """The questions of a file in their order, with the answers of the other; and what could not be
-    read, which without possible answers is every question of a category that has some."""
+    """Read the questions of a file in their order, with the answers of the other; and note what
+    could not be read, which without possible answers is every question of a category that has
+    some."""
     answers: dict[str, tuple[WantedCall, ...]] = {}
 
     def answer(_: int, value: Any) -> None:
@@ -199,11 +201,11 @@ def _wanted_calls(row: _AnswerRow) -> tuple[WantedCall, ...]:
 
 
 def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    """The objects that a possible value is or holds."""
+    """Return the objects that a possible value is or contains."""
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, dict)]
 
 
 def _is_object_of_lists(item: dict[str, JsonValue]) -> bool:
-    """Under each key of a possible object stands a list of possible values."""
+    """Whether each key of a possible object has a list of possible values."""
     return all(isinstance(values, list) for values in item.values())

@@ -90,8 +90,8 @@ class _ListedRow(BaseModel):
 
 
 def load(data: Path | None = None, split: str = "test") -> Reading[CodeProblem]:
-    """Every problem of a split in the order of its files; of the test split also from the list,
-    where the published files are not there. Raises DataError, UsageError for another split."""
+    """Read every problem of a split in the order of its files; of the test split also from the
+    list, where the published files are missing. Raises DataError, UsageError for another split."""
     if split not in SPLITS:
         raise UsageError(f"CodeContests has no split {split!r}; it has {', '.join(SPLITS)}")
     root = data_root("CodeContests", data, SOURCE)

@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validate_record(model: type[M], **fields: Any) -> M:
-    """A record of ours out of published values, which may be anything. Raises Unreadable."""
+    """Build one of our records from published values, which may be anything. Raises Unreadable."""
     return fit(model, fields)
 
 
@@ -34,7 +34,7 @@ def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
 
 
 def imports_for(tests: Sequence[str], solution: str) -> str:
-    """Imports of the golden program that the tests use as if they were their own; one a line."""
+    """Return the imports of the golden program that the tests rely on; one a line."""
     used = _names(tests)
     lines = [
         ast.unparse(node)

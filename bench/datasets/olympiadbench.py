@@ -25,7 +25,7 @@ SOURCE = (
     "https://github.com/QwenLM/Qwen2.5-Math (evaluation/data/olympiadbench/test.jsonl)"
 )
 _CONFIG = "OE_TO_maths_en_COMP"
-"""Open-ended, text only, mathematics, English, competition."""
+"""Name of the subset: open-ended, text only, mathematics, English, competition."""
 _FOLDERS = (
     "math/olympiadbench", "olympiadbench", f"OlympiadBench/OlympiadBench/{_CONFIG}",
     f"OlympiadBench/{_CONFIG}", f"math/OlympiadBench/OlympiadBench/{_CONFIG}", "OlympiadBench", "",
