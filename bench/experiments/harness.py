@@ -40,7 +40,7 @@ class Cell(Job, Protocol):
 
     @property
     def needs(self) -> Sequence[Any]:
-        """Cells that must be finished before."""
+        """Cells that must be finished first."""
         ...
 
 
@@ -64,7 +64,7 @@ class Bounds(Record):
 
     @classmethod
     def paired(cls, first: Sequence[float], second: Sequence[float]) -> Bounds:
-        """First less second, item by item, by bootstrap over items."""
+        """Return first less second, item by item, by bootstrap over items."""
         return cls.of(bootstrap_difference(first, second))
 
     @classmethod
@@ -116,8 +116,8 @@ def run_cells(
     finished: Callable[[Any], bool],
     progress: JobProgress,
 ) -> bool:
-    """Do what is not finished, `jobs` at a time, each after what it needs; False if it was stopped.
-    Raises `TrainingError`."""
+    """Run the unfinished cells, `jobs` at a time, each after those that it needs; return False if
+    it was interrupted. Raises `TrainingError`."""
     left = [cell for cell in cells if not finished(cell)]
 
     def ready(cell: CellT) -> bool:
@@ -129,8 +129,9 @@ def run_cells(
 
 
 def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None = None) -> None:
-    """Make a folder that of these settings. `free` names fields, as pydantic's `exclude` does, that
-    may be others in a folder that was begun. Raises `BenchError` if it is another one's."""
+    """Claim a folder for these settings. `free` names fields, as pydantic's `exclude` does, that
+    may differ from those in an existing folder. Raises `BenchError` if it belongs to another
+    experiment."""
     path = output / SETTINGS
     try:
         if not path.exists():
@@ -155,7 +156,7 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
 
 
 def parse_names(option: str, text: str, choices: Sequence[str] | None = None) -> list[str]:
-    """Comma-separated names, each once. Raises `UsageError`, also for one that is not known."""
+    """Parse comma-separated names, each once. Raises `UsageError`, also for an unknown one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise UsageError(f"{option} names nothing")

@@ -12,7 +12,7 @@ from loopline.bench.statistics import Interval
 
 
 class Estimate(Protocol):
-    """An `Interval`, or a record of one."""
+    """An `Interval`, or a record with the same fields."""
 
     @property
     def estimate(self) -> float: ...
@@ -42,7 +42,7 @@ def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
 
 
 def differences_plot(claims: Iterable[tuple[str, str, Estimate]]) -> str:
-    """One arm less another, paired; grey where the interval holds zero."""
+    """Plot one arm less another, paired; grey where the interval contains zero."""
     lines = [
         intervals.Line(
             f"{first} − {second}: {points(gap)}",

@@ -65,8 +65,8 @@ _SUPERVISOR: Mapping[str, object] = {
 
 
 def profile_text(extends: str, values: Mapping[str, object]) -> str:
-    """A profile's file: dotted names and what they are set to. Leases are short and attempts many,
-    as in `bench faults`: every question has to be answered, whatever is done to its workers."""
+    """Return a profile's file: values by dotted names. Leases are short and attempts many, as in
+    `bench faults`: every question has to be answered, whatever happens to its workers."""
     bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
     shared = {f"bus.{name}": value for name, value in bus.items()}
     lines = [
@@ -85,14 +85,14 @@ class _UnderAttack:
 
 
 class StreamDeployment:
-    """A context, in which everything runs. Raises `UserError` and `BenchError` where something does
+    """Context in which everything runs. Raises `UserError` and `BenchError` where something does
     not start."""
 
     def __init__(
         self, folder: Path, profile: Callable[[str], str], reply: Reply, attack_every: int
     ) -> None:
-        """`profile`: the profile's text from the endpoint's URL; `reply`: what the endpoint says;
-        `attack_every`: steps between two attacks, on average."""
+        """Create a deployment. `profile` returns the profile's text for the endpoint's URL; `reply`
+        the endpoint's answers; `attack_every`: steps between two attacks, on average."""
         self._folder = folder.resolve()
         self._profile = profile
         self._reply = reply
@@ -129,14 +129,14 @@ class StreamDeployment:
 
     @property
     def uncounted_seconds(self) -> float:
-        """CPU time that the system did not book to this process: of workers whose supervisor was
-        killed."""
+        """CPU seconds that the system did not charge to this process: of workers whose supervisor
+        was killed."""
         return self._fleet.uncounted_seconds
 
     @asynccontextmanager
     async def attacked(self, seed: int, name: str) -> AsyncGenerator[Counter[str]]:
-        """It is attacked for the time of the block, by the plan of this seed and name, and whole
-        again at its end; what was done stands in the counter then."""
+        """Attack it during the block, by the plan of this seed and name, and restore it at the end;
+        the counter then holds the attacks."""
         injected = Counter[str]()
         if not self._attack_every:
             yield injected
@@ -150,7 +150,7 @@ class StreamDeployment:
     # -- on the background loop -----------------------------------------------------------------
 
     async def _open(self) -> None:
-        # What the client says of each attack tells nothing new.
+        # The client's reports about attacks are redundant.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         stack = self._stack
         self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")

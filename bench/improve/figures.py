@@ -16,7 +16,7 @@ from loopline.trainers.core.paired_statistics import bootstrap_difference, wilso
 DOLLARS_BAR = 0.5
 ACCURACY_BAR = -1.0
 GAIN_BAR = 20.0
-"""The first is a ratio, the others are percentage points."""
+"""Bars: the first is a ratio, the others are percentage points."""
 
 
 class Bounds(Record):
@@ -33,11 +33,11 @@ class Stretch(Record):
     questions: int
     right: int
     accepted: int
-    """Answers of the small model that were the run's."""
+    """Answers of the small model that became the run's."""
     served_usd: float
-    """Paid for the answers, both models'."""
+    """US dollars paid for the answers of both models."""
     learning_usd: float
-    """Paid for the trainings and the comparisons of the rounds in it."""
+    """US dollars paid for the trainings and the comparisons of the rounds in it."""
 
     @property
     def dollars(self) -> float:
@@ -116,12 +116,12 @@ class Streamed(Protocol):
 
 
 class LoopReport(Record, ABC):
-    """Figures that streams of any questions have."""
+    """Figures that streams of all kinds of questions share."""
 
     @property
     @abstractmethod
     def streams(self) -> Sequence[Streamed]:
-        """The results of all seeds."""
+        """Results of all seeds."""
 
     @property
     def quarters(self) -> tuple[Stretch, ...]:
@@ -151,7 +151,7 @@ class LoopReport(Record, ABC):
 
     @property
     def attacks(self) -> Counter[str]:
-        """Name → how often."""
+        """Number of attacks by name."""
         return sum((Counter(result.attacks) for result in self.streams), Counter[str]())
 
     @property
@@ -163,7 +163,7 @@ class LoopReport(Record, ABC):
     @property
     @abstractmethod
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
 
     @property
     def passed(self) -> bool:
@@ -171,7 +171,7 @@ class LoopReport(Record, ABC):
 
     @property
     def common_json(self) -> dict[str, Any]:
-        """Their part of the line of `--json`."""
+        """Return the shared part of the line of `--json`."""
         return {
             "dollars_ratio": self.dollars_ratio,
             "accuracy_change": self.accuracy_change.estimate,
@@ -208,7 +208,7 @@ class ImproveReport(LoopReport):
 
     @property
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
         return {
             "dollars_ratio": self.dollars_ratio <= DOLLARS_BAR,
             "accuracy_change_low": self.accuracy_change.low >= ACCURACY_BAR,
@@ -219,7 +219,7 @@ class ImproveReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         gain = self.small_model_gain
         return {
             **self.common_json,

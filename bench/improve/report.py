@@ -63,7 +63,7 @@ def document(report: ImproveReport) -> Document:
 
 
 def verdicts(report: ImproveReport) -> list[str]:
-    """A sentence for each bar."""
+    """Return a sentence for each bar."""
     change, gain = report.accuracy_change, report.small_model_gain
     word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
@@ -102,7 +102,7 @@ def in_points(value: Bounds) -> str:
 
 
 def quarter_table(quarters: Sequence[Stretch], by: str = "by the small model") -> Table:
-    """A line for each; `by`: how the share that the small side answered is called."""
+    """Table with a line for each part; `by`: title of the share that the small side answered."""
     head = ["quarter", "questions", "dollars each", "right", by, "learning"]
     rows = [
         [
@@ -176,7 +176,8 @@ def plot(
     *,
     top: float | None = None,
 ) -> str:
-    """A curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the axis."""
+    """Plot a curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the
+    axis."""
     values = [value(part) for part in batches]
     x = svg.Scale(0.0, float(size * len(batches)), _LEFT, _WIDTH - _RIGHT)
     y = svg.Scale(0.0, top or max(values) * 1.1 or 1.0, _HEIGHT - _BOTTOM, _TOP)

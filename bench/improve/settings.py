@@ -25,7 +25,7 @@ class Prices(Record):
     prompt_speed: float = 20_000.0
     """Prompt tokens that the GPU reads per second."""
     completion_speed: float = 2_000.0
-    """Tokens that it writes in a second."""
+    """Tokens that it writes per second."""
 
     @property
     def gpu_second(self) -> float:
@@ -57,7 +57,7 @@ class StreamSettings(Record):
     """Share of the runs that are audited while the router accepts nothing, so that an audit costs
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
-    """The same where it accepts everything; in between in proportion."""
+    """The same share while it accepts everything; between these it changes in proportion."""
     attack_every: int = Field(default=50, ge=0)
     """Steps between two attacks on the deployment while it serves, on average; 0: none."""
     poison: bool = True

@@ -26,7 +26,7 @@ RECORDED_SECONDS = 120.0
 GO_ON = "the same `bench improve` command"
 LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
 AT_ONCE = 32
-"""Questions."""
+"""Most questions that are asked at the same time."""
 
 
 class Timed(Record):
@@ -40,7 +40,7 @@ ResultT = TypeVar("ResultT", bound=Timed)
 
 
 def claim(path: Path, settings: Record, folder: Path) -> None:
-    """Make the folder this stream's. Raises `TrainingError` where it is another one's."""
+    """Claim the folder for this stream. Raises `TrainingError` where it belongs to another one."""
     if path.exists():
         require_same_recipe(claimed_settings(path, type(settings)), settings, folder)
     else:
@@ -67,7 +67,8 @@ async def until_recorded(store: Path, runs: Collection[str]) -> None:
 
 
 class CpuClock:
-    """Seconds of this process and of all that it has waited for, over all sittings of a folder."""
+    """CPU seconds of this process and of all that it has waited for, over all sittings of a
+    folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "cpu.jsonl"
@@ -82,7 +83,7 @@ class CpuClock:
 
 
 def _spent() -> float:
-    # The supervisor that has ended is waited for when the next process is started.
+    # The ended supervisor is waited for when the next process is started.
     subprocess.run(("true",), check=False)
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
@@ -91,8 +92,8 @@ def _spent() -> float:
 def play_once(
     folder: Path, settings: Record, kind: type[ResultT], play: Callable[[], tuple[ResultT, float]]
 ) -> ResultT:
-    """The result in `folder`, or that of `play`, with the CPU seconds of all sittings; `play` gives
-    with it the seconds of processes that nobody waited for. Raises `LooplineError`s."""
+    """Return the result in `folder`, or that of `play`, with the CPU seconds of all sittings;
+    `play` also returns the seconds of processes that nobody waited for. Raises `LooplineError`s."""
     finished = find_record(folder / "result.json", kind)
     with lock_output(folder):
         claim(folder / "settings.json", settings, folder)
@@ -112,7 +113,10 @@ async def serve_in_batches(
     serve: Callable[[range], Awaitable[None]],
     look: Callable[[Collection[int | None]], Awaitable[int | None]],
 ) -> None:
-    """Serve `total` questions in batches, and look behind each but the last whether a round is due.
+    """Serve `total` questions in batches, and check after each but the last whether a round is due.
+    `looks.jsonl` holds each check and the number of its round, so that a killed stream repeats
+    none. `look` receives the recorded numbers: a round may have ended in a sitting that was killed
+    before it recorded it.
 
     `looks.jsonl` has each look and the number of its round, so that a killed stream repeats none.
     `look` is given the numbers that are in it: a round may have ended in a sitting that was killed
@@ -138,8 +142,8 @@ async def serve_under_attack(
     attacked: AbstractAsyncContextManager[Counter[str]],
     ask: Callable[[int], Awaitable[Record]],
 ) -> None:
-    """Ask the questions of a batch that `served.jsonl` does not have yet, and write what became of
-    each, and the attacks meanwhile."""
+    """Ask the questions of a batch that `served.jsonl` does not have yet, and write their results,
+    and the attacks during that time."""
     places = asyncio.Semaphore(AT_ONCE)
     with (
         AppendLog(folder / SERVED, GO_ON) as log,

@@ -65,7 +65,7 @@ class Served(Record):
     outcome: Outcome
     right: bool
     accepted: bool
-    """The small model's answer was the run's."""
+    """Whether the small model's answer was the run's."""
     audited: bool
     micro_dollars: int
     unpriced: int = 0
@@ -73,7 +73,7 @@ class Served(Record):
 
 
 class StreamResult(Timed):
-    """One seed."""
+    """Result of one seed."""
 
     settings: StreamSettings
     questions: tuple[Served, ...]
@@ -91,11 +91,11 @@ class StreamResult(Timed):
     lost: int
     """Questions whose run has no answer."""
     altered: int
-    """Answers of the big model that are not those which it gives to these questions."""
+    """Answers of the big model that differ from those which it gives to these questions."""
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
-    """Go on with the stream in `folder`, or begin it. Raises `LooplineError`s."""
+    """Continue the stream in `folder`, or begin it. Raises `LooplineError`s."""
     return play_once(folder, settings, StreamResult, lambda: _play(folder, settings, say))
 
 
@@ -263,7 +263,8 @@ class _Stream:
         }
 
     def _audit_share(self) -> float:
-        """An audit costs only where the small answer is accepted: the more of them, the fewer."""
+        """Share of audits. An audit costs only where the small answer is accepted: the more of
+        them, the fewer audits."""
         router = find_record(self._router, Router)
         accepted = 0.0
         if router is not None and router.threshold is not None:

@@ -70,7 +70,7 @@ class Imported:
     notices: tuple[str, ...]
 
     def facts(self) -> Facts:
-        """The facts, without a directory."""
+        """Return the facts, without a directory."""
         stored = StoredRuns()
         for result in self.results:
             key = result.arm, result.item
@@ -167,7 +167,8 @@ def _attempt(sample: Sample) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without halves of surrogate pairs, which JSON can say and UTF-8 cannot."""
+    """Return the text without halves of surrogate pairs, which JSON can express and UTF-8
+    cannot."""
     return text.encode(errors="replace").decode()
 
 

@@ -45,7 +45,7 @@ ROUTES: dict[Decision, tuple[str, dict[str, str]]] = {
 async def answer_all(
     questions: Sequence[Asked], settings: FrontSettings, tell: Callable[[JobLine], None]
 ) -> tuple[Answered, ...]:
-    """The questions in their order, each by every decision."""
+    """Answer the questions in their order, each by every decision."""
     pools = {
         name: ModelSettings(
             engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,

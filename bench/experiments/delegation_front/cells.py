@@ -101,7 +101,7 @@ class ModelAnswer(Record):
 
 
 class Answered(Record):
-    """A question with what comes of each decision on it."""
+    """A question with the result of each decision on it."""
 
     question: Asked
     big: ModelAnswer
@@ -128,7 +128,7 @@ class RoundCurve(Record):
     shares: tuple[float, ...]
     """Share of each decision among them; the rest could not be read."""
     trained: int
-    """Questions whose decisions had different rewards."""
+    """Questions whose decisions got different rewards."""
 
 
 class PlannerResult(Record):

@@ -32,7 +32,7 @@ BASELINES = {
 
 
 class RuleFigures(Record):
-    """Any rule."""
+    """Figures of any rule."""
 
     name: str
     accuracy: Bounds
@@ -44,7 +44,7 @@ class RuleFigures(Record):
 
 
 class TrainedFigures(RuleFigures):
-    """The planner trained with one λ."""
+    """Figures of the planner trained with one λ."""
 
     dollar_weight: float
     decisions: tuple[float, ...]
@@ -57,14 +57,16 @@ class TrainedFigures(RuleFigures):
 
 
 class FrontReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: FrontSettings
     trained: tuple[TrainedFigures, ...]
     baselines: dict[str, tuple[RuleFigures, ...]] = Field(default_factory=dict)
-    """Every setting of each, with what is the same in all of them under `alone`."""
+    """Figures of every setting by family; rules that treat all questions alike are under
+    `alone`."""
     above_untrained: bool
-    """The trained front lies above it at every λ that is on the front, beyond the interval."""
+    """Whether the trained front lies above it at every λ that is on the front, beyond the
+    interval."""
     above_cascades: bool
     """The same for cascades by log-probability."""
     above_scored: bool
@@ -115,7 +117,7 @@ def figures_of(rule: Rule) -> RuleFigures:
 
 
 def lies_above(trained: Sequence[TrainedFigures], baseline: str) -> bool:
-    """Beyond the interval, at every λ that is on the trained front."""
+    """Whether it lies above beyond the interval, at every λ that is on the trained front."""
     return all(figures.above[baseline].verdict == "more" for figures in trained if figures.on_front)
 
 

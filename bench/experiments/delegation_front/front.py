@@ -24,7 +24,7 @@ class Rule:
     name: str
     right: Floats
     cost: Floats
-    """US dollars."""
+    """US dollars, shape (seeds, questions)."""
 
     @property
     def accuracy(self) -> float:
@@ -37,14 +37,14 @@ class Rule:
 
 
 class Mixture(NamedTuple):
-    """The best that a family does for this many dollars: a share of the questions by `dear`, the
+    """Best mixture of a family for this many dollars: a share of the questions by `dear`, the
     others by `cheap`."""
 
     cheap: Rule
     dear: Rule
     share: float
     slope: float
-    """Accuracy for a further dollar."""
+    """Accuracy gained per additional dollar."""
 
     def right(self) -> Floats:
         return (1 - self.share) * self.cheap.right + self.share * self.dear.right
@@ -54,7 +54,7 @@ class Mixture(NamedTuple):
 
 
 def nobody(like: Rule) -> Rule:
-    """Asks nobody."""
+    """Rule that asks no model."""
     return Rule("nobody", np.zeros_like(like.right), np.zeros_like(like.cost))
 
 
@@ -78,8 +78,10 @@ def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
 
 
 def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
-    """Seeds by questions, whose mean is how much more often a rule is right than its family's
-    front is for the same dollars.
+    """Advantage of a rule over its family's front at the same dollars, shape (seeds, questions);
+    its mean is the difference in accuracy. A question's value takes its dollars into account, at
+    the front's slope: the mixture would change with the rule's dollars (the delta method), which an
+    interval over other questions needs.
 
     A question's part in it takes its part in the dollars into account, at the front's slope: the
     mixture would have to be another one if the rule's dollars were others (the delta method), which

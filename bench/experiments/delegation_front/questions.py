@@ -1,5 +1,5 @@
-"""A mixture of questions of which the small model can do some: pieces of word problems, short word
-problems, and long ones. Which of them a question is stands nowhere but in its words."""
+"""A mixture of questions of which the small model can answer some: pieces of word problems, short
+word problems, and long ones. Only its words show which kind a question is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.agents.records import Record
 
 Kind = Literal["piece", "short", "long"]
 KINDS: tuple[Kind, ...] = ("piece", "short", "long")
-"""A sub-task as it is handed out, a problem of one link, and one of several."""
+"""Kind of a question: a sub-task as it is handed out, a problem of one link, or one of several."""
 
 
 class Asked(Record):
@@ -21,11 +21,11 @@ class Asked(Record):
     kind: Kind
     prompt: str
     answer: str
-    """The right one."""
+    """Right answer."""
 
 
 def held_out_questions(seed: int, count: int) -> list[Asked]:
-    """Known stories with numbers that no training has: the same for every training."""
+    """Draw known stories with numbers that no training has: the same for every training."""
     return _draw(Split.NEW_NUMBERS, seed, count, ())
 
 
@@ -36,7 +36,7 @@ def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> li
 
 
 def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
-    """This many different questions, of each kind as many."""
+    """Draw this many different questions, the same number of each kind."""
     problems, rng = stream(split, seed), random.Random(f"delegation front:{seed}")
     drawn: dict[str, Asked] = {}
     while len(drawn) < count:

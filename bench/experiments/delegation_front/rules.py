@@ -160,7 +160,7 @@ def _evidence(entry: Answered) -> AnswerEvidence:
 
 
 def _taken(planner: PlannerResult, offset: float = 0.0) -> Floats:
-    """Questions by decisions, 1 for the likeliest one."""
+    """Return choices, shape (questions, decisions): 1 for the likeliest one."""
     chances = np.array(planner.probabilities)
     chances[:, DECISIONS.index("small")] *= np.exp(offset)
     return np.eye(len(DECISIONS))[chances.argmax(axis=1)]
@@ -181,7 +181,7 @@ def _columns(rows: Sequence[Answered]) -> tuple[Floats, Floats]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Least of all where there are none: nothing vouches for such an answer."""
+    """Mean log-probability; the lowest value without any, since nothing supports such an answer."""
     return sum(values) / len(values) if values else _NOTHING
 
 

@@ -16,8 +16,8 @@ from loopline.workers.atomic_files import atomic_folder
 
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
-    """Copy it into a claimed folder from the first of these trainings that is done with it. What
-    the folder has already, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
+    """Copy it into a claimed folder from the first of these trainings that has it. Existing content
+    of the folder, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
     if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
         return
     for sibling in others:
@@ -35,5 +35,5 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
 
 
 def _differ_only_by_method(first: GlpftSettings, second: GlpftSettings) -> bool:
-    """Whether they differ by their method at most."""
+    """Whether the trainings differ at most by their method."""
     return first == second.model_copy(update={"method": first.method})

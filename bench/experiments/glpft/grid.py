@@ -90,7 +90,7 @@ class Cell(Record):
         return output / "cells" / self.size / f"{self.method}-{self.seed}"
 
     def siblings(self, output: Path) -> list[Path]:
-        """The folders of the other methods at this size, with this seed."""
+        """Return the folders of the other methods at this size, with this seed."""
         others = [self.model_copy(update={"method": method}) for method in METHODS]
         return [other.folder(output) for other in others if other != self]
 
@@ -123,7 +123,7 @@ class GlpftGrid:
 
     def claim(self) -> None:
         """Make the folder this experiment's own. Raises `OutputError` for one that was begun with
-        other settings, or holds something else."""
+        other settings, or has other content."""
         claim(self.output, self.common)
         for name, size in self.sizes.items():
             claim(self.output / "cells" / name, size)
@@ -163,7 +163,7 @@ def grid_of(
 
 
 def items_of(common: Common) -> tuple[Item, ...]:
-    """The held-out instructions, the splits in turn, those with unseen APIs last."""
+    """Return the held-out instructions, the splits alternating, those with unseen APIs last."""
     return (
         *worlds.items_in_turn(HELD_OUT, common.samples, common.question_seed),
         *worlds.items_in_turn((APART,), common.unseen_apis, common.question_seed),
@@ -171,7 +171,7 @@ def items_of(common: Common) -> tuple[Item, ...]:
 
 
 def split_of(item: Item) -> str:
-    """The split of the simulator that an instruction is of."""
+    """Return the split of the simulator that an instruction belongs to."""
     return str(item.about["split"])
 
 
@@ -191,7 +191,7 @@ def results_path(folder: Path) -> Path:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """A cell's results so far, by item. Raises `OutputError` naming a damaged line."""
+    """Read a cell's results so far, by item. Raises `OutputError` naming a damaged line."""
     path = results_path(folder)
     results: dict[str, Result] = {}
     for number, record in read_log(path):
@@ -204,7 +204,7 @@ def read_results(folder: Path) -> dict[str, Result]:
 
 
 def cell_is_finished(folder: Path, items: Sequence[Item]) -> bool:
-    """Whether nothing of the cell is left to do: what has played everything is trained."""
+    """Whether the cell is complete: one that has played everything is trained."""
     results = read_results(folder)
     return all(item.id in results for item in items)
 

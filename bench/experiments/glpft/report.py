@@ -14,7 +14,7 @@ from loopline.bench.experiments.intervals import differences_plot, solved_plot
 
 
 class GlpftReport(Record):
-    """Every figure, with what it follows from."""
+    """All figures, with their settings."""
 
     settings: Common
     seeds: tuple[int, ...]

@@ -63,7 +63,7 @@ def tables(size: SizeFigures) -> dict[str, Table]:
 
 
 def solved(size: SizeFigures) -> Table:
-    """The table of the claim; below the methods who never reads an instruction."""
+    """Table of the claim; below the methods, the players that never read an instruction."""
     head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
             "calls"]  # fmt: skip
     blank = ["–"] * 4
@@ -94,7 +94,7 @@ def splits(size: SizeFigures) -> Table:
 
 
 def differences(size: SizeFigures) -> Table:
-    """Paired, in percentage points."""
+    """Paired differences, in percentage points."""
     names = [name for name in SHORT if name in size.methods[0].solved]
     return (
         ["pair", *(SHORT[name] for name in names)],
@@ -109,7 +109,7 @@ def differences(size: SizeFigures) -> Table:
 
 
 def hallucination(size: SizeFigures) -> Table:
-    """Shares with their intervals."""
+    """Table of shares with their intervals."""
     first = size.methods[0].solved
     names = [name for name in (ALL, APART) if name in first]
     return (
@@ -123,7 +123,7 @@ def hallucination(size: SizeFigures) -> Table:
 
 
 def classes(size: SizeFigures) -> Table:
-    """Runs of each class of failure."""
+    """Table of the runs of each class of failure."""
     names = sorted({name for method in size.methods for name in method.classes})
     return (
         ["class", *(method.method for method in size.methods)],

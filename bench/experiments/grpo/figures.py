@@ -54,7 +54,7 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (AT_GRPO, SINGLE_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE),
     (PER_ROLE, SWAPPED),
 )  # fmt: skip
-"""First less second. Each was chosen before its result was there."""
+"""Pairs of arms to compare, first less second. Each was chosen before its result existed."""
 
 
 class CurvePoint(Record):
@@ -76,11 +76,12 @@ class ArmFigures(Record):
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
-    """Over the warm start, paired; None of the warm start itself, and without one of its seeds."""
+    """Gain over the warm start, paired; None for the warm start itself, and without one of its
+    seeds."""
     samples: float
-    """Completions drawn in training, or answers imitated, since its beginning."""
+    """Completions sampled in training, or answers imitated, since its beginning."""
     tokens: float
-    """Through the model in training since its beginning, padding included."""
+    """Tokens through the model in training since its beginning, padding included."""
     steps: float
     train_cpu_minutes: float
     agreement: float | None
@@ -103,7 +104,7 @@ class Difference(Record):
 
 
 class GrpoReport(Record):
-    """The whole table."""
+    """Figures of the whole table."""
 
     settings: ArmSettings
     arms: tuple[ArmFigures, ...]
@@ -228,7 +229,7 @@ def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
 
 
 def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
-    """First less second, paired by seed and puzzle."""
+    """Return first less second, paired by seed and puzzle."""
     return Bounds.of_seeds(
         [
             [
@@ -247,8 +248,8 @@ def _solved_by_puzzle(result: ArmResult) -> list[float]:
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
-    """The seeds' looks side by side. A seed that ended early, or had fewer looks in its few steps,
-    stays where it was at its last one."""
+    """Align the seeds' looks. A seed that ended early, or had fewer looks in its few steps, stays
+    at its last one."""
     most = max(map(len, curves), default=0)
     whole = [[*curve, *[curve[-1]] * (most - len(curve))] for curve in curves if curve]
     return tuple(

@@ -41,7 +41,7 @@ the games' settings were chosen."""
 LOOKS = 8
 LOOKED_AT = 100
 CHECKPOINT_EVERY = 4
-"""Steps: those of whole runs take long."""
+"""Steps between two checkpoints; steps of whole runs take long."""
 COMPARED: frozenset[ArmName] = frozenset(
     {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
 )
@@ -54,7 +54,7 @@ Scope = Literal["all", "compared", "whole-runs"]
 others are spared the longer search; or those whose whole runs compete: they have few puzzles to
 spend, and only small batches give them any versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
-"""Parts of the settings, by `--set`."""
+"""Parts of the settings that `--set` may change."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class GrpoGrid:
         ]
 
     def _arms_by_way(self, way: Way) -> list[Arm]:
-        """Every arm tuned in this way, or in the first one where it doesn't concern it."""
+        """Return every arm tuned in this way, or in the first one where it doesn't concern it."""
         return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
 
 
@@ -157,7 +157,7 @@ def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
 
 
 def with_dependencies(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms, each after those that it needs."""
+    """Return the arms, each after those that it depends on."""
     all_arms: dict[Arm, None] = {}
     for arm in arms:
         all_arms |= dict.fromkeys((*with_dependencies(arm.needs), arm))
@@ -219,8 +219,8 @@ def seeds_of(text: str) -> tuple[int, ...]:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
-    # Of seed 0 the puzzles of a batch would be those of a demonstration: both count from seed times
-    # a large number.
+    # With seed 0 the puzzles of a batch would be those of a demonstration: both count from the
+    # seed times a large number.
     if not 1 <= min(seeds) <= max(seeds) < 2**32:
         raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
     return seeds

@@ -7,7 +7,7 @@ from loopline.agents.environments.registry import find
 
 SOURCE = "arXiv 2510.11062"
 SMALL = "Qwen3-1.7B"
-"""The model of the table's column."""
+"""Model of the column that is quoted."""
 
 
 def published_results(game: str) -> str:

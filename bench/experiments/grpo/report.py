@@ -54,7 +54,7 @@ def document(report: GrpoReport) -> Document:
 
 
 def curves_plots(report: GrpoReport) -> tuple[str, str]:
-    """Greedy success on puzzles of the validation split over samples, and over tokens; empty
+    """Plot greedy success on puzzles of the validation split over samples, and over tokens; empty
     without a curve."""
     arms = [arm for arm in report.arms if len(arm.curve) > 1]
     return (

@@ -58,7 +58,7 @@ def title(report: GrpoReport) -> str:
 
 
 def game_of(report: GrpoReport) -> str:
-    """`plan path`."""
+    """Name of the game in words, such as `plan path`."""
     return report.settings.game.name.replace("_", " ")
 
 
@@ -81,7 +81,7 @@ def about(report: GrpoReport) -> str:
 
 
 def _seeds_note(report: GrpoReport) -> str:
-    """Over which seeds there are means."""
+    """Describe the seeds that the means cover."""
     counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
         return "Of one seed. "
@@ -135,7 +135,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
 
 
 def solved(report: GrpoReport) -> Table:
-    """The table of the claim."""
+    """Table of the claim."""
     published = report.settings.game.lessons.published.get(SMALL, {})
     head = ["arm", "solved", "95 %", "seeds", "their range", "over warm start", "agreement",
             "published, 1.7B"]  # fmt: skip
@@ -171,7 +171,7 @@ def differences(report: GrpoReport) -> Table:
 
 
 def by_hand(report: GrpoReport) -> Table:
-    """Players that have learned nothing."""
+    """Table of players that have learned nothing."""
     rows = [
         [name, say.share(bounds.estimate), say.span(bounds.low, bounds.high)]
         for name, bounds in report.baselines.items()
@@ -193,8 +193,8 @@ def by_seed(report: GrpoReport) -> Table:
 
 
 def trials(report: GrpoReport) -> Table:
-    """Every trial: factors of the game's settings, of which `batch` is the puzzles per version or
-    the answers per supervised step."""
+    """Table of every trial: factors of the game's settings, of which `batch` is the puzzles per
+    version or the answers per supervised step."""
     tuning_by_arm = {entry.arm: entry.tuning for entry in report.arms}
     rows = [
         [
@@ -214,7 +214,7 @@ def trials(report: GrpoReport) -> Table:
 
 
 def stopped(report: GrpoReport) -> Table:
-    """Trainings whose next loss or gradient was not a number."""
+    """Table of trainings whose next loss or gradient was not a number."""
     return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
 
 
@@ -283,7 +283,8 @@ def settings(report: GrpoReport) -> Table:
 
 
 def answer_variety(report: GrpoReport) -> Table:
-    """Whether success was learned by reading, or by one answer that fits everywhere."""
+    """Table of how varied the answers are: whether success was learned by reading, or by one answer
+    that fits everywhere."""
     rows = [
         [
             f"{arm.arm}, {agent.replace('_', ' ')}",

@@ -16,7 +16,7 @@ from loopline.trainers.grpo.arms.results import Arm, ArmResult
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 LOOKS_COUNTED = 3
-"""The last ones of a trial: one alone is of few puzzles."""
+"""Number of a trial's last looks that count, since a single one has few puzzles."""
 
 
 class Trial(Record):
@@ -25,7 +25,7 @@ class Trial(Record):
     arm: ArmName
     tuning: Tuning
     validation: float
-    """Greedy success, mean of the last looks: what is chosen by."""
+    """Greedy success, mean of the last looks, on which the choice is based."""
     held_out: float
     """Final result on the held-out puzzles of the table. No choice is based on it."""
     stopped: bool = False
@@ -44,8 +44,8 @@ def trial_of(result: ArmResult) -> Trial:
 
 
 def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
-    """The best for each arm; of equal ones the game's own, or the one that was named first. One
-    by which the training ended early is taken only where it did so by every one."""
+    """Return the best trial for each arm; of equal ones the game's own, or the one named first. A
+    tuning whose training ended early is chosen only if all ended early."""
 
     def better(trial: Trial) -> tuple[bool, float, bool]:
         return not trial.stopped, trial.validation, trial.tuning == OWN

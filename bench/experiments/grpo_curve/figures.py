@@ -40,7 +40,7 @@ Place = Literal["within", "below", "above"]
 
 
 class LookComparison(Record):
-    """A look of one loop against the same look of others."""
+    """A look of one loop compared with the same look of others."""
 
     round: int
     least: float
@@ -49,7 +49,7 @@ class LookComparison(Record):
     p: float
     """p-value of the difference from the nearest other loop; 1 if the share lies between them."""
     discordant: float
-    """Share of the puzzles that it and the nearest one differ on."""
+    """Share of the puzzles on which it and the nearest one differ."""
     place: Place
 
 
@@ -134,7 +134,7 @@ def report_of(
 def compare_with_loops(
     result: LoopResult, others: Sequence[LoopResult], alpha: float
 ) -> tuple[LookComparison, ...]:
-    """Every look of a loop but the warm start's against those of others, by the rule above."""
+    """Compare every look of a loop but the warm start's with those of others, by the rule above."""
     if not others:
         return ()
     by_round = [{look.round: look.outcomes for look in entry.looks} for entry in others]

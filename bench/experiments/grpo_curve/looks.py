@@ -24,7 +24,7 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 class Measurement:
-    """Adapters of one base, one after the other."""
+    """Looks at adapters of one base, one after the other."""
 
     def __init__(self, base: Path, settings: CurveSettings) -> None:
         """Raises `TrainingError`."""
@@ -42,8 +42,8 @@ class Measurement:
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
 
     def outcomes(self, adapter: Path) -> str:
-        """`1` for each held-out puzzle that is solved with the adapter in that folder, `0` for each
-        that is not. Raises `TrainingError`."""
+        """Return `1` for each held-out puzzle that is solved with the adapter in that folder, `0`
+        for each that is not. Raises `TrainingError`."""
         import torch
 
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))

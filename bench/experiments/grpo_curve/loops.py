@@ -100,7 +100,7 @@ class LoopResult(Record):
     loop: CurveLoop
     history: LoopHistory
     looks: tuple[Look, ...]
-    """The first one, of round 0, is the warm start's, which all loops have in common."""
+    """Looks in order; the first one, of round 0, is the warm start's, which all loops share."""
 
 
 def loops_of(settings: CurveSettings) -> list[CurveLoop]:
@@ -125,8 +125,8 @@ def warm_start_of(settings: CurveSettings) -> Arm:
 
 
 def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
-    """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
-    saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
+    """Train the warm start, unless it exists, measure it, and write it in the form that is served.
+    Ctrl-C saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
     result = train_arm(arm, output, settings, tell)
     base = output / "base"
@@ -141,7 +141,7 @@ def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResu
 
 def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
     """Run the loop, measure what its rounds published, and write its result; a finished one is
-    read. The warm start must be there. Raises `BenchError`, `TrainingError`."""
+    read. The warm start must exist. Raises `BenchError`, `TrainingError`."""
     stored_result = read_result(loop, output)
     if stored_result is not None:
         return stored_result

@@ -43,7 +43,8 @@ class CurveSettings(ArmSettings):
     look_every: int = Field(default=1, ge=1)
     """Rounds between two looks."""
     only_kills: bool = False
-    """Kill workers and the trainer; stop nobody, leave Redis alone."""
+    """Whether attacks only kill workers and the trainer, and pause nothing and leave Redis
+    alone."""
 
     @property
     def rounds(self) -> int:

@@ -101,7 +101,7 @@ def tables(report: CurveReport) -> dict[str, Table]:
 
 
 def curves(report: CurveReport) -> Table:
-    """A column for each loop."""
+    """Table with a column for each loop."""
     rounds = (0, *report.settings.measured_rounds)
     rows = [
         [
@@ -114,7 +114,7 @@ def curves(report: CurveReport) -> Table:
 
 
 def comparisons(loops: list[CurveFigures]) -> Table:
-    """Every look, with what the rule says."""
+    """Table of every look, with the rule's verdict."""
     head = ["loop", "round", "solved", "least–greatest of the others", "p", "verdict"]
     rows = [
         [curve.loop.name, str(look.round), say.share(curve.looks[look.round].estimate),

@@ -42,7 +42,7 @@ class Cell(Record):
 
     seed: int
     age: int | None = None
-    """Versions; None is the warm start."""
+    """Age of the samples in versions; None is the warm start."""
     correction: Correction = "token"
 
     @property
@@ -53,7 +53,7 @@ class Cell(Record):
 
     @property
     def needs(self) -> tuple[Cell, ...]:
-        """The warm start of its seed."""
+        """Return the warm start of its seed."""
         return () if self.age is None else (Cell(seed=self.seed),)
 
     def folder(self, output: Path) -> Path:
@@ -83,7 +83,7 @@ class CellResult(Record):
     stopped: str
     """Reason why there were fewer updates; empty if all were made."""
     tokens: int
-    """Through the model, whichever way, padding included."""
+    """Tokens through the model in either direction, padding included."""
     cpu_seconds: float
 
     @property

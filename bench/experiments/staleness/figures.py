@@ -38,7 +38,7 @@ class CellFigures(Record):
     success: Bounds
     """Mean over seeds, with its 95 % interval over puzzles."""
     effective_samples: Bounds | None
-    """Mean over updates that learned from samples of the whole age, with its 95 % bootstrap
+    """Mean over updates that learned from samples of the full age, with its 95 % bootstrap
     interval; None where there was none."""
     clipped: float
     gain: Bounds
@@ -49,7 +49,7 @@ class CellFigures(Record):
 
 
 class StalenessReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: StalenessSettings
     warm_start: Bounds
@@ -105,7 +105,8 @@ def _success(outcomes: Sequence[str]) -> Bounds:
 
 
 def _mean(values: Sequence[float]) -> Bounds:
-    """Over updates. Of samples of the present an effective sample size is 1, and that exactly."""
+    """Bounds over updates. For samples of the present version the effective sample size is exactly
+    1."""
     interval = bootstrap_difference(values, [0.0] * len(values))
     return interval.estimate, interval.low, interval.high
 

@@ -23,9 +23,9 @@ class TeamSetup(Record):
 
     dataset: Dataset
     pools: dict[str, str]
-    """Pool → model."""
+    """Model by pool."""
     policies: dict[str, str]
-    """Agent → policy: a pool, or an adapter of one."""
+    """Policy by agent: a pool, or an adapter of one."""
     trained: tuple[str, ...]
     """Agents whose policies learn; all on the pool `base`."""
     base: str
@@ -68,7 +68,7 @@ SETUPS: dict[Workflow, TeamSetup] = {
         base="llm",
         options={"prompts": "mathematics"},
         split="new_numbers",
-        # Of a big model and of a small one, as they are sold.
+        # List prices of a big model and of a small one.
         prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
     ),
 }
@@ -120,7 +120,7 @@ class Cell(Record):
 
     method: Method
     seed: int = 0
-    """0 of the start, which has none."""
+    """Seed of the training; 0 for the start, which has none."""
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class RoundCurve(Record):
 
     round: int
     solved: float
-    """Share of the sampled runs."""
+    """Solved share of the sampled runs."""
     groups: int
     trained: int
     left_out: dict[str, int]

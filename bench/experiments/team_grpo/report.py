@@ -23,7 +23,7 @@ LEARNED: tuple[Method, ...] = ("grpo", "expert-iteration")
 
 
 class MethodFigures(Record):
-    """One way to learn, over all seeds."""
+    """Figures of one way to learn, over all seeds."""
 
     method: Method
     solved: float
@@ -44,7 +44,7 @@ class MethodFigures(Record):
 
 
 class TeamReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: TeamSettings
     start: float
@@ -111,7 +111,7 @@ def document(report: TeamReport) -> Document:
 
 
 def table(report: TeamReport) -> Table:
-    """A row for each way to learn."""
+    """Table with a row for each way to learn."""
     head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ a run", "CPU-min", "runs"]
     return head, [
         [

@@ -26,7 +26,7 @@ MAX_TOKENS = 192
 
 
 class Team:
-    """A context: its engines run within it."""
+    """Context manager: its engines run within it."""
 
     def __init__(self, settings: TeamSettings) -> None:
         self.workflow, self.setup = settings.workflow, settings.setup

@@ -11,7 +11,8 @@ from loopline.bench.improve.worlds.stream import WorldsResult
 
 SOLVED_BAR = 0.0
 OLD_BAR = -1.0
-"""Percentage points; the first of the interval's lower end, the second of the estimate."""
+"""Bars in percentage points; the first is for the interval's lower end, the second for the
+estimate."""
 
 
 class WorldsReport(LoopReport):
@@ -34,7 +35,7 @@ class WorldsReport(LoopReport):
 
     @property
     def old_change(self) -> Bounds:
-        """The same of the old kinds."""
+        """The same for the old kinds."""
         return paired_change(
             [right for result in self.results for right in result.old_before],
             [right for result in self.results for right in result.old_after],
@@ -42,7 +43,7 @@ class WorldsReport(LoopReport):
 
     @property
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
         return {
             "solved_change_low": self.solved_change.low > SOLVED_BAR,
             "old_change": self.old_change.estimate >= OLD_BAR,
@@ -52,7 +53,7 @@ class WorldsReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         solved, old = self.solved_change, self.old_change
         return {
             **self.common_json,

@@ -1,5 +1,5 @@
 """Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
-they solved their instruction. What is in a file is not asked again."""
+they solved their instruction. Runs that are already in a file are not asked again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loopline.trainers.improve.asking import TAG
 AT_ONCE = 32
 WORKFLOW = "umi"
 _OVERFLOW = "context_overflow"
-"""A prompt that has outgrown the model is the model's failure, and no loss."""
+"""Reason of a prompt that has outgrown the model, which is the model's failure, not a lost run."""
 
 
 class Played(Record):
@@ -57,7 +57,7 @@ def new_run(
 
 
 def is_lost(trajectory: Trajectory) -> bool:
-    """Whether the run was broken off: neither the team's answer nor its giving up ended it."""
+    """Whether the run was interrupted: it ended neither with the team's answer nor by giving up."""
     if trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP):
         return False
     last = trajectory.steps[-1] if trajectory.steps else None

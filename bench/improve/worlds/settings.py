@@ -14,7 +14,7 @@ class WorldsSettings(Record):
 
     seed: int = 1
     questions: int = Field(default=600, ge=8)
-    """Instructions."""
+    """Number of instructions."""
     batch: int = Field(default=75, ge=1)
     """Instructions between two looks whether a round is due."""
     held_out: int = Field(default=200, ge=1)
