@@ -167,8 +167,8 @@ def _lm_eval_results(facts: Facts, arm: ArmRuns, task: str) -> dict[str, Any]:
 
 
 def _csv(directory: OutputDirectory, facts: Facts, output: Path) -> Iterator[Path]:
-    """Write the table with unchanged texts: a model's text may begin with `=`, which a spreadsheet takes for a
-    formula."""
+    """Write the table with unchanged texts: a model's text may begin with `=`, which a spreadsheet
+    takes for a formula."""
     path = output / "runs.csv"
     runs = [result for arm in facts.arms for result in arm.results]
     measures = list(dict.fromkeys(name for result in runs for name in result.measures))

@@ -39,7 +39,7 @@ class Machine(Record):
 
 
 class RecordedValue(Record):
-    """A measurement as a line holds it."""
+    """A measurement in the form of a recorded line."""
 
     value: float | None = None
     low: float | None = None
@@ -57,10 +57,11 @@ class Baseline(Record):
     commit: str
     """Commit of the program; empty where neither git nor the wheel names it."""
     modified: bool
-    """Files differed from the commit."""
+    """Whether files differed from the commit."""
     machine: Machine
     load: float
-    """Processes that ran before the proof began (one-minute load average): of a quiet machine 0."""
+    """Number of processes that ran before the proof began (one-minute load average); 0 on a quiet
+    machine."""
     versions: dict[str, str]
     passed: bool
     complete: bool
@@ -82,7 +83,7 @@ def folder() -> Path:
 
 
 def require_folder() -> None:
-    """Raises `OutputError` where no line can be written."""
+    """Check that a line can be written. Raises `OutputError` otherwise."""
     place = folder()
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def require_folder() -> None:
 
 
 def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
-    """Add a line with date, commit and machine; the file. Raises `OutputError`."""
+    """Add a line with date, commit and machine; return its file. Raises `OutputError`."""
     path = folder() / f"{proof}.jsonl"
     current = build()
     baseline = Baseline.model_validate(
@@ -128,12 +129,12 @@ def read(proof: str) -> list[Baseline]:
 
 
 def recorded_proofs() -> list[str]:
-    """The proofs that have lines."""
+    """Return the proofs that have lines."""
     return sorted(path.stem for path in folder().glob("*.jsonl"))
 
 
 def machine() -> Machine:
-    """This one."""
+    """Return the facts of this machine."""
     import psutil
 
     return Machine(

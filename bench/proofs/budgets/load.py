@@ -30,7 +30,7 @@ RUN_SECONDS = 1_800.0
 RUNS_PER_KILL, RUNS_PER_RESTART = 4, 30
 """Mean numbers of ended runs before a worker is killed or paused, and before Redis restarts."""
 LONGEST_QUIET = 16.0
-"""Seconds after which an attack comes though few runs have ended."""
+"""Seconds after which an attack comes although few runs have ended."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Result:
     reserved: dict[str, int] = field(default_factory=dict[str, int])
     """Micro-dollars and tokens that are still reserved of the ended runs' budgets."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
-    """Spent and reserved of all runs' day, or days."""
+    """Spent and reserved amounts of the day, or days, of all runs."""
     answers: int = 0
     hedged: int = 0
     """Second requests in the ledger."""
@@ -61,12 +61,12 @@ class Result:
 
 
 class Ended:
-    """Counts runs that have ended. Attacks come by it: a slow machine has no more of them for each
-    run, and a fast one no fewer."""
+    """Counts runs that have ended. Attacks follow this count, so that they come as often per run on
+    a slow machine as on a fast one."""
 
     def __init__(self) -> None:
         self.all = False
-        """No run is left."""
+        """Whether no run is left."""
         self._count = 0
         self._waiting: dict[asyncio.Event, float] = {}
 
@@ -124,7 +124,7 @@ class Crew:
                 if self._rng.random() < 0.15 and await self._lives(process, ended):
                     os.kill(process.pid or 0, signal.SIGSTOP)
                     self._attacks.pauses += 1
-                    # Longer than its lease.
+                    # Longer than the worker's lease.
                     await ended.more(math.inf, seconds=2 * self._settings.lease_seconds)
                     os.kill(process.pid or 0, signal.SIGCONT)
                 if await self._lives(process, ended):
@@ -134,7 +134,7 @@ class Crew:
                 process.join()
 
     async def _lives(self, process: BaseProcess, ended: Ended) -> bool:
-        """After some runs; False where it is over."""
+        """Wait for some more runs to end; return whether the process lives and runs are left."""
         await ended.more(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
         return process.is_alive() and not ended.all
 

@@ -52,7 +52,7 @@ PLACES = 128
 
 
 class BilledEngine:
-    """An endpoint's engine, as far as money goes."""
+    """An endpoint's engine, as far as money is concerned."""
 
     def __init__(self, book: Path, rng: random.Random) -> None:
         self._book = os.open(book, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -81,7 +81,7 @@ class BilledEngine:
         os.close(self._book)
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
-        """One call."""
+        """Answer one call, and bill it."""
         yield Sending(number=1, prompt=MOST_PROMPT, completion=MOST_COMPLETION)
         if self._rng.random() < REFUSED:
             yield NotBilled(sending=1)
@@ -110,7 +110,7 @@ class BilledEngine:
 
 
 def read_book(book: Path) -> tuple[Counter[str], int]:
-    """Micro-dollars that were billed, by run, and calls."""
+    """Return the billed micro-dollars by run, and the number of calls."""
     billed: Counter[str] = Counter()
     lines = book.read_text().splitlines() if book.exists() else []
     for line in lines:
@@ -120,7 +120,7 @@ def read_book(book: Path) -> tuple[Counter[str], int]:
 
 
 def serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
-    """A gpu worker, until it is killed."""
+    """Run a gpu worker until it is killed."""
     import signal
 
     tie_to_parent(signal.SIGKILL)

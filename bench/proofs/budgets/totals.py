@@ -17,7 +17,7 @@ from loopline.trainers.errors import TrainingError
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs on one server, with the provider's book of them."""
+    """Runs on one server, with the provider's book about them."""
 
     result: Result
     billed: Counter[str]
@@ -52,7 +52,7 @@ class Totals(Record):
     billed: int = 0
     charged: int = 0
     violations: tuple[tuple[str, str], ...] = ()
-    """Rule, and how it was broken."""
+    """Messages about broken rules, by rule."""
 
     @property
     def attacks(self) -> int:
@@ -91,7 +91,7 @@ class Totals(Record):
 
 
 def _broken(result: Result, billed: Counter[str], budget: int) -> list[tuple[str, str]]:
-    """Rules that a batch has broken, and how."""
+    """Return the rules that a batch has broken, and how."""
     broken = [
         ("what is billed is charged",
          f"run {run_id}: ${cost / 1e6} of ${result.spent.get(run_id, 0) / 1e6}")

@@ -63,7 +63,7 @@ async def _round(server: RedisProcess) -> tuple[float, float]:
         for _ in range(HELD):
             await _line(holder)
         taker = await stack.enter_async_context(_process(server.url, "take"))
-        # Renewals come every third of a lease: be killed anywhere between two of them.
+        # Renewals come every third of a lease: the kill may come anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, LEASE_SECONDS / 3))
         killed = stamp()
         holder.kill()

@@ -40,8 +40,8 @@ class LineWatch:
         journal: int,
         lines: Iterable[Line] = (),
     ) -> None:
-        """`journal`: file descriptor that is told of each line when it runs for the first time, but
-        for these `lines`."""
+        """Create a watch; `journal`: file descriptor that receives each line when it runs for the
+        first time, except these `lines`."""
         self._files = frozenset(files)
         self._interruption = interruption
         self._journal = journal

@@ -72,7 +72,7 @@ class Played:
 
 
 def serve(settings: BusSettings, folder: Path, watch: LineWatch) -> None:
-    """A tool worker, until it is killed."""
+    """Run a tool worker until it is killed."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     for effect in EFFECTS:
         _register(effect, folder / effect)
@@ -99,7 +99,7 @@ async def _serve(settings: BusSettings) -> None:
 async def play(
     settings: BusSettings, folder: Path, calls: int, rng: random.Random, say: Callable[[str], None]
 ) -> tuple[dict[Effect, Played], Interruptions]:
-    """This many calls of each kind, by workers that are interrupted meanwhile; more, up to
+    """Make this many calls of each kind, by workers that are interrupted meanwhile; more, up to
     `MOST_TIMES` as many, until one was killed and one paused."""
     crew = Crew(
         partial(serve, settings, folder), FILES, folder, rng,
@@ -155,7 +155,8 @@ async def _call_all(
                 say(f"{count:,} of {calls * len(EFFECTS):,} calls answered")
 
         first = 0
-        # On a busy machine processes come to the lines of their attacks late: then it takes more.
+        # On a busy machine processes reach the lines of their attacks late, so that it takes more
+        # calls.
         while first < calls or (not crew.has_attacked and first < MOST_TIMES * calls):
             run = client.new_run("Act.", budget=Budget(seconds=3_600))
             await client.submit(run)

@@ -27,9 +27,9 @@ from loopline.bench.proofs.effects.interruption import (
 from loopline.workers.process_lifetime import tie_to_parent
 
 LIFE_SECONDS = 2.0
-"""A process whose line does not run is killed after so long."""
+"""Seconds after which a process whose line does not run is killed."""
 FIRST_SECONDS = 0.3
-"""A process that only shows which lines there are is killed after so long."""
+"""Seconds after which a process that only shows which lines there are is killed."""
 LONGEST_OCCURRENCE = 8
 CALLS_OF_A_LIFE = 12
 """Calls for each process, on average; an uninterrupted process would make more."""
@@ -72,8 +72,8 @@ class Crew:
         size: int,
         pause_seconds: float,
     ) -> None:
-        """`job` can be pickled, and is interrupted at lines of these `files`. A paused process goes
-        on after half to twice `pause_seconds`."""
+        """Create a crew; `job` can be pickled, and is interrupted at lines of these `files`. A
+        paused process continues after half to twice `pause_seconds`."""
         self._job = job
         self._files = files
         self._lines_file = folder / "lines"
@@ -85,12 +85,12 @@ class Crew:
         self._starting = asyncio.Lock()
         self.done = Interruptions()
         self.lives = 0
-        """Processes that have come to their end, interrupted or not."""
+        """Number of processes that have ended, interrupted or not."""
         self._attacked: set[Line] = set()
 
     @property
     def has_attacked(self) -> bool:
-        """Whether one was killed and one paused, at least."""
+        """Whether at least one was killed and one paused."""
         return self.done.kills > 0 and self.done.stops > 0
 
     async def keep_pace(self, calls: int) -> None:
@@ -99,7 +99,7 @@ class Crew:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def work(self, finished: asyncio.Event) -> None:
-        """Interrupt until `finished`; the last processes are ended then."""
+        """Interrupt processes until `finished`; then end the last ones."""
         await asyncio.gather(*(self._slot(finished) for _ in range(self._size)))
         self.done.lines = len(self._lines())
         self.done.attacked = len(self._attacked)
@@ -145,7 +145,7 @@ class Crew:
         while True:
             lines = self._lines()
             if not lines:
-                yield None  # the first process: which lines there are is not known yet
+                yield None  # the first process: its lines are not known yet
                 continue
             for line in self._rng.sample(lines, len(lines)):
                 how: How = self._rng.choice(("kill", "stop"))

@@ -25,7 +25,7 @@ from loopline.workers.installation import install_hint
 
 LEASE_SECONDS = 0.6
 PATIENT = 100
-"""Deliveries of a call before it is given up: here dying workers are not a failure of the call."""
+"""Deliveries of a call before it is given up: dying workers are not a failure of the call here."""
 
 
 class EffectsOptions(Options):
@@ -41,7 +41,7 @@ class EffectsOptions(Options):
 
 
 def run(options: EffectsOptions, progress: Progress) -> Outcome:
-    """Play, and compare what callers were told with the file."""
+    """Play, and compare the answers of the callers with the file."""
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="bench-effects-") as scratch:
         folder = Path(scratch)

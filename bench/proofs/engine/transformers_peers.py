@@ -20,7 +20,8 @@ PAGE = 32
 """Tokens in a block of the paged cache."""
 
 PAGES_PER_PLACE = 40
-"""Twice what a request needs, so that its scheduler may take more at once than ours."""
+"""Pages of the cache for each place: twice what a request needs, so that its scheduler may take more
+at once than ours."""
 
 
 class _Transformers:
@@ -92,7 +93,8 @@ class StaticBatch(_Transformers):
                 wanted: list[int] = row[: ask.max_tokens].tolist()
                 useful = wanted.index(end) + 1 if end in wanted else len(wanted)
                 tokens += useful
-                # One time: an answer comes whole, and nobody sees when its tokens were made.
+                # A single time: an answer comes whole, and nobody sees when its tokens were
+                # sampled.
                 timings.append(Timing(sent, [finish_time]))
         return Measured(time.perf_counter() - started, tokens, timings)
 

@@ -51,7 +51,7 @@ def check(options: FailoverOptions) -> None:
 
 
 def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measurement]:
-    """Seconds after the kill, over all kills of each engine; the slowest answer counts."""
+    """Return seconds after the kill, over all kills of each engine; the slowest answer counts."""
     figures: list[Measurement] = []
     for engine, played in rounds.items():
         for name, values in (

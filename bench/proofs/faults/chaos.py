@@ -1,5 +1,5 @@
 """The attacker. The seed fixes the plan: which attack comes how long after the one before and how
-hard; whom it meets depends on who is up at that moment."""
+hard; its target depends on which workers are up at that moment."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Chaos:
         commits: tuple[float, float] = COMMITS,
         attacks: Sequence[type[Attack]] = ATTACKS,
     ) -> None:
-        """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
-        between two attacks, at least; `attacks`: what there is to choose from."""
+        """Create an attacker. `weights`: weight by an attack's name; `commits`: range of the least
+        number of steps between two attacks; `attacks`: attacks to choose from."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
-        """Attack → why it can't be done here."""
+        """Reason why an attack can't be made here, by attack."""
         self._random = random.Random(seed)
         self._scene = scene
         self._commits = commits
@@ -51,7 +51,7 @@ class Chaos:
         """Inject faults until `enough` is set."""
         scene = self._scene
         while not enough.is_set() and self._attacks:
-            # All draws are made first, so that the plan does not depend on whom an attack meets.
+            # All draws are made first, so that the plan does not depend on the targets.
             pause = self._random.uniform(*PAUSE_LEASES) * scene.lease_seconds
             commits = scene.monitor.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]

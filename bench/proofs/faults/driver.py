@@ -48,7 +48,7 @@ class Attack:
     evidence: Evidence
     injected: Counter[str]
     unable: dict[str, str]
-    """Attack → why it could not be done here."""
+    """Reason why an attack could not be made here, by attack."""
     seconds: float
 
 

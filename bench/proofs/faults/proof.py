@@ -71,13 +71,13 @@ def check_options(options: FaultsOptions) -> None:
     """Raises `UsageError` for options that make no sense, and for a folder that is not empty."""
     stages_of(options)
     if options.evidence is not None:
-        # What an earlier attack has left would be counted with this one's.
+        # Leftovers of an earlier attack would be counted with this one's.
         new_folder(options.evidence.resolve())
 
 
 def run(options: FaultsOptions, progress: Progress) -> Outcome:
     """Attack one deployment after the other, and check each history. Raises `BenchError`."""
-    # The client outlasts every outage; saying so each time would bury the report.
+    # The client outlasts every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcome = Outcome(
         about=f"Seed {options.seed}: {options.runs} runs, {options.workers} workers, appendfsync "
@@ -159,7 +159,7 @@ def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
 
 
 def measurements(stage: str, attack: Attack) -> list[Measurement]:
-    """One deployment's attack in numbers: a column of the tables."""
+    """Figures of one deployment's attack: a column of the tables."""
     return [
         *(
             measured(stage, float(value), subject=name, group="what happened")
@@ -197,7 +197,8 @@ def counts_of(attack: Attack) -> dict[str, float]:
 
 
 def _minutes(options: FaultsOptions) -> float:
-    """Deployments start and come to rest; runs come at a steady rate, or as fast as they end."""
+    """Expected minutes: deployments start and come to rest; runs come at a steady rate, or as fast
+    as they end."""
     seconds = 0.0
     for stage in stages_of(options):
         runs = {

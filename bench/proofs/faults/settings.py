@@ -27,14 +27,14 @@ class Times:
 
 
 FAST = Times("fast", run_seconds=6 * 3600.0)
-"""Short leases, so that much happens; no run may end by its deadline, nor a message as a dead
-letter: every question has to be answered."""
+"""Fast settings with short leases, so that much happens; no run may end by its deadline, nor a
+message as a dead letter: every question has to be answered."""
 DEFAULT = Times("default", run_seconds=600.0)
 """Default settings of a deployment, with its lease, deadline and number of attempts."""
 
 
 def bus_settings(url: str) -> BusSettings:
-    """Short times, so that much happens; the audit stream on."""
+    """Return settings with short times, so that much happens, and with the audit stream on."""
     return BusSettings(
         redis_url=url,
         lease_seconds=LEASE_SECONDS,

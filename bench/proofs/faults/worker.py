@@ -1,4 +1,5 @@
-"""`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with its own clock.
+"""`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with a shifted
+clock.
 
 CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
 clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.

@@ -25,7 +25,7 @@ SHARES = (0.5, 0.9, 0.99, 1.0)
 """Quantiles of the differences that are shown; the last one is the greatest difference."""
 
 NEAR = 1e-5
-"""Nats. Float32 itself rounds by more than that now and then; see
+"""Difference in nats that counts as near. Float32 itself sometimes rounds by more; see
 `torch_side.rounding_differences`."""
 
 
@@ -141,7 +141,7 @@ async def _llama_cpp(
         folder, scratch, alone, prompts=options.prompts, seed=options.seed,
         together=options.together, threads=options.threads,
     )  # fmt: skip
-    # Each engine by itself in f32, up to the first difference of each answer.
+    # Each engine alone in f32, up to the first difference of each answer.
     figures.append(
         measured("llama_cpp_same_greedy", same / positions, "%", scale=100, better="higher")
     )
@@ -158,7 +158,7 @@ def differences(group: str, subject: str, values: Sequence[float]) -> list[Measu
 
 
 def share_near(values: Sequence[float]) -> float:
-    """The share of tokens that differ by no more than `NEAR`."""
+    """Return the share of tokens that differ by no more than `NEAR`."""
     return sum(value <= NEAR for value in values) / len(values)
 
 

@@ -27,7 +27,7 @@ class Differences:
     requests: int = 0
 
     def add(self, mine: Sequence[float], reference: Sequence[float], *, sampled: bool) -> None:
-        """One more request."""
+        """Add one more request."""
         apart = [abs(a - b) for a, b in zip(mine, reference, strict=True)]
         (self.sampled if sampled else self.greedy).extend(apart)
         self.requests += 1
@@ -64,7 +64,7 @@ async def compare(
         ("batched", together, [None]),
         ("adapters in one batch", together, [None, *paths]),
     ):
-        # Started again each time, so that nothing is in memory from the way before.
+        # Started again each time, so that no cache remains from the way before.
         engine = build_engine(settings)
         await engine.start()
         try:

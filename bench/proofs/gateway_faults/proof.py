@@ -55,7 +55,7 @@ def check_options(options: GatewayFaultsOptions) -> None:
 
 def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
     """Raises `BenchError`."""
-    # The clients outlast every outage; saying so each time would bury the report.
+    # The clients outlast every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcome = Outcome(
         about=f"Seed {options.seed}: {options.streams} streams and as many plain calls, two"
@@ -153,7 +153,8 @@ def _counts(result: Result) -> Iterator[Measurement]:
 
 
 def _minutes(options: GatewayFaultsOptions) -> float:
-    """Processes start and come to rest; two calls of each stream end at a steady rate."""
+    """Expected minutes: processes start and come to rest; two calls of each stream end at a steady
+    rate."""
     return (60 + 2 * options.streams * 0.2) / 60
 
 

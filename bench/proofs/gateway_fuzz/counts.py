@@ -45,7 +45,7 @@ class Counts:
             self.violations.append(Violation("leaks", f"{answer.status}: {request}", target))
 
     def grew(self, grown: Mapping[str, int]) -> None:
-        """Since the warm-up of this start."""
+        """Note by how many bytes processes grew since the warm-up of this start."""
         for process, bytes_ in grown.items():
             self.grown[process] = max(bytes_, self.grown.get(process, bytes_))
 

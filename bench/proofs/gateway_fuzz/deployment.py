@@ -1,4 +1,4 @@
-"""A gateway with the workers behind it, and the same application within this process."""
+"""A gateway with its workers, and the same application within this process."""
 
 from __future__ import annotations
 

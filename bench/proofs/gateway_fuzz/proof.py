@@ -1,4 +1,4 @@
-"""`bench gateway-fuzz`: send, count, look at the memory."""
+"""`bench gateway-fuzz`: send requests, count the answers, watch the memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ fill."""
 MAX_GROWTH_MB = 32.0
 _MB = 1e-6
 BATCH = 5_000
-"""Requests after which a checkpoint is written: it is what Ctrl-C loses at most."""
+"""Requests between two checkpoints: the most that Ctrl-C loses."""
 
 
 class GatewayFuzzOptions(Options):
@@ -57,7 +57,7 @@ class GatewayFuzzOptions(Options):
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident bytes."""
+    """Resident bytes of a process."""
 
     application: int
     gateway: int
@@ -81,7 +81,7 @@ class Memory:
 
 @dataclass
 class Attack:
-    """Adds to the counts what is answered."""
+    """Adds the answers to the counts."""
 
     options: GatewayFuzzOptions
     seed: int
@@ -89,10 +89,10 @@ class Attack:
     progress: Progress
 
     async def run(self, folder: Path) -> Memory:
-        """The memory at the end."""
+        """Send the requests; return the memory at the end."""
         counts, goal = self.counts, self.options.requests
         async with running(folder) as place:
-            # Who goes on does not send the first requests again.
+            # A resumed proof does not send the first requests again.
             source = random.Random(f"{self.seed}/{counts.sent}")
             requests = Requests(source, place.keys)
             targets = (InProcess(place.app, source), Socket(place.url, source))

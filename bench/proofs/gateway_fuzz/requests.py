@@ -1,4 +1,4 @@
-"""The requests: valid ones of every route, with bodies, headers, paths and queries gone wrong."""
+"""The requests: valid ones of every route, with invalid bodies, headers, paths and queries."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Requests:
         run_id = source.choice(runs) if runs and source.random() < 0.8 else source.choice(TEXTS)
         named = path.replace("@run", run_id).replace("@chat", f"chatcmpl-{run_id}")
         named = named.replace("@response", f"resp_{run_id}").replace("@text", source.choice(TEXTS))
-        # A reward for a run that has left the bus is taken; it reaches its account's runs alone.
+        # A reward for a run that has left the bus is accepted; it reaches its account's runs alone.
         guarded = run_id in runs and run_id in named and not named.endswith("/feedback")
         foreign = run_id if guarded and owner != caller else None
         headers = [("authorization", f"Bearer {self._keys[caller]}"),

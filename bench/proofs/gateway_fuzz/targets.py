@@ -38,7 +38,7 @@ class Answer:
 
 
 class Target(Protocol):
-    """Answers requests."""
+    """Target that answers requests."""
 
     async def send(self, request: FuzzRequest) -> Answer: ...
 
@@ -47,7 +47,7 @@ class InProcess:
     """The application itself, without a server around it."""
 
     def __init__(self, app: ASGIApp, source: random.Random, leaving: float = 0.02) -> None:
-        """`leaving`: share of clients that go before they have their answer."""
+        """Create a target; `leaving`: share of clients that leave before they have their answer."""
         self._app = app
         self._random = source
         self._leaving = leaving
@@ -124,7 +124,7 @@ class Socket:
         except TimeoutError:
             return Answer(CLOSED, LIMIT_SECONDS, None, f"no end after {LIMIT_SECONDS:g} s")
         except OSError:
-            pass  # closed while it was still written to: what it had answered is lost
+            pass  # closed during the write: its earlier answers are lost
         status, run = _STATUS.search(data), _RUN.search(data)
         return Answer(
             int(status[1]) if status else CLOSED,
@@ -141,14 +141,14 @@ class Socket:
         if source.random() < 0.6:
             return whole
         match source.randrange(12):
-            case 0:  # chunked, as it should be
+            case 0:  # chunked and valid
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + _chunk(body) + b"0\r\n\r\n"
-            case 1:  # chunked, and not
+            case 1:  # chunked and invalid
                 size = source.choice((b"zz", b"-1", b"f" * 20, b"", b"1;x=" + b"y" * 5_000, b"0x5"))
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\n" + body
             case 2:
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + _chunk(body)  # without an end
-            case 3:  # a length that is none, or another
+            case 3:  # an invalid or a wrong length
                 length = source.choice((b"-1", b"x", b"9" * 30, b"1e3", b"", b"+5", b"5, 5", b"0"))
                 return head + b"Content-Length: " + length + b"\r\n\r\n" + body
             case 4:

@@ -32,13 +32,13 @@ def compare(
     adapted: Sequence[Completion],
     adapters: Mapping[str, Path],
 ) -> Parity:
-    """Answers of the base, and of adapters by the name that they are served by."""
+    """Compare answers of the base, and of adapters by the names that they are served under."""
     import torch
 
     from loopline.bench.proofs.fidelity.reference import Reference
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # What was trained here before is in a cycle of references with its adapters.
+    # The trained model from before is in a reference cycle with its adapters.
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -49,8 +49,8 @@ ROUNDING = 2.0
 """Most that the engine may be off, as a multiple of how far transformers in bfloat16 is from exact
 log-probabilities: the engine adds up in another order, row by row in a batch."""
 SAMPLES_LEFT = 95.0
-"""Least share of effective samples in a first step, where trainer and engine differ by rounding
-alone; per cent."""
+"""Least share of effective samples in a first step, in per cent: trainer and engine then differ
+only by rounding."""
 
 
 class GpuOptions(FullOptions):
@@ -102,7 +102,7 @@ class Loop:
     trained: Trained
     swapped: Swapped
     engine_mb: float
-    """Peak memory of the engine's process."""
+    """Peak memory of the engine's process, in megabytes."""
     parity: Parity
 
     @property
@@ -123,7 +123,7 @@ class Loop:
         return violations
 
     def measurements(self) -> list[Measurement]:
-        """Speed and memory of every part, differences of log-probabilities, and the bars."""
+        """Return speed and memory of every part, differences of log-probabilities, and the bars."""
         trained, swapped, parity = self.trained, self.swapped, self.parity
         part = partial(measured, group="parts; memory is of each process, at its peak")
         role = f"trainer, a step of {len(ROLES)} roles"
@@ -194,7 +194,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
         progress.say("a cut of the model; --full takes the whole one through this GPU")
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
-        # The trainer has a process and memory of its own, as next to a deployment.
+        # The trainer has a separate process and memory, as next to a deployment.
         isolated_worker(tasks=None) as trainer,
     ):
         try:
@@ -280,7 +280,7 @@ def _name(device: torch.device, threads: int) -> str:
 
 
 def _sample_answers(answers: Answers) -> list[Completion]:
-    """The first of each request's, both roles among them."""
+    """Return the first completion of each request, both roles among them."""
     return [completions[0] for completions in answers.completions[:COMPARED]]
 
 

@@ -42,7 +42,7 @@ class Workload:
         )  # fmt: skip
 
     def requests(self, name: str, *, adapters: bool) -> list[GenerateRequest]:
-        """One for each group, the roles by turns; K samples at temperature 1."""
+        """Return one request for each group, the roles alternating; K samples at temperature 1."""
         rng = random.Random(f"{self.seed} {name}")
         return [
             GenerateRequest(
@@ -93,7 +93,7 @@ class Swapped:
 
     @property
     def served(self) -> frozenset[tuple[str | None, int]]:
-        """The adapters that answered them, with their versions."""
+        """Adapters that answered them, with their versions."""
         every = [completion for group in self.answers.completions for completion in group]
         return frozenset((completion.adapter, completion.adapter_version) for completion in every)
 
@@ -106,22 +106,22 @@ async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
 
 
 async def warm_up(engine: Engine, work: Workload) -> None:
-    """One short request, in which memory is taken and kernels are chosen."""
+    """Send one short request, during which memory is allocated and kernels are chosen."""
     first = work.requests("warm", adapters=False)[0]
     sampling = first.sampling.model_copy(update={"max_tokens": min(8, work.max_tokens), "n": 1})
     await answers(engine, [first.model_copy(update={"sampling": sampling})], together=1)
 
 
 async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapped:
-    """Serve each role by the adapter in `first`, put those of `last` in their place while requests
-    are in progress, and ask again."""
+    """Serve each role by the adapter in `first`, replace it by the one in `last` while requests are
+    in progress, and ask again."""
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
     going = [
         asyncio.create_task(_answer(engine, item))
         for item in work.requests("in-flight", adapters=True)[: len(ROLES)]
     ]
-    await asyncio.sleep(0)  # they are with the engine from here on
+    await asyncio.sleep(0)  # the engine has them from here on
     began = time.perf_counter()
     for role in ROLES:
         await engine.load_adapter(role, str(last / role), LAST)
@@ -133,7 +133,8 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
 
 
 def groups_of(answers: Answers, work: Workload) -> tuple[Group, ...]:
-    """Groups to learn from; their rewards are chance, which a step's cost does not depend on."""
+    """Return groups to learn from; their rewards are random, which does not affect a step's
+    cost."""
     rng = random.Random(work.seed)
     groups: list[Group] = []
     for number, completions in enumerate(answers.completions):

@@ -32,7 +32,7 @@ class Producer(Protocol):
         ...
 
     async def send_one(self) -> None:
-        """One message, now, with its time stamp."""
+        """Send one message now, with its time stamp."""
         ...
 
     async def close(self) -> None: ...
@@ -61,7 +61,7 @@ def receiver_of(peer: str) -> Receiver:
 
 
 def stamp() -> int:
-    """Nanoseconds of the clock that all processes of this machine share."""
+    """Return nanoseconds of the clock that all processes of this machine share."""
     return time.monotonic_ns()
 
 
@@ -69,7 +69,7 @@ _PADDING = "x" * (MESSAGE_BYTES - len(orjson.dumps({"sent": 10**18, "text": ""})
 
 
 def message_fields() -> dict[str, Any]:
-    """The message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
+    """Return the message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
     return {"sent": stamp(), "text": _PADDING}
 
 

@@ -30,12 +30,12 @@ class Scene:
     clocks: Clocks | None = None
     far: FarMachine | None = None
     missing: dict[str, str] = field(default_factory=dict[str, str])
-    """Field → why it is not there."""
+    """Reason why a part is missing, by field."""
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _undoing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def targets(self) -> list[Slot]:
-        """Workers that are up and say so."""
+        """Names of the workers that are ready."""
         ready = self.monitor.ready
         return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
 
@@ -51,7 +51,7 @@ class Scene:
         task.add_done_callback(self._undoing.discard)
 
     async def undo_all(self) -> None:
-        """Undo all that still lasts."""
+        """Undo all attacks that are still active."""
         self._over.set()
         while self._undoing:
             await asyncio.gather(*self._undoing)
@@ -80,7 +80,7 @@ class Attack(ABC):
 
     @abstractmethod
     async def inject(self, place: float, hardness: float) -> None:
-        """Do it, and see to it that it ends (`Scene.after`)."""
+        """Make the attack, and schedule its end (`Scene.after`)."""
 
 
 async def wait_with_timeout(event: asyncio.Event, seconds: float) -> None:

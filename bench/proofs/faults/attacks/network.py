@@ -6,7 +6,7 @@ from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 from loopline.bench.proofs.faults.proxy import Proxy
 
 TORN = 20
-"""Replies, at most."""
+"""Most replies that are torn."""
 DELAY_SECONDS = (0.01, 0.5)
 APART_LEASES = (0.1, 2.5)
 """Least and most duration without any traffic, in leases."""

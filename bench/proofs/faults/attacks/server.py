@@ -52,5 +52,5 @@ class Disk(Attack):
         await asyncio.to_thread(disk.fill)
         await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
-        # With `appendfsync always` it ends rather than acknowledge what is on no disk.
+        # With `appendfsync always` Redis ends rather than acknowledge data that is on no disk.
         await asyncio.to_thread(server.wait_for_writes)
