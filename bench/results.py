@@ -28,8 +28,8 @@ from loopline.bench.taxonomy import signals_of
 
 
 class Admission(Record):
-    """A run that is about to be admitted. On the disk before the bus hears of it, so that no run
-    is ever paid for and then forgotten."""
+    """A run that is about to be admitted. It is on the disk before the bus receives it, so that no
+    run is ever paid for and then forgotten."""
 
     type: Literal["admitted"] = "admitted"
     run_id: str
@@ -62,7 +62,7 @@ class Result(Record):
     outcome: Outcome
     reason: str | None
     prediction: str | None
-    """The model's last text; None when the run did not end with an answer."""
+    """Last text of the model; None when the run did not end with an answer."""
     answer: str
     """Answer that the primary checker read from it."""
     value: str | None
@@ -87,11 +87,11 @@ class Result(Record):
 
     @property
     def right(self) -> bool:
-        """The verdict of the primary checker, which is the first."""
+        """Verdict of the primary checker, which is the first."""
         return next(iter(self.verdicts.values()))
 
     def scored(self, score: Score) -> Result:
-        """The same result with a new score."""
+        """Return the same result with a new score."""
         return self.model_copy(
             update={
                 "answer": score.answer,
@@ -111,7 +111,7 @@ def result_of(
     judgement: Judgement,
     reference_values: tuple[str, ...],
 ) -> Result:
-    """The line for a finished run."""
+    """Return the line for a finished run."""
     paid = total(entries)
     steps = trajectory.steps
     return Result(
@@ -140,7 +140,7 @@ def result_of(
 
 
 def transcript_of(trajectory: Trajectory) -> JsonObject:
-    """A run for a reader: requests, texts and results of tools."""
+    """Return a run for a reader: requests, texts and results of tools."""
     begin = trajectory.run.created
     steps: list[JsonValue] = [_step(step, begin) for step in trajectory.steps]
     return {
@@ -175,7 +175,7 @@ def _step(step: Step, begin: float) -> JsonObject:
 
 
 def _candidate_calls(step: Step, number: int) -> list[JsonObject]:
-    """The calls of one candidate. What tools said is there only for the executed one."""
+    """Return the calls of one candidate. Results of tools exist only for the executed one."""
     candidate = step.candidates[number]
     turns = step.observation.get("turns") if number == step.selected else None
     outputs = turns if isinstance(turns, list) else []
@@ -218,7 +218,7 @@ def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
 def _written_call(
     step: Step, candidate: Candidate, turns: Sequence[JsonValue]
 ) -> JsonObject | None:
-    """A call that the model wrote as text (a caller's), with what was observed."""
+    """Return a call that the model wrote as text (a caller's), with its observation."""
     if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in candidate.calls):
         return None
     data = step.decision.data
@@ -250,7 +250,7 @@ def _tool_runs(step: Step) -> int:
 
 
 def _slowest_calls(step: Step) -> Sequence[Call]:
-    """The calls of the candidate that took longest: for the others the step did not wait."""
+    """Return the calls of the candidate that took longest: the step did not wait for the others."""
     return max(
         (candidate.calls for candidate in step.candidates),
         key=lambda calls: sum(call.latency.total for call in calls),

@@ -32,7 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
-"""Largest sample that the power search considers; beyond it an effect is of no interest."""
+"""Largest sample that the power search considers; a larger one would show only irrelevant
+effects."""
 
 
 def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
@@ -120,7 +121,7 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     of discordant pairs d ~ Binomial(n, only_a + only_b); given d, the count of a is
     Binomial(d, only_a / (only_a + only_b)), and the test rejects in both tails.
     """
-    # Here, as only a bench's installation has it and it takes a second to come.
+    # Imported here, as only a bench's installation has it and the import takes a second.
     from scipy.stats import binom
 
     _check_discordance(only_a, only_b)
@@ -185,7 +186,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 class Spread(NamedTuple):
-    """A figure measured several times."""
+    """Median, least and greatest of a figure measured several times."""
 
     median: float
     least: float
@@ -199,7 +200,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Raises ValueError without values."""
+    """Return the spread. Raises ValueError without values."""
     return Spread(quantile(values, 0.5), min(values), max(values))
 
 

@@ -22,7 +22,7 @@ Change = Literal["worse", "better", ""]
 _FREE = ("seed", "evidence")
 """Options that may differ: another seed is another sample of the same measurement."""
 SHOWN = 5
-"""Lines whose values stand in a table: the last ones."""
+"""Most lines whose values are in a table: the last ones."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Series:
-    """Lines of one machine and one choice of options, and what they hold."""
+    """Lines of one machine and one choice of options, with their measurements."""
 
     lines: tuple[Baseline, ...]
     courses: tuple[Course, ...]
@@ -108,8 +108,8 @@ def _misses_bar(value: RecordedValue) -> bool:
 
 
 def rows(series: Series, *, everything: bool) -> list[list[str]]:
-    """A row for each measurement: its last values, the newest at the end, and how it changed.
-    Without `everything` only those of the whole proof, and what is worse."""
+    """Return a row for each measurement: its last values, the newest at the end, and how it
+    changed. Without `everything` only those of the whole proof, and those that became worse."""
     return [
         [course.name, *(_text(value) for value in course.values[-SHOWN:]), course.change]
         for course in series.courses

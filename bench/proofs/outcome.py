@@ -15,10 +15,10 @@ Better = Literal["higher", "lower"]
 
 
 class Measurement(Record):
-    """One number, in the unit that it names."""
+    """One number, in the stated unit."""
 
     name: str
-    """The quantity: a column of its table."""
+    """Name of the quantity: a column of its table."""
     value: float
     low: float | None = None
     high: float | None = None
@@ -31,7 +31,7 @@ class Measurement(Record):
     subject: str = ""
     """Measured subject: a row of its table. Empty for a figure of the whole proof."""
     group: str = ""
-    """The table that a subject stands in."""
+    """Table that a subject belongs to."""
 
     @property
     def key(self) -> str:
@@ -40,7 +40,7 @@ class Measurement(Record):
 
     @property
     def held(self) -> bool | None:
-        """Whether the bar is reached; None without one."""
+        """Whether the bar is reached; None without a bar."""
         if self.bar is None:
             return None
         return self.value >= self.bar if self.better == "higher" else self.value <= self.bar
@@ -63,7 +63,8 @@ def measured(
     subject: str = "",
     group: str = "",
 ) -> Measurement:
-    """A measurement of a number, of repeats or of an interval; `scale` turns it into the unit."""
+    """Return a measurement of a number, of repeats or of an interval; `scale` converts it to the
+    unit."""
     low = high = None
     if isinstance(value, Spread):
         value, low, high = value.median, scale * value.least, scale * value.greatest
@@ -77,7 +78,7 @@ def measured(
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise: which rule, how, and what it is about (a run, a request)."""
+    """One broken promise: the rule, how it was broken, and what it is about (a run, a request)."""
 
     rule: str
     message: str
@@ -104,16 +105,16 @@ class Outcome:
     """Description of what was measured on what, in a sentence or two."""
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     violations: list[Violation] = field(default_factory=list[Violation])
-    """The first of them; `broken` counts all."""
+    """The first violations; `broken` counts all."""
     broken: Counter[str] = field(default_factory=Counter[str])
-    """Violations by rule."""
+    """Number of violations by rule."""
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Counts and names that nobody compares: plain values."""
+    """Counts and names that are not compared: plain values."""
     notes: list[str] = field(default_factory=list[str])
-    """Sentences behind the tables."""
+    """Sentences after the tables."""
     plots: list[Plot] = field(default_factory=list[Plot])
     context: Callable[[Violation], Iterable[str]] = lambda violation: ()
-    """Lines that explain a violation: the history around it."""
+    """Return the lines that explain a violation: the history around it."""
 
     def violate(self, violations: Iterable[Violation]) -> None:
         """Add violations, and count them."""
@@ -141,8 +142,8 @@ class Table:
 
 
 def tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """A table for each group, with a row for each subject and a column for each quantity, then one
-    of the figures of the whole proof with their bars."""
+    """Return a table for each group, with a row for each subject and a column for each quantity,
+    then one of the figures of the whole proof with their bars."""
     grouped: dict[str, list[Measurement]] = {}
     whole: list[Measurement] = []
     for measurement in measurements:

@@ -36,9 +36,9 @@ def players_by_hand(reference: JsonObject) -> str:
 def baselines_of(
     environment: AnyEnvironment, levels: Difficulty, instances: Sequence[Instance], seed: int
 ) -> JsonObject:
-    """Player → instances solved. Deterministic for a seed. The blind players, which there are where
-    a tool agent proposes and a plan agent acts, are searched for on training puzzles of `levels`.
-    Nobody plays where one of the puzzles is none for players by hand."""
+    """Return the number of solved instances by player. Deterministic for a seed. The blind players,
+    which exist where a tool agent proposes and a plan agent acts, are searched for on training
+    puzzles of `levels`. Nobody plays where players by hand can't play one of the puzzles."""
     if not instances or not all(environment.by_hand(instance) for instance in instances):
         return {}
     solved: JsonObject = {

@@ -17,7 +17,7 @@ class Choice(Record):
     """`Request.choices` of the data set `puzzles`."""
 
     game: str
-    """A registered environment, or `package.module:OBJECT`."""
+    """Registered environment, or `package.module:OBJECT`."""
     size: int | None = None
     """Cells along a side; None takes the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)

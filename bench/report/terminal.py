@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_report(facts: Facts, path: Path | None = None) -> None:
-    """Tables on stdout; the full report's place at the end."""
+    """Print tables on stdout, and the path of the full report at the end."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -97,7 +97,7 @@ def print_measures(facts: Facts, console: Console) -> None:
 
 
 def print_compat(facts: Facts) -> None:
-    """Delegate's own bookkeeping alongside ours, with the reason of each difference."""
+    """Print Delegate's own bookkeeping next to ours, with the reason of each difference."""
     from rich.console import Console
 
     table = new_table(

@@ -42,7 +42,7 @@ _NOTHING = -50.0
 
 
 def measure(options: RouteOptions) -> RouteReport:
-    """Raises UsageError, or BadLabels that names each bad line."""
+    """Measure a router. Raises UsageError, or BadLabels that names each bad line."""
     rows, where, notes = _read(options)
     require_enough(rows, LEAST_MEASURED, where)
     rows = thinned(rows, options.seed, notes)
@@ -52,7 +52,8 @@ def measure(options: RouteOptions) -> RouteReport:
     columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
     task = bar.add_task("splits", total=options.splits)
-    # A split has a thread: of a thread for each core, such small matrices wait more than compute.
+    # A split has one thread: with a thread for each core, such small matrices wait more than
+    # compute.
     with threadpool_limits(1, user_api="blas"), bar:
         splits = play_splits(
             table,
@@ -94,7 +95,7 @@ def measure(options: RouteOptions) -> RouteReport:
 
 
 def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
-    """The labelled answers, where they are, and what there is to say of them."""
+    """Return the labelled answers, where they are, and a note about them."""
     if (options.labelled is None) == (options.from_store is None):
         raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
     if options.from_store is not None:
@@ -125,7 +126,7 @@ def _column(table: Table, name: str) -> Floats:
 
 
 def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
-    """1 where there is a number to answer with and every equation holds: the ladder without
+    """Return 1 where there is a number to answer with and every equation holds: the ladder without
     anything learned."""
     stated = _column(table, "answer.present") > 0
     holds = [first_wrong(clip(row.evidence.text)) is None for row in rows]
@@ -133,8 +134,8 @@ def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
 
 
 def _doubts(table: Table) -> dict[str, Floats]:
-    """The scores of baselines that need no learning, as far as the labels have what they read: the
-    mean log-probability of the answer's tokens, and how little the samples differ."""
+    """Return the scores of baselines that need no learning, as far as the labels have their inputs:
+    the mean log-probability of the answer's tokens, and how little the samples differ."""
     doubts: dict[str, Floats] = {}
     unknown = _column(table, "logprob.absent") > 0
     if not unknown.all():

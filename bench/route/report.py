@@ -17,12 +17,12 @@ class Signal(Record):
     had not seen the question."""
 
     auc: float
-    """The chance that a right answer scores higher than a wrong one."""
+    """Probability that a right answer scores higher than a wrong one."""
     low: float
     high: float
     """99 % interval."""
     significant: bool
-    """The interval lies above one half."""
+    """Whether the interval lies above one half."""
 
 
 class RouteReport(Record):
@@ -57,11 +57,11 @@ class RouteReport(Record):
 
     @property
     def pays(self) -> bool:
-        """Cheaper than every baseline at equal accuracy, beyond the interval."""
+        """Whether it is cheaper than every baseline at equal accuracy, beyond the interval."""
         return self.signal.significant and self.comparison.cost_vs_best_baseline.high < 1
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         ratio = self.comparison.cost_vs_best_baseline
         return {
             "risk_held_share": self.risk_held_share,
@@ -75,7 +75,7 @@ class RouteReport(Record):
 
 
 def verdict(report: RouteReport) -> str:
-    """One sentence."""
+    """Return the verdict in one sentence."""
     ratio = report.comparison.cost_vs_best_baseline
     best = TITLES[report.comparison.best_baseline]
     within = share(report.risk_held_share)

@@ -18,7 +18,7 @@ TRAIN, CALIBRATION = 0.4, 0.3
 LEVELS = 21
 """Thresholds of the baselines that have only log-probabilities, or only samples."""
 MOST_LEARNED = 800
-"""Questions that a split learns from at most: the time of a fit grows with the third power."""
+"""Most questions that a split learns from: the time of a fit grows with the third power."""
 ROUTER, BIG, SMALL, LADDER, ORACLE = "router", "big", "small", "ladder", "oracle"
 LOGPROB, ENTROPY = "logprob", "entropy"
 
@@ -75,8 +75,9 @@ def play_splits(
     threads: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Splits:
-    """`checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its score of each small
-    answer, of which any threshold is a rule. What comes of it does not depend on `threads`."""
+    """Run the splits. `checked`: 1 where the fixed ladder accepts. `doubts`: scores of each small
+    answer by baseline, each of which any threshold turns into a rule. The result does not depend on
+    `threads`."""
     count = len(table)
     results = Splits(count, np.zeros(count), scores=np.zeros(count))
     results.delta_of_a_split = delta_of_a_split(splits, delta)

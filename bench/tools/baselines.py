@@ -89,7 +89,7 @@ def name_of(player: Player) -> str:
 
 
 def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
-    """Player → instances solved."""
+    """Return the number of solved instances by player."""
     solved: Counter[Player] = Counter(dict.fromkeys(PLAYERS, 0))
     for instance in instances:
         solved.update(_solvers(instance))
@@ -97,14 +97,15 @@ def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
 
 
 def best_of(solved: Mapping[Player, int], *, is_given: bool) -> Player:
-    """The player that solves most: of those that are given the oracle's calls, or of the others."""
+    """Return the player that solves most: of those that get the oracle's calls, or of the
+    others."""
     candidates = [player for player in PLAYERS if (player[0] == GIVEN) == is_given]
     return max(candidates, key=lambda player: solved[player])
 
 
 def baselines_of(instances: Iterable[Instance]) -> JsonObject:
-    """Player's name → instances solved: all that are given the oracle's calls, the best first, and
-    the best of the others."""
+    """Return the number of solved instances by player's name: all that get the oracle's calls, the
+    best first, and the best of the others."""
     solved = solved_by_players(instances)
     given_players = sorted(
         (player for player in PLAYERS if player[0] == GIVEN), key=lambda player: -solved[player]

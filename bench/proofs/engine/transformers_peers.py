@@ -20,8 +20,8 @@ PAGE = 32
 """Tokens in a block of the paged cache."""
 
 PAGES_PER_PLACE = 40
-"""Pages of the cache for each place: twice what a request needs, so that its scheduler may take more
-at once than ours."""
+"""Pages of the cache for each place: twice what a request needs, so that its scheduler may take
+more at once than ours."""
 
 
 class _Transformers:

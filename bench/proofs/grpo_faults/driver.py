@@ -54,7 +54,7 @@ WORK = (*(role_stream(role) for role in ROLES), inference_stream(POOL))
 FLEET = ("roles", "gpu", "roles", "gpu", "recorder")
 TURNS = 2
 GROUPS_PER_PUZZLE = 3.5
-"""Two agents, two turns; some puzzles are solved in the first."""
+"""Groups of a puzzle: two agents, two turns; some puzzles are solved in the first."""
 K = 4
 TRAINER_COMMITS = (1.0, 120.0)
 """Range of the number of steps that are committed in one life of the trainer: a slow machine, on
@@ -115,7 +115,7 @@ class LoopAttack:
 
 
 class _TrainerLifetime:
-    """The lives of a trainer: each ends some steps and some seconds after it began."""
+    """Times at which the lives of a trainer end: some steps and some seconds after they began."""
 
     def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
         self.killed = 0
@@ -129,7 +129,7 @@ class _TrainerLifetime:
         self._dies: float | None = None
 
     def inject(self) -> None:
-        """Kill it, and start it again, if its time has come."""
+        """Kill it, and start it again, if its time is over."""
         if self._dies is None and self._commits() >= self._until:
             self._dies = time.monotonic() + self._seconds
         if self._dies is not None and time.monotonic() >= self._dies and self._trainer.kill():
@@ -151,9 +151,9 @@ class LoopDriver:
         progress: Callable[[int, str], None],
         adapters: KeptAdapters | None = None,
     ) -> None:
-        """`seed` of the plan of faults; `faults` by kind with their weights, None: no fault is
-        injected, not into the trainer either. What every round publishes goes to `adapters`.
-        `progress` is told how many rounds are sealed, and the same in words."""
+        """Create a driver. `seed` of the plan of faults; `faults`: weights by kind; None injects no
+        fault, not into the trainer either. What every round publishes is copied to `adapters`.
+        `progress` receives the number of sealed rounds, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
         self._faults, self._progress, self._adapters = faults, progress, adapters
         self._output = folder / "loop"
@@ -163,14 +163,14 @@ class LoopDriver:
             plain_logprobs=False, base_until_published=SERVED,
         )  # fmt: skip
         profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
-        # As the profile has them: workers and trainer must agree on them.
+        # Those of the profile: workers and trainer must agree on them.
         self._settings = load(str(profile), environ={}).bus
         self._fleet = player_fleet(self._settings, folder, model)
         self._monitor = Monitor(self._fleet, WORK)
         arguments = (
             str(self._output), "--base", str(work.base), "--rounds", str(work.rounds),
             "--wait", "5", "--json", *work.arguments,
-            # The checker asks the bus for each of them.
+            # The checker reads all of them from the bus.
             "--keep-published", str(work.rounds + 2),
         )  # fmt: skip
         self._trainer = Trainer(arguments, folder, profile)
@@ -272,9 +272,9 @@ class LoopDriver:
 
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
-    """Rounds of small grids until about that many groups are sealed, by a base that says legal
-    moves by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by
-    which the checker tells them apart."""
+    """Return rounds of small grids until about that many groups are sealed, by a base that says
+    random legal moves. Raises `UsageError` for more rounds than versions are kept of a policy, by
+    which the checker distinguishes them."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
     if rounds >= MAX_VERSIONS:
         raise UsageError(
@@ -293,7 +293,7 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
 
 
 def player_fleet(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
-    """Workers for `pair`, whose store is in `folder`."""
+    """Return workers for `pair`, whose store is in `folder`."""
 
     def settings_of(slot: Slot) -> WorkerSettings:
         name = slot.name
@@ -316,8 +316,8 @@ def write_profile(
     model: ModelSettings,
     others: Mapping[str, ModelSettings] | None = None,
 ) -> Path:
-    """The deployment as a trainer finds it: `petting`, on this bus, with this model and pools of
-    `others`."""
+    """Write the profile by which a trainer finds the deployment: `petting`, on this bus, with this
+    model and pools of `others`."""
     table = bus.model_dump(mode="json", exclude_unset=True)
     lines = ['extends = "petting"', "[bus]", *_toml(table)]
     for pool, pool_settings in {POOL: model, **(others or {})}.items():

@@ -95,7 +95,7 @@ def check(options: GrpoSpeedOptions) -> None:
 
 
 def measurements(rates: Rates) -> list[Measurement]:
-    """Tokens per second of each way and trainer, and the ratios repeat by repeat."""
+    """Return tokens per second of each way and trainer, and the ratios repeat by repeat."""
     figures = [
         measured(
             "tokens/s", spread(values), better="higher", subject=name,
@@ -151,14 +151,14 @@ class _Counter:
         self._begun = 0
 
     def tried(self, what: str, run: Callable[[], float]) -> float:
-        """Tokens per second of what only a choice is made by."""
+        """Note tokens per second that only serve a choice."""
         self._progress.say(f"a try: {what}… ", end="")
         rate = run()
         self._progress.say(f"{rate:,.0f} tokens/s")
         return rate
 
     def measured(self, what: str, repeat: int, run: Callable[[], float]) -> float:
-        """Tokens per second, as `run` finds them."""
+        """Return tokens per second, for `run`."""
         self._begun += 1
         at = f"repeat {repeat + 1} of {self._repeats}"
         self._progress.say(f"{self._begun} of {self._total}: {what}, {at}… ", end="")
@@ -170,7 +170,7 @@ class _Counter:
 def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
     measures = {BUS: _measure_bus, IN_PROCESS: _measure_in_process}
     for repeat in range(options.repeats):
-        # By turns, each from a start: neither is measured on a warmer machine.
+        # Alternating, each from a start: neither is measured on a warmer machine.
         for way in options.ways:
             run = partial(measures[way], options.rollouts, repeat)
             rates[way].append(counter.measured(f"rollouts {way}", repeat, run))
@@ -215,7 +215,7 @@ def _steps(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
 
 
 def _fastest_of_trl(alone: Executor, work: StepWork, counter: _Counter) -> int:
-    """The number of tokens at once that trl makes a step fastest with, each tried once."""
+    """Return the number of tokens at once with which trl's step is fastest, each tried once."""
     rates = {
         at_most: counter.tried(
             f"steps of trl with {at_most:,} tokens at once",

@@ -92,7 +92,7 @@ async def play(
 
 
 class _Recorder:
-    """The recorder's process, and the next one after a kill."""
+    """The recorder's process, and its successors after kills."""
 
     def __init__(self, settings: BusSettings, folder: Path, store: Path) -> None:
         self._settings = RecorderSettings(
@@ -119,8 +119,8 @@ async def _post(
     rng: random.Random,
     recorder: _Recorder,
 ) -> tuple[int, int]:
-    """One program, started until it was killed as often as asked and came to its end then: posts
-    that it reported, and kills."""
+    """Run one program until it was killed as often as requested, and then to its end; return the
+    posts that it reported, and the kills."""
     sent = 0
     for attempt in range(options.kills + 1):
         last_one = attempt == options.kills

@@ -18,8 +18,8 @@ GRACE = 10.0
 the machine is."""
 
 SAME = 1e-3
-"""Log-probabilities of the same ids differ by so much between batches of other shapes, at most
-(float32). Two tokens whose logits are nearer to each other are as good as tied."""
+"""Most by which log-probabilities of the same ids differ between batches of other shapes (float32).
+Two tokens whose logits are nearer to each other are almost tied."""
 
 AT_REST = 8
 """Objects of a kind that a thread at rest may still have in its variables."""
@@ -38,9 +38,10 @@ class Seen:
     """Version of its adapter when it was sent; None if none served."""
     events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
-    """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
+    """Ending: `done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's
+    kind."""
     message: str = ""
-    """The error's message."""
+    """Message of the error."""
     late: float = 0.0
     """Seconds from the moment at which it had to end early to its end."""
 
@@ -66,7 +67,7 @@ class Seen:
 
 
 def check(record: Seen) -> list[Violation]:
-    """Every violation of the invariants of one request."""
+    """Return every violation of the invariants of one request."""
     return [
         Violation(rule, message, record.planned.id)
         for rule, invariant in INVARIANTS.items()
@@ -91,7 +92,7 @@ def allowed_endings(record: Seen) -> set[str]:
     if planned.deadline is not None and planned.deadline <= 0:
         return {"deadline"} | (early & {"dropped"})
     if planned.adapter is not None and record.version is None:
-        # Refused before there is anything to wait for, to cancel or to close.
+        # Refused before it could be waited for, cancelled or closed.
         return {"unknown_adapter"} | (early & {"dropped", "deadline"})
     if planned.schema not in (None, SCHEMA):
         return {"bad_request"} | (early - {"closed"})
@@ -101,7 +102,8 @@ def allowed_endings(record: Seen) -> set[str]:
 
 
 def ended_as_planned(record: Seen) -> Iterator[str]:
-    """Every request ends, by its completions or by one error of a kind that its plan allows."""
+    """Check that every request ends, by its completions or by one error of a kind that its plan
+    allows."""
     allowed = allowed_endings(record)
     if record.ending not in allowed:
         endings = ", ".join(sorted(allowed))
@@ -114,8 +116,8 @@ def ended_in_time(record: Seen) -> Iterator[str]:
 
 
 def answered_once(record: Seen) -> Iterator[str]:
-    """One completion for each index, never two; all of them, if the iterator ended by itself; and
-    nothing comes behind a completion of its own index."""
+    """Check that there is one completion for each index, never two; all of them, if the iterator
+    ended by itself; and that nothing follows a completion of the same index."""
     indices = Counter(completion.index for completion in record.completions)
     expected = set(range(record.planned.sampling.n))
     for index, times in sorted(indices.items()):
@@ -144,8 +146,8 @@ def right_version(record: Seen) -> Iterator[str]:
 
 
 def stream_is_the_answer(record: Seen) -> Iterator[str]:
-    """The pieces of a stream, joined, are the completion: no gap, no repeat; and none are sent if
-    nobody asked for them."""
+    """Check that the pieces of a stream, joined, are the completion, without a gap or a repeat, and
+    that none are sent if nobody asked for them."""
     for completion in record.completions:
         pieces = [
             event
@@ -163,7 +165,8 @@ def stream_is_the_answer(record: Seen) -> Iterator[str]:
 
 
 def counted_right(record: Seen) -> Iterator[str]:
-    """Usage is the ids that were returned; no more of them than asked for or than fit."""
+    """Check that the usage counts the returned ids, and that these are no more than requested or
+    than fit."""
     limit = record.planned.sampling.max_tokens
     for completion in record.completions:
         prompt = len(completion.prompt_ids) if completion.index == 0 else 0
@@ -228,7 +231,7 @@ class Sums:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     discarded_tokens: int = 0
-    """Seen of requests that were not answered to the end."""
+    """Tokens seen of requests that were not answered to the end."""
 
     def add(self, record: Seen) -> None:
         self.endings[record.ending] += 1
@@ -248,8 +251,8 @@ def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
 
 
 def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
-    """The engine's own count is the sum of the usages that it reported. What it threw away is at
-    least what was seen of it."""
+    """Check that the engine's own count is the sum of the usages that it reported, and that it
+    discarded at least what was seen of unfinished requests."""
     for name, request_total, engines in (
         ("requests answered", sums.answers, totals.calls),
         ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
@@ -283,8 +286,8 @@ def nothing_left(
 
 
 def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]:
-    """Resident memory grows by no more than `memory.GROWTH` over the second half. Of a short run
-    nothing is said."""
+    """Check that resident memory grows by no more than `memory.GROWTH` over the second half. A
+    short run gives no verdict."""
     growth_rate = memory.growth(samples)
     if (
         requests >= memory.FEWEST_REQUESTS
@@ -301,10 +304,10 @@ def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]
 
 @dataclass
 class Comparison:
-    """An answer and that of a quiet engine."""
+    """An answer, and the same from an idle engine."""
 
     tied: bool = False
-    """They part where two tokens were as good as tied."""
+    """Whether they diverge where two tokens were almost tied."""
     difference: float = 0.0
     """Greatest difference of the log-probabilities of the ids that both have."""
     problem: str = ""
@@ -312,8 +315,9 @@ class Comparison:
 
 
 async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Comparison:
-    """Greedy answers to the same request must be the same ids with the same log-probabilities up
-    to where two tokens were nearly tied. `logprob` is asked of the quiet engine."""
+    """Check that greedy answers to the same request are the same ids with the same
+    log-probabilities up to a place where two tokens were nearly tied. `logprob` asks the idle
+    engine."""
     if answer.prompt_ids != quiet.prompt_ids:
         return Comparison(problem="other prompt ids than in quiet")
     pairs = list(zip(answer.output_ids, quiet.output_ids, strict=False))

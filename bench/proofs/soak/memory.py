@@ -20,12 +20,13 @@ GROWTH = 0.05
 
 
 def resident_bytes() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     return int(psutil.Process(os.getpid()).memory_info().rss)
 
 
 def quarters(samples: Sequence[int]) -> tuple[float, float]:
-    """Medians of the third and of the last quarter of the samples; at least four samples."""
+    """Return the medians of the third and of the last quarter of the samples; at least four
+    samples."""
     half, rest = len(samples) // 2, 3 * len(samples) // 4
     return statistics.median(samples[half:rest]), statistics.median(samples[rest:])
 

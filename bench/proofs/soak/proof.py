@@ -61,7 +61,7 @@ def run(options: SoakOptions, progress: Progress) -> Outcome:
 
 
 def outcome_of(options: SoakOptions, result: SoakResult) -> Outcome:
-    """The soak in numbers, at any time."""
+    """Return the figures of the soak, at any time."""
     third, last = memory.quarters(result.samples) if len(result.samples) >= 4 else (0.0, 0.0)
     return Outcome(
         about=f"{options.engine} with {options.model}, seed {options.seed}.",

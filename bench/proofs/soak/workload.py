@@ -19,10 +19,10 @@ SCHEMA: JsonObject = {
     "additionalProperties": False,
 }
 IMPOSSIBLE: JsonObject = {"type": "no such type"}
-"""A schema that cannot be compiled."""
+"""Schema that cannot be compiled."""
 
 LONGEST_WAIT = 0.4
-"""Seconds until a request is cancelled, dropped or out of time, at most: a request takes about as
+"""Most seconds until a request is cancelled, dropped or out of time; a request takes about as
 long."""
 
 MAX_TOKENS = 40
@@ -48,7 +48,7 @@ WORD = " 7"
 
 @dataclass(frozen=True)
 class Planned:
-    """One request and what becomes of it. Seconds are counted from the moment it is sent."""
+    """One request and its planned end. Seconds are counted from the moment it is sent."""
 
     index: int
     text: str
@@ -58,13 +58,13 @@ class Planned:
     schema: JsonObject | None
     adapter: str | None
     deadline: float | None = None
-    """Seconds that it has; negative for one that is late already."""
+    """Seconds until its deadline; negative for one that is already late."""
     cancel_after: float | None = None
-    """Then the engine is told to cancel it."""
+    """Seconds after which the engine is told to cancel it."""
     drop_after: float | None = None
-    """Then the task that reads its events is cancelled."""
+    """Seconds after which the task that reads its events is cancelled."""
     close_after: int | None = None
-    """After that many events its iterator is closed."""
+    """Number of events after which its iterator is closed."""
     repeated: bool = False
     """Whether an answered request is repeated without load."""
 
@@ -73,7 +73,7 @@ class Planned:
         return f"soak-{self.index}"
 
     def request(self, now: float) -> GenerateRequest:
-        """`now`: Unix seconds."""
+        """Return the engine's request; `now`: Unix seconds."""
         return GenerateRequest(
             id=self.id,
             messages=(Message(role="user", content=self.text),),
@@ -87,9 +87,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something done to an adapter while requests are in flight: its next version is loaded (also
-    where none is), it is unloaded, or what is not an adapter is to be loaded as its next
-    version."""
+    """An operation on an adapter while requests are in flight: its next version is loaded (also
+    where none is), it is unloaded, or a damaged file is to be loaded as its next version."""
 
     kind: Literal["load", "unload", "load damaged"]
     adapter: str
@@ -98,7 +97,7 @@ class Operation:
 
 
 def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
-    """The request `index` of the plan `seed`; greedy ones are repeated with that probability."""
+    """Return request `index` of the plan `seed`; greedy ones are repeated with that probability."""
     rng = random.Random(f"{seed}/request/{index}")
     (size,) = rng.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
     temperature = rng.choice((0.0, 0.0, 0.7, 1.0, 1.5))
@@ -157,8 +156,8 @@ def _operations_begun_at(index: int, seed: int, weights: int) -> list[Operation]
 
 
 def _wait(rng: random.Random) -> float:
-    """Seconds: half of them of every order of magnitude, while a request is queued or read; half
-    anywhere, most of these while it is being written."""
+    """Return seconds: half of them of every order of magnitude, while a request is queued or read;
+    half anywhere, most of these while it is being written."""
     return LONGEST_WAIT * rng.choice((10 ** rng.uniform(-3, 0), rng.random()))
 
 
@@ -166,7 +165,7 @@ def _text(rng: random.Random, size: Size, room: Room) -> str:
     if size == "too long":
         return WORD * room.words(int(room.max_context * rng.uniform(1.1, 2.0)))
     if size == "near the end":
-        # The last words differ, so that none is found whole in the cache.
+        # The last words differ, so that none is completely in the cache.
         reserve = rng.randint(2, MAX_TOKENS) + 8 * room.per_word
         return WORD * (room.words(room.max_context - reserve)) + f" {rng.randrange(10)} 7"
     question = f"What is {rng.randrange(100)} * {rng.randrange(10)} + {rng.randrange(100)}?"

@@ -1,5 +1,5 @@
 """`bench store`: a store of many runs, one small file per batch, is compacted. Before and after
-it a run is shown and everything is read as a training reads it."""
+that a run is shown and everything is read as a training reads it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _look(
     ]
     try:
         pages = _list_ms(store, ids)
-    except UserError as error:  # what a visitor of the dashboard would read
+    except UserError as error:  # content that a visitor of the dashboard would read
         pages = {}
         outcome.facts[f"pages_{when}"] = str(error)
         if when == "after":
@@ -170,9 +170,9 @@ def _look(
 
 
 def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
-    """Pages of the dashboard's list of runs, each by a connection of its own; empty without
+    """Time pages of the dashboard's list of runs, each with a separate connection; empty without
     DuckDB. From a place in the middle, and by words that few questions have. Raises `UserError`
-    where a page takes too long to be served."""
+    where a page takes too long."""
     if not has_recorded_runs(store):
         return {}
 
@@ -195,8 +195,8 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
 def _read(
     store: Path, parse: Callable[[bytes, str], AnyRun], runs: int, outcome: Outcome
 ) -> tuple[int, float, float]:
-    """Steps of this many runs, whose rows are checked against their hashes; seconds, and seconds of
-    all processor cores together."""
+    """Read the steps of this many runs, whose rows are checked against their hashes; return
+    seconds, and seconds of all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()
     with pause_collection():
@@ -208,7 +208,7 @@ def _read(
 
 
 def _command_ms(store: Path, run: str) -> float:
-    """`runtime runs show`, from its start to its end."""
+    """Time `runtime runs show`, from its start to its end."""
     command = [sys.executable, "-m", "loopline.runtime", "runs", "show", run, "--json"]
     began = time.perf_counter()
     done = subprocess.run(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from loopline.trainers.data.token_rows import TokenRow
 
 WARM = 2
-"""Steps before the measured ones: memory is taken and kernels are chosen in them."""
+"""Steps before the measured ones: memory is allocated and kernels are chosen in them."""
 PIECE_TOKENS = 4_096
 """Tokens that go through the model at once: `train glpft`'s own default, which every form of trl's
 gets too, by its batch size and its steps of gradient accumulation."""
@@ -28,7 +28,7 @@ class Workload:
     batch: int
     """Rows per step, on average."""
     steps: int
-    """Measured ones."""
+    """Measured steps."""
     threads: int
     seed: int
 
@@ -106,8 +106,8 @@ class _Mark:
 
 @dataclass
 class Clock:
-    """Counts what goes through a model and notes the time whenever an optimizer has made a step:
-    the same hooks of torch for every trainer, whatever it does between its steps counts."""
+    """Counts the tokens that go through a model, and notes the time whenever an optimizer has made
+    a step: the same hooks of torch for every trainer, so that all work between its steps counts."""
 
     marks: list[_Mark] = field(default_factory=list[_Mark])
     tokens: int = 0

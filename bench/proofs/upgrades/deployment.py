@@ -68,14 +68,15 @@ class Fleet:
         ]
 
     async def start(self, version: Version, settings: Sequence[WorkerBase]) -> None:
-        """Workers of a version, until they are ready. Raises `UserError` if one is not."""
+        """Start workers of a version, and wait until they are ready. Raises `UserError` if one is
+        not."""
         command = version.command("loopline.workers")
         added = [(item, start_worker(item, self.folder, command)) for item in settings]
         self.running += added
         await wait_until_ready(settings, [process for _, process in added], self.folder)
 
     async def stop(self, count: int | None = None) -> None:
-        """The oldest workers, or all of them; roles first, whose steps need the others."""
+        """Stop the oldest workers, or all; roles first, whose steps need the others."""
         leaving, self.running = self.running[:count], self.running[len(self.running[:count]) :]
         for _, process in leaving:
             await asyncio.to_thread(end_workers, [process])

@@ -55,7 +55,7 @@ def answer(number: int) -> str:
 
 
 async def admit(job: Job) -> dict[str, str]:
-    """Run → the answer that it should have."""
+    """Right answer by run."""
     wanted: dict[str, str] = {}
     async with Client.connect(job.bus) as client:
         for number in job.admit:
@@ -116,7 +116,7 @@ def _trouble_of(words: Sequence[str]) -> str:
 
 
 async def bad_ends(bus: BusSettings, wanted: dict[str, str]) -> list[str]:
-    """Runs that did not end with their answer, once all have ended, and dead letters."""
+    """Return runs that did not end with their answer, once all have ended, and dead letters."""
     troubles: list[str] = []
     async with Client.connect(bus) as client:
         for run_id, right in wanted.items():

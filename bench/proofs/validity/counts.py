@@ -12,7 +12,7 @@ class Counts:
     """Counts of all completions at one temperature, constrained or not."""
 
     kind: str
-    """`tool calls` or `json answer`."""
+    """Kind: `tool calls` or `json answer`."""
     temperature: float
     constrained: bool
     completions: int = 0

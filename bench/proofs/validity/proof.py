@@ -47,11 +47,11 @@ class ValidityOptions(Options):
 
     @property
     def degrees(self) -> list[float]:
-        """The temperatures. Raises `UsageError`."""
+        """Return the temperatures. Raises `UsageError`."""
         return numbers("temperatures", self.temperatures, low=0, high=5)
 
     def problems(self) -> list[str]:
-        """Held-out problems, of each split alike."""
+        """Return held-out problems, the same number of each split."""
         share = -(-self.samples // len(HELD_OUT))
         groups = [generate(split, share, self.seed) for split in HELD_OUT]
         mixed = [problem.prompt for group in zip(*groups, strict=True) for problem in group]
@@ -64,7 +64,7 @@ class ValidityOptions(Options):
 
 
 def measurements(counted: list[Counts]) -> list[Measurement]:
-    """A table for each kind of answer, a row for each temperature, free and constrained."""
+    """Return a table for each kind of answer, a row for each temperature, free and constrained."""
     figures: list[Measurement] = []
     for counts in sorted(counted, key=lambda counts: (counts.kind, counts.temperature)):
         subject = f"T {counts.temperature:g}, {'constrained' if counts.constrained else 'free'}"

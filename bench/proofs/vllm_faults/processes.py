@@ -30,7 +30,7 @@ ENVIRONMENT = {
 
 @dataclass
 class Processes:
-    """`python` is what serves: vLLM's interpreter, or the program of its double."""
+    """Create processes; `python` is vLLM's interpreter, or the program of its double."""
 
     python: Path
     model: Path
@@ -43,13 +43,14 @@ class Processes:
     kills: dict[str, int] = field(default_factory=lambda: {"server": 0, "worker": 0})
 
     async def start(self) -> None:
-        """Servers, then two workers that share them. Raises `BenchError` for one that does not."""
+        """Start the servers, then two workers that share them. Raises `BenchError` for one that
+        does not start."""
         self.servers = [self._server(place) for place in range(len(self.ports))]
         for place in range(len(self.ports)):
             await self._wait_until_up(place)
         settings = [self._worker(place) for place in range(2)]
         self.workers = [start_worker(worker, self.folder) for worker in settings]
-        # A server on a busy CPU takes its time for the first answers, by which they check it.
+        # A server on a busy CPU is slow with the first answers, by which they check it.
         await wait_until_ready(settings, self.workers, self.folder, START_SECONDS)
 
     async def kill_server(self, place: int) -> None:

@@ -41,7 +41,7 @@ POLICY = f"{POOL}/caller"
 MODEL = "random-micro"
 TIMEOUT = 600.0
 SAME = 1e-2
-"""Nats per token: far below what other weights do, and above what rounding does."""
+"""Nats per token: far below the effect of other weights, and above that of rounding."""
 TRIES = 30
 """Tries of a request that fails with a temporary error; a step is retried in the same way."""
 
@@ -86,10 +86,10 @@ class Books:
     seconds: list[float] = field(default_factory=list[float])
     lost: list[str] = field(default_factory=list[str])
     again: Counter[str] = field(default_factory=Counter[str])
-    """Errors that may pass, after which a request was sent again."""
+    """Temporary errors after which a request was sent again."""
     published: int = 0
     late: list[str] = field(default_factory=list[str])
-    """Answers that name a version which nobody had published."""
+    """Answers that name a version which was never published."""
 
 
 async def _play(
@@ -107,7 +107,7 @@ async def _play(
                 await asyncio.sleep(0.02)
 
         async def publish() -> None:
-            """The next version, each with the share of requests that it is for."""
+            """Publish the next version, each with the share of requests that it is for."""
             for number, adapter in enumerate(adapters[1:], start=1):
                 share = number * options.requests / len(adapters)
                 await until(lambda share=share: books.sent >= share)
@@ -135,7 +135,7 @@ async def _play(
 
 
 async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
-    """One request, in a run of its own, asked again where its error may pass."""
+    """Send one request, in a separate run; repeat it after a temporary error."""
     run_id, began = str(uuid.uuid4()), time.monotonic()
     deadline = time.time() + TIMEOUT
     await bus.admit(Admission(run_id, b"{}", deadline, ()))
