@@ -14,9 +14,9 @@ import structlog
 
 @contextmanager
 def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
-    """Yield a pool with a process for each task, or for that many (None: all), so that leftovers in
-    memory and in thread pools, above all a second OpenMP pool, do not affect the next measurement.
-    An interruption ends the task too."""
+    """Yield an executor with a new process for each task, or after that many (None: never), so that
+    leftovers in memory and in thread pools, above all a second OpenMP pool, do not affect the next
+    measurement. An interruption ends the task too."""
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=tasks) as executor:
         try:
             yield executor

@@ -148,8 +148,8 @@ def run_worker(
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
-    """# Under a supervisor the environment has no secrets of others; started by hand, it has
-    all."""
+    """Delete other kinds' secrets from the environment. Under a supervisor it has none of them;
+    started by hand, it has all."""
     environment = worker_environment(settings, kind, os.environ)
     for variable in set(os.environ) - set(environment):
         del os.environ[variable]

@@ -115,7 +115,7 @@ class LoopAttack:
 
 
 class _TrainerLifetime:
-    """Times at which the lives of a trainer end: some steps and some seconds after they began."""
+    """Lifetimes of a trainer: each one ends some steps and some seconds after it began."""
 
     def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
         self.killed = 0

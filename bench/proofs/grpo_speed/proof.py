@@ -151,14 +151,14 @@ class _Counter:
         self._begun = 0
 
     def tried(self, what: str, run: Callable[[], float]) -> float:
-        """Note tokens per second that only serve a choice."""
+        """Try a measurement that only serves a choice; return its tokens per second."""
         self._progress.say(f"a try: {what}… ", end="")
         rate = run()
         self._progress.say(f"{rate:,.0f} tokens/s")
         return rate
 
     def measured(self, what: str, repeat: int, run: Callable[[], float]) -> float:
-        """Return tokens per second, for `run`."""
+        """Measure a repeat; return its tokens per second."""
         self._begun += 1
         at = f"repeat {repeat + 1} of {self._repeats}"
         self._progress.say(f"{self._begun} of {self._total}: {what}, {at}… ", end="")

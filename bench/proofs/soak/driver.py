@@ -219,7 +219,7 @@ class Soak:
             await asyncio.gather(reading, *ending, return_exceptions=True)
 
     async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, record: Seen) -> None:
-        """# Note the events of a request."""
+        """Note the events of a request until its end, or until it is to be closed."""
         # The engine takes the version in the iterator's first step; nothing runs in between.
         record.version = self._serving.get(request.adapter or "")
         try:

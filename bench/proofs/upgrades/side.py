@@ -55,7 +55,7 @@ def answer(number: int) -> str:
 
 
 async def admit(job: Job) -> dict[str, str]:
-    """Right answer by run."""
+    """Admit the runs; return the right answer of each, by run."""
     wanted: dict[str, str] = {}
     async with Client.connect(job.bus) as client:
         for number in job.admit:

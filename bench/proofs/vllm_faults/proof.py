@@ -107,7 +107,7 @@ async def _play(
                 await asyncio.sleep(0.02)
 
         async def publish() -> None:
-            """Publish the next version, each with the share of requests that it is for."""
+            """Publish the versions in turn, each once its share of the requests was sent."""
             for number, adapter in enumerate(adapters[1:], start=1):
                 share = number * options.requests / len(adapters)
                 await until(lambda share=share: books.sent >= share)
