@@ -14,18 +14,19 @@ __all__ = ["AppendLog", "corrupt_line_error", "read_log", "torn_notice"]
 
 
 class AppendLog(append_log.AppendLog):
-    """A log in an output directory. Raises OutputError."""
+    """Log in an output directory. Raises OutputError."""
 
     def __init__(self, path: Path, go_on: str | None = None) -> None:
-        """`go_on` is what to do when there is room again, where it is not `bench resume`."""
+        """Create a log; `go_on` says what to do when there is room again, where it is not `bench
+        resume`."""
         super().__init__(path, go_on=go_on or f"bench resume {path.parent}", failure=OutputError)
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """See `loopline.runtime.append_log.read_log`. Raises OutputError."""
+    """Read a log as `loopline.runtime.append_log.read_log` does. Raises OutputError."""
     return append_log.read_log(path, OutputError)
 
 
 def corrupt_line_error(path: Path, number: int, why: str) -> OutputError:
-    """The error for a line that should have been whole."""
+    """Return the error for a line that should have been whole."""
     return OutputError(damaged_line_message(path, number, why))

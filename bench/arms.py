@@ -21,18 +21,18 @@ class Arm:
     name: str
     workflow: str
     policies: dict[str, str] = field(default_factory=dict[str, str])
-    """Role → pool, over the deployment's own."""
+    """Pool by role, in place of the deployment's own."""
     about: str = ""
     setting: JsonObject = field(default_factory=dict[str, JsonValue])
-    """Over the setting of each instance: how this arm plays it."""
+    """Options that override the setting of each instance and so decide how this arm plays it."""
     roles: tuple[str, ...] = ()
-    """Of the workflow's roles those that play; none: all of them."""
+    """Roles of the workflow that play; empty means all of them."""
     environment: str | None = None
-    """Whose agents play."""
+    """Environment whose agents play; None for an arm without one."""
     swapped: bool = False
-    """Each of its two roles plays with the deployment's policy of the other one."""
+    """Whether each of its two roles plays with the deployment's policy of the other role."""
     colour: int | None = None
-    """From 0: its place in a report's palette; None: whichever is free."""
+    """Index into a report's palette, from 0; None takes whichever colour is free."""
 
 
 def _workflow_arm(name: str) -> Arm | None:
@@ -53,17 +53,17 @@ class Arms:
 
     listed: Mapping[str, Arm] = field(default_factory=dict[str, Arm])
     other: Callable[[str], Arm | None] = lambda name: None
-    """The arm of a name that is not listed; None if there is none."""
+    """Returns the arm of a name that is not listed; None if there is none."""
     others: Callable[[], str] = lambda: ""
-    """Which names `other` knows, in words."""
+    """Description in words of the names that `other` accepts."""
 
     @classmethod
     def of(cls, *arms: Arm) -> Arms:
-        """These, and no others."""
+        """Return these arms, and no others."""
         return cls({arm.name: arm for arm in arms})
 
     def parse(self, text: str) -> tuple[Arm, ...]:
-        """Arms from `llm,router,slm`. Raises UsageError for an unknown or repeated one."""
+        """Parse arms from `llm,router,slm`. Raises UsageError for an unknown or repeated one."""
         names = [name.strip() for name in text.split(",") if name.strip()]
         if not names:
             raise UsageError(f"--arms names no arm; there are: {self._known()}")
@@ -78,11 +78,11 @@ class Arms:
         return tuple(arms)
 
     def named(self, names: Sequence[str]) -> tuple[Arm, ...]:
-        """Arms by name, as a manifest lists them. Raises UsageError."""
+        """Return arms by name, as a manifest lists them. Raises UsageError."""
         return self.parse(",".join(names))
 
     def colour_of(self, name: str) -> int | None:
-        """The colour that an arm has in every report."""
+        """Return the colour that an arm has in every report."""
         arm = self.listed.get(name) or self.other(name)
         return None if arm is None else arm.colour
 
@@ -107,20 +107,21 @@ QUESTION_ARMS = Arms(
     _workflow_arm,
     _workflows,
 )
-"""For a question that has an answer."""
+"""Arms for a question that has an answer."""
 TOOL_ARMS = Arms.of(
     Arm("umi", "umi", {}, "planner, caller and summarizer", colour=1),
     Arm("single", "umi_single", {}, "one model that does the work of all three", colour=0),
 )
 POLICY_ARMS = Arms(other=_policy_arm, others=lambda: "any policy of the deployment")
-"""For one completion to each question: the arm carries the name of the policy that gives it."""
+"""Arms with one completion per question; each carries the name of the policy that answers."""
 
 
 def team_arms(
     *team: str, name: str, about: str, alone: dict[str, str], environment: str | None = None
 ) -> Arms:
-    """The arms of a team: all of it, of two also both with each other's policies, and members
-    alone. `alone`: member → what that is.
+    """Return the arms of a team: the whole team; for two members also both with each other's
+    policies; and members alone. `alone`: description by member. A swap shows how far a policy has
+    specialised in its role: it also gives each policy prompts that it was not trained on.
 
     A swap shows how far a policy has specialised in its role: it also gives each policy prompts
     that it was not trained on."""
@@ -146,7 +147,7 @@ def team_arms(
 
 
 def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
-    """The setting of an instance, with these changes."""
+    """Return the setting of an instance, with these changes."""
     base_setting = instance.get("setting")
     return {
         **instance,
@@ -157,7 +158,7 @@ def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
 def workflow_options(
     arm: Arm, options: JsonObject | None, *, calculator: bool, prompts: PromptSet
 ) -> JsonObject:
-    """The options of an arm's runs: those that are given, else whether there is a calculator and
+    """Return the options of an arm's runs: the given ones, else whether there is a calculator and
     which prompts are read, where its workflow has a choice."""
     if options is not None:
         return options
@@ -174,8 +175,8 @@ def _accepts(workflow: str, options: JsonObject) -> bool:
 
 
 def exchange_policies(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
-    """Role → policy of an arm whose two roles play with each other's, from those that they would
-    play with. Raises UsageError where both are the same."""
+    """Return the policies by role for an arm whose two roles swap them. Raises UsageError where
+    both are the same."""
     first, second = arm.roles
     if policies[first] == policies[second]:
         raise UsageError(

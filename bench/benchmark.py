@@ -36,86 +36,87 @@ from loopline.bench.taxonomy import MEANINGS, Class
 R = TypeVar("R", bound=Record)
 
 Classifier = Callable[[Result, str], str]
-"""From a result and the gold answer to its class: one of `loopline.bench.taxonomy.Class`, or of the
+"""Maps a result and the gold answer to a class: one of `loopline.bench.taxonomy.Class`, or of the
 benchmark's own `classes`. A right result has `Class.RIGHT`."""
 
 Rescorer = Callable[[Result, ManifestItem], Result]
-"""The result with the score that its stored prediction gets today."""
+"""Returns the result with the score that its stored prediction gets today."""
 
 _CONSTANT = "the constant that solves most, chosen by these questions' own answers"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark. What is called from here imports what it needs when it is called."""
+    """A benchmark. Its callables import what they need when they are called."""
 
     name: str
-    """Stands on the command line, in tags of runs and in names of output directories."""
+    """Name on the command line, in tags of runs and in names of output directories."""
     title: str
-    """What the report is headed by."""
+    """Heading of the report."""
     load: Callable[[Request], Dataset]
-    """The items that a request asks for. Raises UsageError or DataError."""
+    """Returns the items of a request. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
-    """A ready judge. The path is the folder of problems, where there are hidden tests or gold
-    answers. Raises UsageError for a judge that lacks something here."""
+    """Yields a ready judge. The path is the folder of problems, where there are hidden tests or
+    gold answers. Raises UsageError for a judge that lacks something here."""
     checkers: Mapping[str, str]
-    """Checker → its rule in words; the primary one stands first, and so do its verdicts."""
+    """Description of the rule of each checker; the primary one is first, and so are its
+    verdicts."""
     class_of: Classifier
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
+    """Meaning of failure classes beyond those of `loopline.bench.taxonomy`."""
     arms: Arms = QUESTION_ARMS
     arms_of: Callable[[JsonObject], Arms] | None = None
-    """Where the arms depend on what is asked: from the data set's own options, or from its
-    `reference`, to its arms. Raises UsageError."""
+    """Arms that follow from the data set's options or its `reference`, where the arms depend on
+    what is asked; None where they don't. Raises UsageError."""
     default_arms: str = "llm,router,slm"
-    """Empty: the first one."""
+    """Names of the arms that run by default; empty means the first arm."""
     default_split: str = "test"
     options: type[Record] | None = None
-    """What `Request.choices` must be, where a data set has options of its own."""
+    """Model that `Request.choices` must fit, where a data set has options of its own."""
     workflow_options: JsonObject | None = None
-    """Options of the workflows; None: only whether there is a calculator."""
+    """Options of the workflows; None sets only whether there is a calculator."""
     require: Callable[[Manifest], None] = lambda manifest: None
-    """Called before a deployment is looked for. Raises UsageError where runs could not be judged
-    here."""
+    """Called before a deployment is looked for. Raises UsageError where runs could not be judged on
+    this machine."""
     rescorer: Callable[[Manifest], AbstractContextManager[Rescorer]] | None = None
-    """None where a judge needs what a run did, which an output directory does not hold."""
+    """Scorer of stored predictions; None where a judge needs what a run did, which an output
+    directory does not hold."""
     needs_judge_worker: bool = False
-    """Its runs ask a worker of the kind `judge` while they go on."""
+    """Whether its runs ask a worker of the kind `judge` while they are under way."""
     team: bool = False
-    """Played by workflow `pair`: a report has success by policy version, and pass@k."""
+    """Whether workflow `pair` plays it: a report then has success by policy version, and pass@k."""
     attempts: bool = False
-    """Its items are attempts: those at one question have the same `attempt_of` in what is known of
-    them."""
+    """Whether its items are attempts: attempts at the same question share `attempt_of` in their
+    known facts."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
-    """From a data set's `reference` to a description of the players in its `baselines`; empty for
-    none."""
+    """Describes the players in a data set's `baselines`, given its `reference`; empty for none."""
     origin: Origin | None = None
-    """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
+    """Place to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 
     def arms_for(self, choices: JsonObject) -> Arms:
-        """The arms for these options, or for a data set with this `reference`. Raises
+        """Return the arms for these options, or for a data set with this `reference`. Raises
         UsageError."""
         return self.arms if self.arms_of is None else self.arms_of(choices)
 
     def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
-        """The arms that a command line names; None: the default ones, or the first there is. Raises
-        UsageError."""
+        """Return the arms that a command line names; None means the default ones, or the first of
+        all. Raises UsageError."""
         arms = self.arms_for(choices)
         return arms.parse(text or self.default_arms or next(iter(arms.listed)))
 
     @property
     def class_meanings(self) -> dict[str, str]:
-        """Every class that a result may have → its meaning, in a report's order."""
+        """Return the meaning of every class that a result may have, in a report's order."""
         return {**{str(name): meaning for name, meaning in MEANINGS.items()}, **self.classes}
 
 
 def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> Classifier:
-    """The classifier of a judge that names the classes which apply as signals."""
+    """Return the classifier of a judge that names the applicable classes as signals."""
     return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
 def options_of(model: type[R], choices: Mapping[str, Any]) -> R:
-    """The options that a command line gives. Raises UsageError, naming the option."""
+    """Return the options of a command line. Raises UsageError, naming the option."""
     try:
         return model.model_validate(choices)
     except ValidationError as error:

@@ -1,5 +1,5 @@
-"""What one benchmark may spend, in dollars, tokens and seconds of its runs: held on the bus ahead
-of each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
+"""Limits of one benchmark in dollars, tokens and seconds of its runs: reserved on the bus before
+each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
 
 All its runs have a tag that names a budget of its own, `budget:NAME`. The bus forgets what was
 spent after a week without a run, and another deployment never knew it: what the ledger and the
@@ -29,7 +29,7 @@ MOST_USD, MOST_TOKENS, MOST_SECONDS = 1e6, 10**12, 1e9
 
 @dataclass(frozen=True)
 class BenchBudget:
-    """As a command line has it; None is unlimited."""
+    """Budget as typed on a command line; None is unlimited."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -56,7 +56,7 @@ NO_BUDGET = BenchBudget()
 
 
 def limits_of(manifest: Manifest) -> Limits:
-    """0 is unlimited."""
+    """Return the limits of a manifest; 0 is unlimited."""
     return Limits(
         manifest.budget_tokens or 0,
         manifest.budget_micro_dollars or 0,
@@ -65,14 +65,14 @@ def limits_of(manifest: Manifest) -> Limits:
 
 
 def options_in_words(manifest: Manifest) -> str:
-    """The options that allow more, as a resumed benchmark takes them: all that have a limit."""
+    """Name the options with which a resumed benchmark may spend more: all that have a limit."""
     names = ("--budget-tokens", "--budget-usd", "--budget-seconds")
     options = zip(names, limits_of(manifest).values, strict=True)
     return " ".join(f"{name} MORE" for name, limit in options if limit)
 
 
 def budget_tags(manifest: Manifest) -> dict[str, str]:
-    """What its runs are tagged with; nothing without a limit."""
+    """Tags of its runs; empty without a limit."""
     return {BUDGET_TAG: _name(manifest)} if any(limits_of(manifest).values) else {}
 
 
@@ -81,7 +81,7 @@ def scope_of(manifest: Manifest) -> str:
 
 
 def _name(manifest: Manifest) -> str:
-    """The same when it is resumed, whatever it may spend then."""
+    """Name of the budget. It stays the same when the benchmark is resumed with other limits."""
     return f"bench-{manifest.benchmark}-{manifest.created:.6f}"[:120]
 
 
@@ -104,13 +104,14 @@ async def hold(
 
 
 async def lift(client: RunClient, manifest: Manifest) -> None:
-    """Take the limits off the bus: none of its runs is in flight."""
+    """Remove the limits from the bus: none of its runs is in flight."""
     if any(limits_of(manifest).values):
         await set_limits(_client(client).bus, scope_of(manifest), Limits())
 
 
 def spent_of(entries: Iterable[UsageEntry], results: Iterable[Result]) -> Limits:
-    """At most, where nobody knows what a call used; seconds of runs that have a result."""
+    """Upper bound of what was spent, since nobody knows what some calls used; the seconds are those
+    of runs with a result."""
     tokens = micro_dollars = 0
     for entry in deduplicate_usage(entries):
         usage, unknown = entry.usage, entry.unknown

@@ -1,4 +1,7 @@
-"""Compares two benchmarks question by question, for example before and after a change.
+"""Compares two benchmarks question by question, for example before and after a change. Either may
+be an output directory of ours or a file of another tool's evaluation. Where questions were asked
+several times, each counts by the mean of its attempts: attempts at the same question are not
+independent evidence, and no attempt of A corresponds to one of B.
 
 Either may be an output directory of ours or a file of another tool's evaluation. Where questions
 were asked several times, each counts by the mean of its attempts: attempts at one are not an
@@ -35,7 +38,7 @@ from loopline.bench.text_answers import SCORE
 from loopline.trainers.core.checkpoints import changed_settings
 
 SHOWN = 300
-"""Characters of what differs between two items."""
+"""Most characters of a quoted difference between two items."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,21 @@ class ArmComparison:
     """Share of right answers; of an imported evaluation the mean score."""
     accuracy_b: float
     table: PairedTable | None
-    """Of right answers; None where questions were asked several times, or scores are shares."""
+    """Paired table of right answers; None where questions were asked several times, or scores are
+    shares."""
     p: float | None
-    """McNemar's; None without a table."""
+    """McNemar's p-value; None without a table."""
     accuracy: Interval
     """A − B, of shares."""
     tokens: Interval | None
-    """A − B, per run; None where nobody knows them."""
+    """A − B, per run; None where the tokens are unknown."""
     micro_dollars: Interval | None
-    """None where nobody knows the prices."""
+    """A − B, per run; None where the prices are unknown."""
     only_a: tuple[str, ...]
-    """Questions that A alone has answered rightly; none without a table."""
+    """Questions that only A answered rightly; empty without a table."""
     only_b: tuple[str, ...]
     unmatched_a: tuple[str, ...]
-    """Questions that A's arm was asked and B's was not."""
+    """Questions that A's arm was asked, but not B's."""
     unmatched_b: tuple[str, ...]
 
     @property
@@ -75,7 +79,7 @@ class ArmComparison:
         return max(self.attempts_a, self.attempts_b) > self.questions
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; what is of the table is null without one."""
+        """Return the fields for JSON; those of the table are null without one."""
         table = self.table
         return {
             "a": self.arm_a,
@@ -107,12 +111,12 @@ class ArmComparison:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two."""
+    """One of the two benchmarks."""
 
     path: Path
     facts: Facts
     format: str | None
-    """Of an imported evaluation, else None."""
+    """Format of an imported evaluation, else None."""
     notices: tuple[str, ...] = ()
 
     @property
@@ -120,13 +124,13 @@ class _Side:
         return {arm.name: arm for arm in self.facts.arms}
 
     def value(self, result: Result) -> float:
-        """A run's score: 0 or 1, or the score from another tool."""
+        """Return a run's score: 0 or 1, or the score from another tool."""
         if self.format is None:
             return float(result.right)
         return result.measures[SCORE]
 
     def by_question(self, arm: ArmRuns) -> dict[str, list[Result]]:
-        """The attempts at each question, in the order of the questions."""
+        """Return the attempts at each question, in the order of the questions."""
         instance_of = instances_of(self.facts.manifest)
         attempts: dict[str, list[Result]] = defaultdict(list)
         for result in arm.results:
@@ -134,7 +138,7 @@ class _Side:
         return dict(attempts)
 
     def questions(self) -> dict[str, ManifestItem]:
-        """Each question's first item."""
+        """First item of each question, by question."""
         instance_of = instances_of(self.facts.manifest)
         questions: dict[str, ManifestItem] = {}
         for item in self.facts.manifest.items:
@@ -146,7 +150,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of arms, and notices for the reader of their figures."""
+    """Comparisons of all pairs of arms, with notices for the reader of their figures."""
 
     arms: tuple[ArmComparison, ...]
     notices: tuple[str, ...]
@@ -194,15 +198,15 @@ def _side(path: Path, scorer: str | None) -> _Side:
 
 
 def _format(facts: Facts) -> str | None:
-    """Of the imported evaluation that it is of."""
+    """Format of the imported evaluation; None for any other benchmark."""
     if not facts.benchmark.attempts:
         return None
     return str(facts.manifest.reference.get("format", "imported"))
 
 
 def _require_same_questions(left: _Side, right: _Side) -> list[str]:
-    """Raises UsageError. Notices where formats differ, or a file's questions: a text is no longer
-    the same once a prompt is part of it."""
+    """Return notices where formats or a file's questions differ: a text is no longer the same
+    once a prompt is part of it. Raises UsageError."""
     paths = left.path, right.path
     questions_a, questions_b = left.questions(), right.questions()
     shared = [(item, questions_b[key]) for key, item in questions_a.items() if key in questions_b]
@@ -247,7 +251,7 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
 
 
 def _task(item: ManifestItem) -> JsonObject:
-    """The game and its rules, without the players, which belong to an arm."""
+    """Return the game and its rules, without the players, which belong to an arm."""
     if item.task is None:
         return {}
     environment, instance = item.task
@@ -283,7 +287,7 @@ def _compare(left: _Side, a: ArmRuns, right: _Side, b: ArmRuns) -> ArmComparison
         sum(len(runs[question]) for question in shared) for runs in (runs_a, runs_b)
     )
     table = None
-    # The test is of right and wrong: a mean of attempts, or a share, is neither.
+    # The test is of right and wrong, which a mean of attempts, or a share, is not.
     if attempts_a == attempts_b == len(shared) and {*right_a, *right_b} <= {0.0, 1.0}:
         table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
     pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []

@@ -28,16 +28,16 @@ _FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, O
 
 @dataclass(frozen=True)
 class CompatRow:
-    """One figure in both books."""
+    """One figure in Delegate's and in our own bookkeeping."""
 
     arm: str
     figure: str
     delegate: float
     loopline: float
     unit: str
-    """`share`, `tokens`, `count` or `per question`."""
+    """Unit: `share`, `tokens`, `count` or `per question`."""
     why: str
-    """What makes the difference."""
+    """Reason for the difference."""
 
     def as_dict(self) -> JsonObject:
         return {
@@ -56,7 +56,7 @@ def compare_books(
     items: Mapping[str, ManifestItem],
     paid: Sum,
 ) -> list[CompatRow]:
-    """Delegate's figures and ours for one arm. `paid`: the arm's ledger."""
+    """Return Delegate's figures and ours for one arm. `paid`: the arm's ledger."""
     if not results:
         return []
     router = any(result.delegations for result in results) or arm == "router"

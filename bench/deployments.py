@@ -28,9 +28,9 @@ _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
 def joined(
     profile: str | None, redis_url: str | None, manifest: Manifest, arms: tuple[Arm, ...]
 ) -> Generator[Deployment]:
-    """The deployment that runs here or behind the URL; where none does and a profile is named, one
-    of it that lasts for the block. Raises `UserError`, and UsageError before anything is started
-    where that profile can't play the arms or keep the budget."""
+    """Yield the deployment that runs here or behind the URL; where none does and a profile is
+    named, start one of it that lasts for the block. Raises `UserError`, and UsageError before
+    anything is started where that profile can't play the arms or enforce the budget."""
     from loopline.runtime.config.settings import chosen_profile, is_profile_given, load
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.supervise.detached import temporary_deployment
@@ -52,8 +52,8 @@ def joined(
 
 
 def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
-    """The deployment that runs here, or behind the URL. Raises `loopline.runtime.errors.UserError`
-    when there is none."""
+    """Return the deployment that runs here, or behind the URL. Raises
+    `loopline.runtime.errors.UserError` when there is none."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.sources import absolute_profile
     from loopline.runtime.errors import Unreachable
@@ -73,8 +73,8 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
 
 
 def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool, and the deployment's options where it has none.
-    Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
+    """Return the manifest with what serves each pool, and the deployment's options where it has
+    none. Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
     pools = dict(settings.models)
     if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
@@ -93,7 +93,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
     facts = {
         name: PoolFacts(
             engine=pool.engine,
-            # A path would name this machine; its last part says which weights.
+            # A path would name this machine; its last part identifies the weights.
             model=Path(pool.model).name if os.path.isabs(pool.model) else pool.model,
             price={
                 kind: str(value)
@@ -121,7 +121,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 def require_same_deployment(
     path: Path, manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 ) -> None:
-    """Checks the settings that the benchmark began with. Raises UsageError."""
+    """Check the settings that the benchmark began with. Raises UsageError."""
     today = add_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
@@ -142,8 +142,8 @@ def require_same_deployment(
 
 
 def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> None:
-    """A budget in dollars is useless without prices. Raises UsageError, which names the setting of
-    the missing price."""
+    """Check the prices that a budget in dollars needs. Raises UsageError, which names the setting
+    of the missing price."""
     if manifest.budget_micro_dollars is None:
         return
     from loopline.runtime.client.spending import unpriced_pools
@@ -161,7 +161,8 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 
 
 def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
-    """Else one arm would be two systems. Raises UsageError, but not where a manifest is silent."""
+    """Check that the policies are unchanged, since otherwise one arm would be two systems. Raises
+    UsageError, but not where a manifest has no entry."""
     for arm, now in today.policies.items():
         before = manifest.policies.get(arm, now)
         for role in sorted({*before, *now}):
@@ -179,7 +180,7 @@ def _prompts(manifest: Manifest) -> str:
 
 
 def _require_roles(arm: Arm, settings: Settings) -> None:
-    """Runs whose role nobody takes would wait until their deadline."""
+    """Check that every role has a worker: runs of other roles would wait until their deadline."""
     from loopline.agents.workflows import serving_role
 
     worker_roles = {role for worker in settings.workers.values() for role in worker.roles}
@@ -195,7 +196,7 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
 
 
 def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
-    """The pools that an arm's roles are served by."""
+    """Return the pools that serve an arm's roles."""
     from loopline.bus import pool_of
 
     by_role = _policies_of(arm, policies)
@@ -209,7 +210,7 @@ def _roles_of(arm: Arm) -> tuple[str, ...]:
 
 
 def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Role → policy of an arm on a deployment with these."""
+    """Return the policies of an arm by role, on a deployment with these."""
     from loopline.agents.workflows import agents_of, policies_for
 
     agents = agents_of(arm.workflow, arm.environment)
@@ -218,7 +219,7 @@ def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
 
 
 def _playing_policies(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Role → policy of the roles that play in an arm. Raises UsageError where a swap changes
+    """Return the policies of the roles that play in an arm. Raises UsageError where a swap changes
     nothing."""
     by_role = _policies_of(arm, policies)
     if arm.swapped:

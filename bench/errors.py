@@ -17,11 +17,11 @@ class UsageError(BenchError):
 
 
 class DataError(BenchError):
-    """Data are missing or not what they should be."""
+    """Data is missing or invalid."""
 
 
 class OutputError(BenchError):
-    """An output directory is not what it should be."""
+    """An output directory is invalid."""
 
 
 class JudgingError(BenchError):

@@ -38,14 +38,14 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def is_question_file(target: str) -> bool:
-    """Whether a command line names a file of questions: by its ending, so that a file in the
-    current folder never stands in for a benchmark's name."""
+    """Whether a command line names a file of questions: by its suffix, so that a file in the
+    current folder never replaces a benchmark's name."""
     return target.endswith(ENDINGS)
 
 
 def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
-    """The benchmark of these files. They are read when they are needed; one that has changed since
-    is refused by name."""
+    """Return the benchmark of these files. They are read when they are needed; a file that has
+    changed since is refused by name."""
 
     def load(request: Request) -> Dataset:
         return _load(data.file, request, gold_needed=scorer is None)
@@ -54,7 +54,7 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
         return None if scorer is None else load_scorer(scorer)
 
     def require(manifest: Manifest) -> None:
-        # The questions are in the manifest: a file that has gone is not missed.
+        # The questions are in the manifest, so that a deleted file does not matter.
         if data.file.exists() and data.changed:
             raise UsageError(_changed_message(data) + ", or begin a new benchmark")
         score()
@@ -74,8 +74,8 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
 
 
 def load_scorer(stamp: FileStamp) -> Score:
-    """The function `score` of a file, run as it was when it was stamped. Raises UsageError that
-    names the file, and the line where there is one."""
+    """Return the function `score` of a file, run in the version that was stamped. Raises UsageError
+    that names the file, and the line where there is one."""
     path = stamp.file
     try:
         source = path.read_bytes()
@@ -93,7 +93,7 @@ def load_scorer(stamp: FileStamp) -> Score:
     # Not by an import: Python may keep compiled code of a file that was edited within a second.
     module = ModuleType(f"_scorer_{digest[:16]}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # Dataclasses look their module up.
+    sys.modules[module.__name__] = module  # Dataclasses look up their module.
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
@@ -169,7 +169,7 @@ def _read_parquet(path: Path, gold_needed: bool) -> Reading[tuple[int, Item]]:
         raise DataError(f"{path}: there is no column `question`; it has {names}")
 
     def build(number: int, row: Any) -> tuple[int, Item]:
-        # Dates and the like become texts: an item is JSON.
+        # Dates and similar values become texts: an item is JSON.
         plain = cast(JsonObject, json.loads(json.dumps(row, default=str)))
         return number, _item({"id": number, **plain}, gold_needed)
 

@@ -37,13 +37,13 @@ class GroupFlush:
     async def _flush_after(self, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
-        # From here on what is written may come too late for this flush.
+        # From here on a write may come too late for this flush.
         self._running, self._next = self._next, None
         await asyncio.to_thread(self._flush)
 
 
 class Journal:
-    """Appends to the logs of one benchmark. A context; one writer at a time."""
+    """Appends to the logs of one benchmark. A context manager; one writer at a time."""
 
     def __init__(self, directory: OutputDirectory) -> None:
         self._directory = directory
@@ -69,20 +69,20 @@ class Journal:
 
     @property
     def notices(self) -> list[str]:
-        """What opening the files had to drop."""
+        """Descriptions of what was dropped when the files were opened."""
         ledger = self._ledger.notice if self._ledger else None
         candidates = (self._items.notice, self._transcripts.notice, ledger)
         return [notice for notice in candidates if notice]
 
     async def admit(self, admitted: Admission) -> None:
-        """Write a run id ahead of its admission; on the disk when this returns."""
+        """Write a run id ahead of its admission; it is on the disk when this returns."""
         self._items.append(admitted.model_dump(mode="json"))
         await self._items_flush()
 
     async def finish(
         self, result: Result, transcript: JsonObject, entries: Sequence[UsageEntry]
     ) -> list[UsageEntry]:
-        """Write a finished run; returns the ledger entries that were new."""
+        """Write a finished run; return the ledger entries that were new."""
         added = self.charge(entries)
         self._transcripts.append(transcript)
         await self._flush()
@@ -90,7 +90,7 @@ class Journal:
         return added
 
     def charge(self, entries: Sequence[UsageEntry]) -> list[UsageEntry]:
-        """Book calls; those that are booked already are passed over."""
+        """Book calls; calls that are already booked are skipped."""
         if self._ledger is None:
             raise ValueError("the journal is not open")
         return self._ledger.add(entries)

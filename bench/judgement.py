@@ -13,25 +13,25 @@ ENDED_WITH_AN_ANSWER = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdicts, and what they were made of."""
+    """Verdicts, and what they are based on."""
 
     verdicts: dict[str, bool]
-    """By checker; the primary one stands first."""
+    """Verdict by checker, the primary one first."""
     prediction: str | None
     """The model's text that was judged; None when there is none."""
     answer: str = ""
-    """What was read from it, as a list shows it."""
+    """Parsed answer in the form that a list shows."""
     value: str | None = None
     where: str = ""
     signals: tuple[str, ...] = ()
     """Facts for the failure taxonomy."""
     measures: dict[str, float] = field(default_factory=dict[str, float])
     detail: str = ""
-    """The fault, in words; empty for a right answer."""
+    """Description of the fault; empty for a right answer."""
 
 
 class Question(Protocol):
-    """What a judge knows of an item."""
+    """Facts that a judge knows about an item."""
 
     @property
     def id(self) -> str: ...
@@ -53,8 +53,8 @@ class Judge(Protocol):
 
 
 def prediction_of(trajectory: Trajectory) -> str | None:
-    """The text that the answer checkers read: the last completion of a run that ended with an
-    answer."""
+    """Return the text that the answer checkers read: the last completion of a run that ended with
+    an answer."""
     if trajectory.outcome not in ENDED_WITH_AN_ANSWER:
         return None
     return final_text(trajectory)

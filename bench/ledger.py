@@ -24,16 +24,16 @@ class Sum:
 
     calls: int = 0
     prompt: int = 0
-    """Tokens, cached ones included."""
+    """Prompt tokens, cached ones included."""
     cached: int = 0
     completion: int = 0
-    """Tokens, reasoning included."""
+    """Completion tokens, reasoning included."""
     reasoning: int = 0
     micro_dollars: int = 0
     unknown: int = 0
-    """Calls that may have been paid for; they are not among `calls`, nor in what stands above."""
+    """Calls that may have been paid for; neither `calls` nor the sums above include them."""
     unknown_micro_dollars: int = 0
-    """What they can have cost at most."""
+    """Most millionths of a US dollar that these calls can have cost."""
 
     def __add__(self, other: Sum) -> Sum:
         return Sum(
@@ -46,7 +46,7 @@ class Sum:
 
     @property
     def most_micro_dollars(self) -> int:
-        """What all of it can have cost at most."""
+        """Most millionths of a US dollar that all calls can have cost."""
         return self.micro_dollars + self.unknown_micro_dollars
 
     def as_dict(self) -> dict[str, int]:
@@ -62,11 +62,11 @@ class Ledger:
 
     @property
     def notice(self) -> str | None:
-        """Bytes that were dropped when the file was opened."""
+        """Number of bytes that were dropped when the file was opened."""
         return self._log.notice
 
     def add(self, entries: Iterable[UsageEntry]) -> list[UsageEntry]:
-        """Append the entries that are new; returns them."""
+        """Append the entries that are new; return them."""
         added: list[UsageEntry] = []
         for entry in entries:
             content = entry.model_dump_json()
@@ -86,7 +86,8 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> list[UsageEntry]:
-    """Every entry of a ledger file. Raises OutputError naming file and line of a damaged one."""
+    """Read every entry of a ledger file. Raises OutputError naming file and line of a damaged
+    one."""
     entries: list[UsageEntry] = []
     for number, record in read_log(path):
         try:
@@ -99,8 +100,8 @@ def read_ledger(path: Path) -> list[UsageEntry]:
 
 
 def total(entries: Iterable[UsageEntry]) -> Sum:
-    """The sum of entries, discarded ones included: they were paid for. A call that was entered as
-    unknown and became known counts as known."""
+    """Sum up entries, discarded ones included: they were paid for. A call that was entered as
+    unknown and later became known counts as known."""
     result = Sum()
     for entry in deduplicate_usage(entries):
         result += sum_of(entry)
@@ -108,7 +109,7 @@ def total(entries: Iterable[UsageEntry]) -> Sum:
 
 
 def sum_of(entry: UsageEntry) -> Sum:
-    """One entry as a sum."""
+    """Convert one entry to a sum."""
     usage = entry.usage
     if usage is None:
         most = entry.unknown.micro_dollars if entry.unknown else 0

@@ -18,7 +18,8 @@ from loopline.bench.taxonomy import Class, classify
 def numeric_benchmark(
     name: str, title: str, load: Callable[[Request], Dataset], **changes: Any
 ) -> Benchmark:
-    """A benchmark whose gold answers are numbers. `changes`: further fields of `Benchmark`."""
+    """Return a benchmark whose gold answers are numbers. `changes`: further fields of
+    `Benchmark`."""
     return Benchmark(
         name=name,
         title=title,

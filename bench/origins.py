@@ -12,16 +12,16 @@ from loopline.bench.errors import DataError
 
 
 class FileStamp(Record):
-    """A file of the user as it was when the benchmark began."""
+    """A user's file as it was when the benchmark began."""
 
     path: str
-    """Absolute: the benchmark may be resumed from another folder."""
+    """Absolute path, since the benchmark may be resumed from another folder."""
     sha256: str
-    """Hexadecimal, of the file's bytes."""
+    """SHA-256 of the file's bytes, in hexadecimal."""
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Raises DataError where the file can't be read."""
+        """Stamp a file. Raises DataError where it can't be read."""
         return cls(path=str(path.absolute()), sha256=_sha256(path))
 
     @property
@@ -30,19 +30,19 @@ class FileStamp(Record):
 
     @property
     def changed(self) -> bool:
-        """Whether the file has other bytes now. Raises DataError where it can't be read."""
+        """Whether the file has changed. Raises DataError where it can't be read."""
         return _sha256(self.file) != self.sha256
 
 
 class Origin(Record):
-    """Either `object`, or `data` with or without `scorer`."""
+    """Origin of a benchmark: either `object`, or `data` with or without `scorer`."""
 
     object: str | None = None
-    """`package.module:OBJECT`."""
+    """Object in the form `package.module:OBJECT`."""
     data: FileStamp | None = None
-    """The file of questions."""
+    """File of questions."""
     scorer: FileStamp | None = None
-    """The file with the function `score`; without it answers are compared as text."""
+    """File with the function `score`; without it answers are compared as text."""
 
 
 def _sha256(path: Path) -> str:

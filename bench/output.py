@@ -43,7 +43,7 @@ class ManifestItem(Record):
 
     @property
     def task(self) -> tuple[str, JsonObject] | None:
-        """Environment and instance of the run that asks it, where the data set says them."""
+        """Environment and instance of the run that asks it, where the data set defines them."""
         match self.about.get("task"):
             case {"environment": str(environment), "instance": dict(instance)}:
                 return environment, instance
@@ -52,7 +52,7 @@ class ManifestItem(Record):
 
 
 class PoolFacts(Record):
-    """What served a pool, as configured."""
+    """Model that served a pool, as configured."""
 
     engine: str
     model: str
@@ -66,9 +66,9 @@ class Manifest(Record):
 
     version: int = MANIFEST_VERSION
     benchmark: str
-    """Its name."""
+    """Name of the benchmark."""
     origin: Origin | None = None
-    """Where it comes from, if not from this package or an entry point."""
+    """Origin of the benchmark, if not this package or an entry point."""
     command: tuple[str, ...]
     created: float
     arms: tuple[str, ...]
@@ -78,25 +78,26 @@ class Manifest(Record):
     available: int
     calculator: bool = True
     prompt_set: PromptSet = "mathematics"
-    """Which prompts `solo` and `delegate` read. Older manifests do not say: there was no other."""
+    """Prompts that `solo` and `delegate` read. Older manifests leave it out, since there was one
+    set."""
     options: JsonObject | None = None
-    """Options of the workflows; without them, whether there is a calculator, and which prompts."""
+    """Options of the workflows; without them, only the calculator and the prompts are set."""
     reference: JsonObject = Field(default_factory=dict)
-    """What the judge needs alongside the items."""
+    """Facts that the judge needs in addition to the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
     budget_tokens: int | None = None
     budget_milliseconds: int | None = None
-    """Of its runs' time."""
+    """Milliseconds that its runs may take in all."""
     compat: str | None = None
     profile: str | None = None
     run_seconds: float = 600.0
-    """Each run's own deadline."""
+    """Seconds until the deadline of each run."""
     pools: dict[str, PoolFacts] = Field(default_factory=dict)
     prompts: dict[str, str] = Field(default_factory=dict)
-    """Prompt file → hash, of the deployment's own in place of shipped ones."""
+    """Hash of each of the deployment's own prompt files that replace shipped ones."""
     policies: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Arm → role → policy. Older manifests have only the arms whose roles swap theirs."""
+    """Policies by arm and role. Older manifests have only the arms whose roles are swapped."""
     versions: dict[str, str] = Field(default_factory=dict)
     items: tuple[ManifestItem, ...]
 
@@ -110,12 +111,12 @@ class Manifest(Record):
 
 @dataclass
 class StoredRuns:
-    """Everything that a directory holds of its runs."""
+    """All that a directory holds about its runs."""
 
     admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """(arm, item) → run id; of several, the last."""
+    """Run id by (arm, item); of several, the last."""
     runs: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Run id → (arm, item), of every run that was ever admitted."""
+    """(arm, item) by id of every run that was ever admitted."""
     results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
     notices: list[str] = field(default_factory=list[str])
 
@@ -172,7 +173,7 @@ class OutputDirectory:
             ) from error
 
     def replace_manifest(self, manifest: Manifest) -> None:
-        """Raises OutputError if it can't be written."""
+        """Write the manifest. Raises OutputError if it can't be written."""
         try:
             write_atomic(self.manifest_path, manifest.model_dump_json(indent=1))
         except OSError as error:
@@ -194,7 +195,8 @@ class OutputDirectory:
         self._lock.release()
 
     def manifest(self) -> Manifest:
-        """Raises UsageError where there is none, OutputError where it is damaged."""
+        """Read the manifest. Raises UsageError where there is none, OutputError where it is
+        damaged."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: there is no such directory")
         try:
@@ -214,7 +216,7 @@ class OutputDirectory:
             raise OutputError(f"{self.manifest_path}: {where}: {first['msg']}") from error
 
     def stored(self) -> StoredRuns:
-        """Admissions and results so far. Raises OutputError naming a damaged line."""
+        """Read admissions and results so far. Raises OutputError naming a damaged line."""
         stored = StoredRuns()
         for number, record in read_log(self.items_path):
             kind = record.get("type")
@@ -225,7 +227,7 @@ class OutputDirectory:
                     stored.admitted[key] = admitted.run_id
                     stored.runs[admitted.run_id] = key
                 elif kind == "result":
-                    # A later line replaces an earlier one: that is how `rescore` writes.
+                    # A later line replaces an earlier one, as `rescore` writes it.
                     result = Result.model_validate(record)
                     stored.results[(result.arm, result.item)] = result
                 else:
@@ -243,12 +245,12 @@ class OutputDirectory:
         return stored
 
     def transcripts(self) -> dict[str, dict[str, Any]]:
-        """Run id → transcript."""
+        """Read the transcripts by run id."""
         return {str(record.get("run_id")): record for _, record in read_log(self.transcripts_path)}
 
 
 def new_folder(path: Path) -> Path:
-    """The folder, created if missing. Raises UsageError if it is a file or not empty, and
+    """Return the folder, created if missing. Raises UsageError if it is a file or not empty, and
     OutputError if it can't be created."""
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -262,7 +264,7 @@ def new_folder(path: Path) -> Path:
 
 
 def manifest_items(items: Sequence[Item]) -> tuple[ManifestItem, ...]:
-    """Items as a manifest keeps them."""
+    """Return items in the form of a manifest."""
     return tuple(
         ManifestItem(id=item.id, question=item.question, gold=item.gold, about=item.about)
         for item in items

@@ -19,12 +19,12 @@ class Prediction:
 
     line: int
     prediction: str | None
-    """None: the answer is missing, which counts as wrong."""
+    """Predicted text; None for a missing answer, which counts as wrong."""
     gold: str
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """Every prediction of a file. Raises DataError that lists each bad line as file:line."""
+    """Read every prediction of a file. Raises DataError that lists each bad line as file:line."""
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     if path.stat().st_size > MAX_FILE_BYTES:
@@ -63,7 +63,7 @@ def _parse(number: int, raw: bytes) -> Prediction:
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from error
     if not isinstance(row, dict):
-        # A bad line is one kind of error, whatever is wrong with it.
+        # Every bad line is the same kind of error.
         raise ValueError("expected an object with `prediction` and `gold`")  # noqa: TRY004
     for name in ("prediction", "gold"):
         if name not in row:
@@ -80,7 +80,7 @@ def _text(name: str, value: object) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and value.is_integer():
-            # JSON writers turn 18 into 18.0; a text checker must not be told of it.
+            # JSON writers turn 18 into 18.0, which a text checker must not see.
             return str(int(value))
         return str(value)
     kind = "null" if value is None else type(value).__name__

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from loopline.bench.runner import Job
 
 LINE_SECONDS = 10.0
-"""Without a terminal: the shortest time between two lines."""
+"""Least seconds between two lines without a terminal."""
 
 REFRESH_PER_SECOND = 4
 
 
 class RunProgress:
-    """Counts, and shows the counts. A context: it owns the live display."""
+    """Counts, and shows the counts. A context manager that owns the live display."""
 
     def __init__(self, arms: Sequence[str], *, console: Console | None = None) -> None:
         from rich.console import Console as RichConsole
@@ -39,7 +39,8 @@ class RunProgress:
         self._earlier = 0
         self._finished = 0
         self._flying: set[tuple[str, str]] = set()
-        """Arm and question. A run that is submitted again after an outage is the same one."""
+        """Arms and questions that were counted. A run that is submitted again after an outage is
+        the same one."""
         self._spent = 0
         self._spent_here = 0
         self._began = time.monotonic()
@@ -63,7 +64,7 @@ class RunProgress:
         self.stop()
 
     def stop(self) -> None:
-        """Leave the terminal as it was found."""
+        """Leave the terminal in its original state."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -75,7 +76,7 @@ class RunProgress:
         self._earlier = len(results)
         self._spent = spent
         self._began = time.monotonic()
-        # The first figures come when there is something to count.
+        # The first figures appear when there is something to count.
         self._last_line = self._began
         for result in results:
             self._count(result)
@@ -98,15 +99,15 @@ class RunProgress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self, text: str) -> None:
-        """Show this below the table from now on, instead of the time left; without a display, print
-        a line."""
+        """Show this text below the table from now on, instead of the time left; without a display,
+        print a line."""
         self._stopping = text
         if self._live is None:
             self.notice(text)
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace of this process; None before its first result."""
+        """Seconds left at the pace of this process; None before its first result."""
         remaining = self._jobs - self._earlier - self._finished
         if not self._finished:
             return None
@@ -114,7 +115,7 @@ class RunProgress:
 
     @property
     def dollars_per_hour(self) -> float:
-        """By the pace of this process."""
+        """US dollars per hour at the pace of this process."""
         elapsed = max(1e-9, time.monotonic() - self._began)
         return self._spent_here / 1e6 / elapsed * 3600
 

@@ -33,13 +33,13 @@ BUILT_IN = {
     "wordproblems": "loopline.bench.datasets.wordproblems:BENCHMARK",
     "worlds": "loopline.bench.tools.worlds:BENCHMARK",
 }
-"""Name → where its object is. Imported when it is asked for."""
+"""Place of each benchmark's object, by name. It is imported on first use."""
 
 
 def find(target: str, scorer: Path | None = None) -> Benchmark:
-    """The benchmark that a command line names: a registered name, `package.module:OBJECT`, or a
-    file of questions, here or on the Hub (`hf://…`), which `scorer` may go with. Raises UsageError
-    or DataError."""
+    """Return the benchmark that a command line names: a registered name, `package.module:OBJECT`,
+    or a file of questions, here or on the Hub (`hf://…`), with an optional `scorer`. Raises
+    UsageError or DataError."""
     if is_on_hub(target):
         try:
             target = str(fetch(target, ENDINGS))
@@ -56,8 +56,8 @@ def find(target: str, scorer: Path | None = None) -> Benchmark:
 
 
 def benchmark_of(manifest: Manifest) -> Benchmark:
-    """The benchmark of an output directory. Files are not read before its judge needs them. Raises
-    UsageError."""
+    """Return the benchmark of an output directory. Files are not read before its judge needs them.
+    Raises UsageError."""
     origin = manifest.origin
     if origin is None:
         return _by_name(manifest.benchmark)
@@ -71,12 +71,12 @@ def benchmark_of(manifest: Manifest) -> Benchmark:
 
 
 def load(name: str, request: Request) -> Dataset:
-    """The items of a registered benchmark. Raises UsageError or DataError."""
+    """Return the items of a registered benchmark. Raises UsageError or DataError."""
     return find(name).load(request)
 
 
 def names() -> list[str]:
-    """Every registered benchmark."""
+    """Return every registered benchmark."""
     return sorted({*BUILT_IN, *_plugins().names()})
 
 

@@ -41,7 +41,7 @@ def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject
         with benchmark.rescorer(manifest) as rescore:
             pairs = [(old, rescore(old, items[old.item])) for old in stored.results.values()]
         if scorer is not None:
-            # First: after a crash in between, rescoring once more completes what is missing.
+            # First: after a crash in between, another rescoring completes what is missing.
             directory.replace_manifest(manifest)
         changes: list[JsonObject] = []
         with AppendLog(directory.items_path) as log:

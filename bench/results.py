@@ -28,8 +28,8 @@ from loopline.bench.taxonomy import signals_of
 
 
 class Admission(Record):
-    """A run that is about to be admitted. On the disk before the bus hears of it, so that no run
-    is ever paid for and then forgotten."""
+    """A run that is about to be admitted. It is on the disk before the bus receives it, so that no
+    run is ever paid for and then forgotten."""
 
     type: Literal["admitted"] = "admitted"
     run_id: str
@@ -38,18 +38,18 @@ class Admission(Record):
 
 
 class Seconds(Record):
-    """Where the time of a run went. Parallel branches add up, so the parts may exceed `wall`. Of a
-    step's candidates, which are drawn side by side, the longest counts (in results that an older
-    bench has stored: all of them, one after the other)."""
+    """Parts of a run's time. Parallel branches add up, so the parts may exceed `wall`. Of a step's
+    candidates, which are sampled in parallel, the longest counts (in results that an older bench
+    has stored: all of them, one after the other)."""
 
     wall: float
-    """From the run's creation to its end."""
+    """Seconds from the run's creation to its end."""
     queue: float
-    """Waiting: on the bus for a worker, and in an engine's queue."""
+    """Seconds of waiting: on the bus for a worker, and in an engine's queue."""
     pools: dict[str, float]
-    """Computing, by model pool: from the start of work to the last token."""
+    """Seconds of computing by model pool, from the start of work to the last token."""
     other: float
-    """Tools, hand-over, commits: the rest of the steps."""
+    """Seconds of tools, hand-over and commits: the rest of the steps."""
 
 
 class Result(Record):
@@ -62,9 +62,9 @@ class Result(Record):
     outcome: Outcome
     reason: str | None
     prediction: str | None
-    """The model's last text; None when the run did not end with an answer."""
+    """Last text of the model; None when the run did not end with an answer."""
     answer: str
-    """What the primary checker read from it."""
+    """Answer that the primary checker read from it."""
     value: str | None
     where: str
     verdicts: dict[str, bool]
@@ -72,7 +72,7 @@ class Result(Record):
     delegations: int
     """Sub-problems handed to the small model."""
     escalations: int
-    """Of these, handed on to the expert."""
+    """Sub-problems that the small model handed on to the expert."""
     tools: int
     """Calls of other tools."""
     calls: int
@@ -83,15 +83,15 @@ class Result(Record):
     measures: dict[str, float] = Field(default_factory=dict)
     """Further measures of the item, only those that apply to it."""
     detail: str = ""
-    """What the judge says is wrong, in words."""
+    """Description by the judge of what is wrong."""
 
     @property
     def right(self) -> bool:
-        """The verdict of the primary checker, which is the first."""
+        """Verdict of the primary checker, which is the first."""
         return next(iter(self.verdicts.values()))
 
     def scored(self, score: Score) -> Result:
-        """The same result with a new score."""
+        """Return the same result with a new score."""
         return self.model_copy(
             update={
                 "answer": score.answer,
@@ -111,7 +111,7 @@ def result_of(
     judgement: Judgement,
     reference_values: tuple[str, ...],
 ) -> Result:
-    """The line for a finished run."""
+    """Return the line for a finished run."""
     paid = total(entries)
     steps = trajectory.steps
     return Result(
@@ -140,7 +140,7 @@ def result_of(
 
 
 def transcript_of(trajectory: Trajectory) -> JsonObject:
-    """A run for a reader: requests, texts and results of tools."""
+    """Return a run for a reader: requests, texts and results of tools."""
     begin = trajectory.run.created
     steps: list[JsonValue] = [_step(step, begin) for step in trajectory.steps]
     return {
@@ -175,7 +175,7 @@ def _step(step: Step, begin: float) -> JsonObject:
 
 
 def _candidate_calls(step: Step, number: int) -> list[JsonObject]:
-    """The calls of one candidate. What tools said is there only for the executed one."""
+    """Return the calls of one candidate. Results of tools exist only for the executed one."""
     candidate = step.candidates[number]
     turns = step.observation.get("turns") if number == step.selected else None
     outputs = turns if isinstance(turns, list) else []
@@ -218,7 +218,7 @@ def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
 def _written_call(
     step: Step, candidate: Candidate, turns: Sequence[JsonValue]
 ) -> JsonObject | None:
-    """A call that the model wrote as text (a caller's), with what was observed."""
+    """Return a call that the model wrote as text (a caller's), with its observation."""
     if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in candidate.calls):
         return None
     data = step.decision.data
@@ -230,7 +230,7 @@ def _written_call(
 
 
 def _tool_output(turns: Sequence[JsonValue], at: int, position: int) -> JsonObject | None:
-    """What a tool answered; None for a hand-over, whose answer is in another step."""
+    """Answer of a tool; None for a hand-over, whose answer is in another step."""
     entries = turns[at] if at < len(turns) else None
     entry = entries[position] if isinstance(entries, list) and position < len(entries) else None
     output = entry.get("output") if isinstance(entry, dict) else None
@@ -250,7 +250,7 @@ def _tool_runs(step: Step) -> int:
 
 
 def _slowest_calls(step: Step) -> Sequence[Call]:
-    """The calls of the candidate that took longest: for the others the step did not wait."""
+    """Return the calls of the candidate that took longest: the step did not wait for the others."""
     return max(
         (candidate.calls for candidate in step.candidates),
         key=lambda calls: sum(call.latency.total for call in calls),

@@ -30,11 +30,11 @@ from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
 GRACE_SECONDS = 10.0
-"""How long runs in flight may still end after the first Ctrl-C."""
+"""Seconds that runs in flight may take to end after the first Ctrl-C."""
 
 
 class Ending(StrEnum):
-    """Why the runner stopped."""
+    """Reason why the runner stopped."""
 
     COMPLETE = "complete"
     BUDGET = "budget"
@@ -54,16 +54,17 @@ class Job:
 
 
 class Progress(Protocol):
-    """Who is told how it goes."""
+    """Observer that is notified of the progress."""
 
     def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
-        """`jobs` in all, `results` of them in earlier processes, `spent` micro-dollars so far."""
+        """Note the start: `jobs` in all, `results` of them from earlier processes, `spent`
+        micro-dollars so far."""
         ...
 
     def admitted(self, job: Job) -> None: ...
 
     def finished(self, result: Result, micro_dollars: int) -> None:
-        """A run ended; `micro_dollars` were newly booked for it."""
+        """Note that a run ended; `micro_dollars` were newly booked for it."""
         ...
 
     def notice(self, text: str) -> None: ...
@@ -92,8 +93,8 @@ class Runner:
         self._progress = progress
         self._grace = grace
         self._spent = spent
-        """Micro-dollars booked so far, by every process; of calls whose usage is unknown, the most
-        that they can have cost: a budget is not to be passed by what nobody counted."""
+        """Micro-dollars booked so far, by every process; for calls of unknown usage, the most that
+        they can have cost, so that they can't exceed the budget unnoticed."""
         self._began = time.time()
         self._admitted = dict(stored.admitted)
         self._results = dict(stored.results)
@@ -109,10 +110,11 @@ class Runner:
         self._without_room: set[tuple[str, str]] = set()
         """Jobs that no budget has room for until others have ended."""
         self._room = asyncio.Event()
-        """Set, and replaced, when a run has ended."""
+        """Event that is set, and replaced, when a run has ended."""
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
+        Raises `BusUnavailable` when the bus stays away; stored results remain.
 
         Raises `BusUnavailable` when the bus stays away; what is stored stays stored.
         """
@@ -131,7 +133,7 @@ class Runner:
             else:
                 self._stop = Ending.INTERRUPTED
         finally:
-            # Each by itself: when one has failed, `gather` lets the others go on.
+            # Each by itself: when one has failed, `gather` lets the others continue.
             await tasks.end([interrupted, *workers])
         if self._stop is None or not self._unfinished():
             await self._charge_late_entries()
@@ -139,18 +141,18 @@ class Runner:
         return self._stop
 
     def interrupt(self) -> None:
-        """Admit nothing more, and give what is in flight a little time."""
+        """Admit nothing more, and give runs in flight a little time."""
         self._stop = self._stop or Ending.INTERRUPTED
         self._interrupted.set()
 
     @property
     def in_flight(self) -> int:
-        """Runs that were admitted and have not ended."""
+        """Return runs that were admitted and have not ended."""
         return len(self._flying)
 
     @property
     def unfinished(self) -> dict[str, int]:
-        """Arm → questions without a result."""
+        """Return questions without a result, by arm."""
         remaining = self._unfinished()
         counts = {name: sum(key[0] == name for key in remaining) for name in self._manifest.arms}
         return {name: count for name, count in counts.items() if count}
@@ -164,8 +166,8 @@ class Runner:
         ]
 
     def _jobs(self) -> deque[Job]:
-        """What is left: first what was in flight, then question by question through the arms, so
-        that a benchmark that stops early has pairs to compare."""
+        """Remaining jobs: first those that were in flight, then question by question through the
+        arms, so that a benchmark that stops early has pairs to compare."""
         offered = benchmark_of(self._manifest).arms_for(self._manifest.reference)
         arms = offered.named(self._manifest.arms)
         remaining = [
@@ -183,7 +185,7 @@ class Runner:
             if not self._has_no_price(job):
                 await self._next()
                 continue
-            # What a run of this arm costs is not known: the first one goes alone.
+            # The cost of a run of this arm is unknown: the first one goes alone.
             async with self._first[job.arm.name]:
                 if self._stop is None and self._todo and self._has_no_price(self._todo[0]):
                     await self._next()
@@ -209,7 +211,8 @@ class Runner:
         )
 
     def _exceeds_budget(self, job: Job) -> bool:
-        """Whether one more run would pass the budget, by what runs of its arm have cost so far."""
+        """Whether one more run would exceed the budget, by what runs of its arm have cost so
+        far."""
         budget = self._manifest.budget_micro_dollars
         if budget is None or job.key in self._admitted:
             return False
@@ -234,7 +237,7 @@ class Runner:
             return
         if self._ran_out(trajectory):
             self._spent += total(self._journal.charge(entries)).most_micro_dollars
-            # Its answer is still to come, by another run, with what is allowed then.
+            # Another run will answer it later, within the budget of that time.
             del self._admitted[job.key]
             if trajectory.ended < self._began:
                 await self._answer(job)
@@ -249,8 +252,8 @@ class Runner:
         await self._record(job, trajectory, entries)
 
     async def _finish(self, job: Job, run_id: str) -> tuple[Trajectory, list[UsageEntry]]:
-        """The run's end. Where a budget has no room for it, once others have ended. Raises
-        `Stopped`."""
+        """Wait for the run's end; where a budget has no room for it, try again once others have
+        ended. Raises `Stopped`."""
         while True:
             try:
                 return await self._driver.finish(
@@ -269,12 +272,12 @@ class Runner:
                 self._without_room.discard(job.key)
 
     def _ran_out(self, trajectory: Trajectory) -> bool:
-        """Whether the benchmark's budget has ended a run, which says nothing of the model."""
+        """Whether the benchmark's budget has ended a run, which says nothing about the model."""
         scope = repr(scope_of(self._manifest))
         return trajectory.outcome is Outcome.BUDGET and scope in (trajectory.reason or "")
 
     def _run(self, job: Job, run_id: str | None) -> Run:
-        """The run of a question, under the id that it was admitted with, if it was."""
+        """Return the run of a question, under the id that it was admitted with, if it was."""
         manifest = self._manifest
         environment, instance = job.item.task or (manifest.benchmark, {"item": job.item.id})
         if job.arm.setting:
@@ -295,7 +298,7 @@ class Runner:
                 "bench": manifest.benchmark,
                 "arm": job.arm.name,
                 "item": job.item.id,
-                # By which trainers know what is kept for measuring.
+                # Trainers recognize by this which runs are reserved for measuring.
                 "split": str(job.item.about.get("split", manifest.split)),
                 **budget_tags(manifest),
             },

@@ -52,7 +52,7 @@ PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What a command line asks for."""
+    """Request of a command line."""
 
     benchmark: Benchmark
     arms: tuple[Arm, ...]
@@ -67,17 +67,17 @@ class BenchRequest:
     redis_url: str | None = None
     run_seconds: float = 600.0
     options: JsonObject | None = None
-    """Options of the workflows, where the benchmark has its own."""
+    """Return the options of the workflows, where the benchmark has its own."""
 
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """How a process's part of a benchmark came out."""
+    """Result of a process's part of a benchmark."""
 
     ending: Ending
     directory: OutputDirectory
     facts: Facts | None
-    """None after an interruption: no report was written."""
+    """Facts of the report; None after an interruption, when no report was written."""
 
     @property
     def exit_code(self) -> int:
@@ -91,7 +91,7 @@ Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 
 def start(request: BenchRequest) -> BenchOutcome:
     """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
-    # The data first: anyone who lacks them need not start a deployment to be told.
+    # The data first, so that missing data is reported before a deployment is started.
     benchmark = request.benchmark
     dataset = benchmark.load(request.request)
     manifest = manifest_of(request, dataset)
@@ -136,9 +136,8 @@ def resume(
 
 
 def _publish_problems(directory: OutputDirectory, state: StateDirectory) -> None:
-    """Put the problems, if there are any, where the deployment's judge looks for them. One on
-    another machine needs a copy of the folder, which it says to anyone who asks it. Raises
-    OutputError."""
+    """Put the problems, if there are any, where the deployment's judge looks for them. A judge on
+    another machine needs a copy of the folder, and its answers say so. Raises OutputError."""
     keys = [path.stem for path in directory.problems.glob("*.json")]
     try:
         ProblemFolder(directory.problems).copy_to(ProblemFolder(state.problems), keys)
@@ -202,7 +201,7 @@ async def conduct(
 
 
 def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
-    """The manifest without what only a deployment knows. Raises UsageError."""
+    """Return the manifest without what only a deployment knows. Raises UsageError."""
     concurrency, allowed = _concurrency(request.concurrency), request.budget.changes
     require_seed(request.request.seed)
     if not 0 < request.run_seconds <= 86_400:
@@ -234,7 +233,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
 
 
 def summary_line(ended: BenchOutcome) -> dict[str, Any]:
-    """The line of JSON that `--json` ends with."""
+    """Return the line of JSON that `--json` prints."""
     line: dict[str, Any] = {
         "output": str(ended.directory.path),
         "ending": str(ended.ending),
@@ -287,7 +286,7 @@ def show(ended: BenchOutcome, *, as_json: bool) -> None:
 
 
 def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callable[[], None]:
-    """Install the handlers of SIGINT and SIGTERM; returns what takes them away again."""
+    """Install the handlers of SIGINT and SIGTERM; return a function that removes them."""
     loop = asyncio.get_running_loop()
     interrupts = 0
 
@@ -297,7 +296,8 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
         if interrupts > 1:
             progress.stop()
             sys.stderr.flush()
-            # At once: no clean-up that could hang. The logs are append-only and whole.
+            # Immediately, without a clean-up that could hang. The logs are append-only and
+            # complete.
             os._exit(EXIT_INTERRUPTED)
         runner.interrupt()
         progress.stopping(
@@ -336,7 +336,8 @@ def default_output(benchmark: str) -> Path:
 
 
 def command_words() -> tuple[str, ...]:
-    """The command line as a report shows it: no machine's paths, and no password in a URL."""
+    """Return the command line as a report shows it: without paths of the machine, and without a
+    password in a URL."""
     words: list[str] = ["bench"]
     hide = False
     for word in sys.argv[1:]:

@@ -32,7 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
-"""Largest sample that the power search considers; beyond it an effect is of no interest."""
+"""Largest sample that the power search considers; a larger one would show only irrelevant
+effects."""
 
 
 def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
@@ -105,7 +106,7 @@ def pigeonhole_bootstrap(
 
 
 def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:
-    """Of each item, the share of the seeds that solved it.
+    """Share of the seeds that solved each item, shape (items,).
 
     `outcomes`: of each seed, the same items in the same order, `1` where solved. Raises ValueError
     for seeds of different numbers of items.
@@ -120,7 +121,7 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     of discordant pairs d ~ Binomial(n, only_a + only_b); given d, the count of a is
     Binomial(d, only_a / (only_a + only_b)), and the test rejects in both tails.
     """
-    # Here, as only a bench's installation has it and it takes a second to come.
+    # Imported here, as only a bench's installation has it and the import takes a second.
     from scipy.stats import binom
 
     _check_discordance(only_a, only_b)
@@ -185,20 +186,21 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 class Spread(NamedTuple):
-    """A figure measured several times."""
+    """Median, least and greatest of a figure measured several times."""
 
     median: float
     least: float
     greatest: float
 
     def text(self, form: str, between: str = " ") -> str:
-        """As in `12 (10–15)`; `form` is a format specification, as in `,.0f`."""
+        """Format the spread, such as `12 (10–15)`; `form` is a format specification, such as
+        `,.0f`."""
         median, least, greatest = (format(value, form) for value in self)
         return f"{median}{between}({least}–{greatest})"
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Raises ValueError without values."""
+    """Return the spread. Raises ValueError without values."""
     return Spread(quantile(values, 0.5), min(values), max(values))
 
 

@@ -19,7 +19,7 @@ from loopline.bench.checkers.numeric import boxed_answers, gold_number
 
 
 class Class(StrEnum):
-    """What became of an item."""
+    """Class of an item's result."""
 
     RIGHT = "right"
     ERROR = "error"
@@ -148,7 +148,7 @@ def classify(
     signals: Iterable[str],
     gold: str,
 ) -> Class:
-    """The class of one finished run."""
+    """Return the class of one finished run."""
     if verdicts.get(PRIMARY):
         return Class.RIGHT
     facts = set(signals)
@@ -172,7 +172,7 @@ def classify(
 
 
 def _contains_gold(prediction: str, gold: str) -> bool:
-    """Whether the gold number is the last number of the text, or stands in any box."""
+    """Whether the gold number is the last number of the text, or is in any box."""
     number = gold_number(gold)
     if number is None:
         return False
@@ -207,7 +207,8 @@ def _value(text: str) -> Fraction | None:
 
 
 def _gave_no_answer(steps: Sequence[Step]) -> bool:
-    """Whether the last step gave up over a text without an answer (not over its turns)."""
+    """Whether the last step gave up because of a text without an answer (not because of its
+    turns)."""
     last = steps[-1] if steps else None
     if last is None or last.decision.kind != "give_up" or not last.calls:
         return False

@@ -26,8 +26,9 @@ from loopline.bench.results import Result
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 
 Score = Callable[[Any, str], object]
-"""From an item and an answer to a bool, right or wrong, or to a share from 0 to 1 of which only 1
-is right. The item is a `loopline.bench.judgement.Question`; a user's function need not say so."""
+"""Maps an item and an answer to a bool, right or wrong, or to a share from 0 to 1 of which only 1
+is right. The item is a `loopline.bench.judgement.Question`; a user's function need not declare
+it."""
 
 EXACT = "exact"
 EXACT_RULE = "the same text as the gold answer, upper and lower case and white space aside"
@@ -47,8 +48,8 @@ def text_benchmark(
     score: Score | None = None,
     **changes: Any,
 ) -> Benchmark:
-    """A benchmark whose gold answers are texts; without `score`, answers are compared as texts.
-    `changes`: further fields of `Benchmark`."""
+    """Return a benchmark whose gold answers are texts; without `score`, answers are compared as
+    texts. `changes`: further fields of `Benchmark`."""
     rule = SCORE_RULE if score else EXACT_RULE
     return scored_benchmark(name, title, load, lambda: score, rule, **changes)
 
@@ -61,8 +62,9 @@ def scored_benchmark(
     rule: str,
     **changes: Any,
 ) -> Benchmark:
-    """As `text_benchmark`. `scorer` is called whenever a judge is wanted; it gives None for the
-    comparison of texts. `rule` says in a report what it does."""
+    """Benchmark like `text_benchmark`, with a scorer. `scorer` is called whenever a judge is
+    needed; it returns None for the comparison of texts. `rule` describes the scoring in a
+    report."""
 
     def text_judge() -> TextJudge:
         score = scorer()
@@ -90,19 +92,20 @@ def scored_benchmark(
 
 
 def same_text(item: Question, answer: str) -> bool:
-    """Whether the answer is the gold one."""
+    """Whether the answer is the gold answer."""
     return _normalize(answer) == _normalize(item.gold)
 
 
 class TextJudge:
-    """Verdict `exact` or `score`; measure `score` where the function gives a share."""
+    """Judge a run: verdict `exact` or `score`; measure `score` where the function returns a
+    share."""
 
     def __init__(self, score: Score, checker: str) -> None:
         self._score = score
         self._checker = checker
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        """Raises JudgingError where the function fails."""
+        """Score an answer. Raises JudgingError where the function fails."""
         ended = trajectory.outcome in ENDED_WITH_AN_ANSWER
         answer = trajectory.answer if ended else None
         verdicts, measures = self._score_answer(question, answer)
@@ -115,7 +118,7 @@ class TextJudge:
         )
 
     def rescore(self, result: Result, item: Question) -> Result:
-        """The result with today's score. Raises JudgingError."""
+        """Return the result with today's score. Raises JudgingError."""
         verdicts, measures = self._score_answer(item, result.prediction)
         other_measures = {name: value for name, value in result.measures.items() if name != SCORE}
         return result.model_copy(
@@ -150,7 +153,7 @@ class TextJudge:
 
 
 def place_of(score: Score, error: BaseException | None) -> str:
-    """File and line of a function, or of what it did last before an error."""
+    """Return file and line of a function, or of its last statement before an error."""
     source = inspect.unwrap(score)
     code = getattr(source, "__code__", None) or getattr(type(source).__call__, "__code__", None)
     file, line = (code.co_filename, code.co_firstlineno) if code else ("score", 0)

@@ -22,7 +22,7 @@ __all__ = ["App", "require_full_name"]
 
 
 def __getattr__(name: str) -> object:
-    """`App`, imported when it is asked for: a worker needs none of it."""
+    """Return `App`, which is imported on first use: a worker needs none of it."""
     if name == "App":
         return import_module("loopline.runtime.app").App
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Which build of Loopline this is: the version, and the commit that it was made from."""
+"""The build of Loopline: its version, and the commit that it was made from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 RECORDED = "build.json"
-"""Written into a wheel by `setup.py`; a checkout asks git instead."""
+"""File that `setup.py` writes into a wheel; a checkout asks git instead."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Build:
 
 @cache
 def build() -> Build | None:
-    """What this code was made from; None where neither git nor the wheel tells."""
+    """Commit of this code; None where neither git nor the wheel names one."""
     recorded = files("loopline").joinpath(RECORDED)
     if recorded.is_file():
         return Build(**json.loads(recorded.read_text()))
@@ -32,7 +32,7 @@ def build() -> Build | None:
 
 
 def build_of_checkout(root: Path) -> Build | None:
-    """What git says of a folder; None unless it is the top of a checkout."""
+    """Commit that git reports for a folder; None unless it is the top of a checkout."""
     if not (root / ".git").exists():
         return None
     try:
@@ -44,7 +44,7 @@ def build_of_checkout(root: Path) -> Build | None:
 
 
 def describe() -> str:
-    """One line, as `--version` shows it."""
+    """Return the build as one line, as `--version` prints it."""
     build_info = build()
     if build_info is None:
         return f"loopline {version('loopline')} (unknown build)"

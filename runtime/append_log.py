@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any, Self
 
 Failure = Callable[[str], Exception]
-"""Makes the error that is raised from what is wrong."""
+"""Makes the error to raise from a description of the fault."""
 
 
 class AppendLog:
     """One writer at a time; the output directory's lock sees to that."""
 
     def __init__(self, path: Path, *, go_on: str, failure: Failure) -> None:
-        """`go_on` is what to do when there is room again."""
+        """Create a log; `go_on` says what to do when there is room again."""
         self.path = path
         self._go_on = go_on
         self._failure = failure
         self.notice: str | None = None
-        """What `open` had to drop, in words; None when the file was whole."""
+        """Description of what `open` had to drop; None when the file was whole."""
         self._descriptor: int | None = None
 
     def open(self) -> Self:
@@ -90,7 +90,9 @@ class AppendLog:
 
 
 def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and record of every whole line; nothing for a file that is not there.
+    """Yield the line number and record of every whole line; nothing for a missing file. A torn last
+    line is skipped (`torn_notice` describes it). Raises a failure for any other line that is not a
+    JSON object.
 
     A torn last line is passed over (`torn_notice` words it). Raises a failure for any other line
     that is not JSON object.
@@ -111,7 +113,7 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
 
 
 def damaged_line_message(path: Path, number: int, why: str) -> str:
-    """What is said of a line that should have been whole."""
+    """Message about a line that should have been whole."""
     return (
         f"{path}:{number}: the line is damaged ({why}). It was not torn by a crash, which only "
         "ever cuts the last line; restore the file from a copy, or remove this line knowingly"
@@ -119,7 +121,7 @@ def damaged_line_message(path: Path, number: int, why: str) -> str:
 
 
 def torn_notice(path: Path) -> str | None:
-    """What a reader passes over at the end of the file, in words."""
+    """Description of what a reader skips at the end of the file; None if the file is whole."""
     torn = _torn_bytes(path) if path.is_file() else 0
     return f"{path}: passed over a torn last line of {torn} bytes" if torn else None
 

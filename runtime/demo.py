@@ -28,7 +28,7 @@ from loopline.workers.isolated_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 40
-"""Of each benchmark."""
+"""Questions of each benchmark."""
 PRICES = {
     "LOOPLINE_MODELS__LLM__PRICE__PROMPT": "2.50",
     "LOOPLINE_MODELS__LLM__PRICE__COMPLETION": "10.00",
@@ -36,11 +36,11 @@ PRICES = {
     "LOOPLINE_MODELS__SLM__PRICE__COMPLETION": "0.60",
 }
 """US dollars per million tokens: GPT-4o's list prices for the large model, GPT-4o mini's for the
-small one. The micro models cost nothing; what is told is what their tokens would."""
+small one. The micro models cost nothing; the demo shows what their tokens would cost."""
 SEED = 7
-"""Of the questions and of the benchmark, so that every demo shows the same."""
+"""Seed of the questions and of the benchmark, so that every demo shows the same."""
 WORLD = 5
-"""An instruction that takes two tools, and one of those that the micro models solve."""
+"""Number of an instruction that takes two tools and that the micro models solve."""
 
 
 class StepFailed(Exception):
@@ -117,7 +117,7 @@ def _step(environment: dict[str, str], *command: str, may_fail: bool = False) ->
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            # The command has got the same Ctrl-C, and ends what it began.
+            # The command gets the same Ctrl-C, and ends what it began.
             process.wait()
             raise
     if code != 0 and not may_fail:
@@ -131,7 +131,7 @@ def _down(environment: dict[str, str], state: Path) -> None:
 
 
 def _show_logs(state: Path) -> None:
-    """The state directory is thrown away: what it knows of a failure is shown before."""
+    """Print the last log lines of a failure, before the state directory is deleted."""
     for log in sorted((state / "logs").glob("*.log")):
         print(f"\n--- {log.name}", *tail(log, 5), sep="\n", file=sys.stderr)
 

@@ -28,7 +28,7 @@ class MendableError(Exception):
 
 
 class UserError(MendableError):
-    """What a deployment can't do for the user. `hint` says what to do."""
+    """Request that a deployment can't fulfil for the user. `hint` says what to do."""
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class ConfigError(UserError):
 
 
 class InputError(UserError):
-    """What the user handed over can't be used (too long, not text, not there)."""
+    """The user's input can't be used (too long, not text, not there)."""
 
     exit_code = EXIT_USAGE
 

@@ -1,5 +1,5 @@
-"""One question to the bus of a deployment, or something to do as its client, for commands. What is
-heavy is imported when it is asked for: a command's help needs none of it."""
+"""Single requests to the bus of a deployment, for commands. Heavy modules are imported on first
+use: a command's help needs none of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
-    """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
+    """Return the answer of the bus. Raises `InputError` for what the bus refuses, `BusUnavailable`,
+    `Unreachable`."""
     from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import InputError
@@ -35,8 +36,8 @@ def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) ->
 
 
 def run_with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
-    """What `do` returns, with a client of the deployment. Raises `Unreachable` where there is none,
-    and what `do` raises."""
+    """Return the result of `do`, called with a client of the deployment. Raises `Unreachable` where
+    there is none, and what `do` raises."""
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import find
 

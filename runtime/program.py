@@ -1,4 +1,5 @@
-"""How a program of ours runs: output that a terminal can trust, and errors that are messages.
+"""Runner for the project's programs: output that a terminal can trust, and errors that are
+messages.
 
 What the user can fix is one message and an exit code; everything else is a defect and keeps its
 traceback.
@@ -36,7 +37,7 @@ EXIT_BROKEN_PIPE = 141
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 """Errors that the user can fix though they name no file. Any other keeps its traceback."""
 SUMMARY = 64
-"""Characters of a command's summary that fit alongside its name in 80 columns."""
+"""Most characters of a command's summary that fit next to its name in 80 columns."""
 
 
 class _GroupedHelp(TyperGroup):
@@ -109,8 +110,7 @@ def add_command(
         return cast(TyperCommand, typer.main.get_command(inner))
 
     class Deferred(_Panelled):
-        """Stands in the list of commands with the name and the help; the rest is made when it is
-        asked for."""
+        """Command that is listed by name and help only; the rest is loaded when it is needed."""
 
         @property
         def params(self) -> Any:
@@ -140,7 +140,7 @@ def add_command(
 
 
 def program(name: str, about: str) -> typer.Typer:
-    """A command line without commands yet."""
+    """Return a command line without commands yet."""
     app = typer.Typer(
         name=name,
         cls=_GroupedHelp,
@@ -177,7 +177,7 @@ def run(app: typer.Typer) -> None:
         try:
             app()
         except BrokenPipeError:
-            # `loopline logs | head`: anyone who read us has seen enough. Python would complain once
+            # `loopline logs | head`: the reader has seen enough. Python would complain once
             # more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(EXIT_BROKEN_PIPE) from None
@@ -193,7 +193,7 @@ def run(app: typer.Typer) -> None:
 
 
 def explain_error(error: Exception) -> tuple[str, int | None]:
-    """What to tell the user, and the exit code; `None` for a defect.
+    """Return the message for the user, and the exit code; `None` for a defect.
 
     Modules that were never imported raised nothing: help and completion do not wait for them.
     """

@@ -20,12 +20,11 @@ PAUSE_SECONDS = 0.2
 """First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
 MAX_PAUSE_SECONDS = 5.0
 OUTAGE_TRIES = 12
-"""How often an unreachable bus is tried again: about a minute. The client itself outlasts shorter
-outages."""
+"""Tries on an unreachable bus: about a minute. The client itself outlasts shorter outages."""
 
 
 class Stopped(Exception):
-    """The driver was told to stop while the bus refused the run."""
+    """Raised when the driver was told to stop while the bus refused the run."""
 
 
 class RunDriver:
@@ -37,8 +36,8 @@ class RunDriver:
         say: Callable[[str], None],
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`say` hears why nothing goes on: of an outage once for each run, of a full bus now and
-        then. A run that the bus refuses while `stopped()` is given up."""
+        """Create a driver. `say` receives why nothing proceeds: an outage once for each run, a full
+        bus now and then. A run that the bus refuses while `stopped()` is given up."""
         self._client = client
         self._say = say
         self._stopped = stopped
@@ -107,6 +106,6 @@ def lapsed(trajectory: Trajectory, since: float) -> bool:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """The seed of every run on an item of that name: the same question, the same random numbers,
-    whatever is compared on it. Below 2³²."""
+    """Return the seed of every run on an item of that name: the same question has the same random
+    numbers, whatever is compared on it. Below 2³²."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:4])

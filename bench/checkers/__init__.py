@@ -30,7 +30,7 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What each checker says of one prediction."""
+    """Verdicts of all checkers on one prediction."""
 
     numeric: bool
     strict: bool
@@ -56,11 +56,11 @@ class Score:
 
     verdicts: Verdicts
     answer: str
-    """As it was written; empty when there is none."""
+    """Answer as it was written; empty when there is none."""
     value: str | None
-    """As an exact number, for example `7/2`; None when the answer is not a number."""
+    """Answer as an exact number, for example `7/2`; None when it is not a number."""
     where: str
-    """`box`, `text` or `none`."""
+    """Place of the answer: `box`, `text` or `none`."""
 
 
 class Scorer:
@@ -93,7 +93,7 @@ class Scorer:
         return Score(verdicts, extraction.text[:200], value, extraction.where)
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        """`score` of what a run said last."""
+        """Score what a run said last, as `score` does."""
         prediction = prediction_of(trajectory)
         score = self.score(prediction, question.gold)
         return Judgement(

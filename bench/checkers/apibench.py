@@ -27,7 +27,7 @@ _TORCH_ARGUMENTS = ("repo_or_dir", "model")
 
 
 class ApiVerdict(StrEnum):
-    """From the best to the worst; of several calls the best one counts."""
+    """Verdicts from best to worst; of several calls the best one counts."""
 
     RIGHT = "right"
     OTHER_DOMAIN = "an API of another domain"
@@ -65,10 +65,10 @@ class ApiDatabase:
                 where = f"{hub}[{number}]"
                 unusable.append(Skipped(where, "an API that is not a call", api.api_call[:80]))
         self.unusable = tuple(unusable)
-        """Entries that no call can match: lines for a shell, or cut off."""
+        """Entries that no call can match: shell commands, or truncated ones."""
 
     def check(self, output: str, domain: str) -> ApiVerdict:
-        """The verdict on a model's whole output."""
+        """Return the verdict on a model's whole output."""
         verdicts = [self._check(call, domain) for call in calls(_call_section(output))]
         return min(verdicts, key=_RANKS.__getitem__, default=ApiVerdict.NO_CALL)
 
@@ -96,6 +96,6 @@ class ApiDatabase:
 
 
 def _call_section(output: str) -> str:
-    """What stands between `api_call` and `api_provider`, where the output has that form."""
+    """Return the text between `api_call` and `api_provider`, where the output has that form."""
     _, marker, rest = output.partition("api_call")
     return rest.partition("api_provider")[0] if marker else output

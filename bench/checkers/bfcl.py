@@ -56,11 +56,11 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 @dataclass(frozen=True)
 class BfclVerdict:
-    """Whether an answer is right, and its first fault."""
+    """Verdict on an answer, with its first fault."""
 
     fault: Fault | None = None
     detail: str = ""
-    """The argument or the function that it is about."""
+    """Argument or function that the fault is about."""
 
     @property
     def right(self) -> bool:
@@ -73,7 +73,9 @@ RIGHT = BfclVerdict()
 def check(
     question: Question, calls: Sequence[ToolCall] | None, *, dots_as_underscores: bool = False
 ) -> BfclVerdict:
-    """The verdict on the calls of an output; None for an output that holds none.
+    """Return the verdict on the calls of an output; None for an output without any.
+    `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
+    `math.hypot` was offered, and is called, as `math_hypot`.
 
     `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
     `math.hypot` was offered, and is called, as `math_hypot`.
@@ -108,7 +110,7 @@ def _check_wanted_call(
 
 
 def check_call(function: Function, name: str, wanted: WantedCall, call: ToolCall) -> BfclVerdict:
-    """The verdict on one call of the function, under the name by which it was offered."""
+    """Return the verdict on one call of the function, under the name by which it was offered."""
     if call.name != name:
         return BfclVerdict("wrong function", call.name)
     if call.positional:
@@ -154,7 +156,7 @@ def _fault(
 
 
 def _type_of(possible: list[Any]) -> type | None:
-    """The type of the possible values; None when all they say is that it may be left out."""
+    """Return the type of the possible values; None when they only say that it may be left out."""
     return next((type(candidate) for candidate in possible if candidate != _MAY_BE_LEFT_OUT), None)
 
 
@@ -201,19 +203,21 @@ def _same_objects(value: list[Any], possible: Any) -> bool:
 
 
 def _plain_list(items: Any) -> list[Any]:
-    """The elements as they are compared. `""` gives none: what may be left out may be empty."""
+    """Return the elements in the form in which they are compared. `""` gives none: what may be left
+    out may be empty."""
     return [_plain(item) for item in items]
 
 
 def _plain(value: Any) -> Any:
-    """A text as it is compared; anything else as it is."""
+    """Return a text in the form in which it is compared; anything else unchanged."""
     if not isinstance(value, str):
         return value
     return _IGNORED.sub("", value).lower().replace("'", '"')
 
 
 def _unmatched_row(fits: list[list[bool]]) -> int | None:
-    """The first row that cannot have a column of its own alongside the rows before it.
+    """Return the first row that cannot have a column to itself alongside the rows before it.
+    Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
 
     Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
     """

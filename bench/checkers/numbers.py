@@ -25,7 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_DIGITS = 120
-"""More digits than any answer has; far below Python's limit for parsing integers (4,300)."""
+"""Most digits of a number, more than any answer has; far below Python's limit for parsing integers
+(4,300)."""
 
 MAX_EXPONENT = 60
 
@@ -35,19 +36,19 @@ class Number:
     """A number in a text. `start` and `end` are offsets in the *cleaned* text."""
 
     value: Fraction | None
-    """None when it was recognised but has no usable value (1/0, absurd length, 3:30)."""
+    """Exact value; None for a number without a usable value (1/0, absurd length, 3:30)."""
     percent: bool
     start: int
     end: int
     text: str
     around: str = ""
-    """What may be its unit: a sign of currency before it, and what stands behind it."""
+    """Text that may be its unit: a currency sign before it, and the text after it."""
     also: frozenset[Fraction] = frozenset()
-    """Further values that it may mean: 2 of `2 dozen`, 2.5 (hours) of `2 hours 30 minutes`."""
+    """Further possible values: 2 for `2 dozen`, 2.5 (hours) for `2 hours 30 minutes`."""
 
     @property
     def readings(self) -> frozenset[Fraction]:
-        """Values that the number may mean: 50 % is 50 (percent) and 1/2."""
+        """Return the values that the number may mean: 50 % is 50 (percent) and 1/2."""
         if self.value is None:
             return frozenset()
         if self.percent:
@@ -61,7 +62,7 @@ _SCALES = {
 }  # fmt: skip
 _HAN_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _SHORT_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12}
-"""Behind an amount of money: elsewhere they are units."""
+"""Scale letters after an amount of money; elsewhere they are units."""
 
 _PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,12},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUM = rf"(?:{_PLAIN}|(?<!\.)\.[0-9]+)"
@@ -116,28 +117,28 @@ _PLUS_OR_MINUS = re.compile(r"(?:\\pm|\+/-|\+-)\s?\$?\s?$")
 _UNIT_CHARS = 40
 _NO_UNIT = re.compile(r"[\n.,;:!?(=]|\b(?:and|or|for|with|from|because|which|so|to|than|of)\b")
 _BEFORE = 90
-"""Characters before a number in which its sign and what it is part of are looked for."""
+"""Characters before a number in which its sign and its context are searched."""
 SUM_OF_UNKNOWNS = re.compile(
     r"(?<![A-Za-z\\])(?:[0-9]\s?[xyzbcknpqtuvw]|[a-fi-kn-z]\s?[-+^*/×]|[-+*/×]\s?[a-fi-kn-z])"
     r"(?![A-Za-z])"
 )
-"""An expression with a variable: what equals it is the side of an equation, and no answer."""
+"""Expression with a variable: a number equal to it is the side of an equation, not an answer."""
 _PART = re.compile(r"[,;\n]|\b(?:so|then|thus|and|or)\b")
 
 
 def find_numbers(cleaned: str) -> list[Number]:
-    """Every number of a text that `clean` has prepared, in order."""
+    """Return every number of a text that `clean` has prepared, in order."""
     return [_number(cleaned, match) for match in _TOKEN.finditer(cleaned)]
 
 
 def last_number(cleaned: str) -> Number | None:
-    """The last number of a text that `clean` has prepared."""
+    """Return the last number of a text that `clean` has prepared."""
     matches = deque(_TOKEN.finditer(cleaned), maxlen=1)
     return _number(cleaned, matches[0]) if matches else None
 
 
 def exact_fraction(text: str) -> Fraction | None:
-    """A plain decimal such as `1,234.50` as a fraction; None when it is absurdly long."""
+    """Return a plain decimal such as `1,234.50` as a fraction; None when it is absurdly long."""
     digits = text.replace(",", "").replace(" ", "")
     if len(digits) > MAX_DIGITS:
         return None
@@ -162,7 +163,7 @@ def _number(text: str, match: re.Match[str]) -> Number:
         elif value is not None:
             value *= _HAN_SCALES[after["han"]]
     elif value is not None and _after_currency(text, start):
-        # "$70k"; without the currency a K is as likely a unit.
+        # "$70k"; without the currency a K is just as likely a unit.
         short = _SHORT_SCALE.match(text, end)
         if short:
             value, end = value * _SHORT_SCALES[short["sign"].lower()], short.end()
@@ -177,15 +178,15 @@ def _number(text: str, match: re.Match[str]) -> Number:
 
 
 def _is_part(before: str) -> bool:
-    """Whether what stands before a number says that it is not a value by itself: the end of a
-    range, a bound, one of two signs, a side of an equation with unknowns."""
+    """Whether the text before a number shows that it is not a value by itself: the end of a range,
+    a bound, one of two signs, a side of an equation with unknowns."""
     if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
         return True
     if _SECOND_OF_TWO.search(before) or _ADDED_TO_UNKNOWN.search(before):
         return True
     spans = _RANGE.search(before)
     if spans is not None:
-        # "It falls from 4 to -6" says what it is in the end.
+        # "It falls from 4 to -6" ends with the value.
         return (spans["lead"] or "").strip().lower() not in _COMES_FROM
     left = before.rstrip(" -$")
     if not left.endswith("="):

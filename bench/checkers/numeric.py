@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a prediction answers."""
+    """Answer that a prediction states."""
 
     number: Number | None
     where: Literal["box", "text", "none"]
@@ -87,17 +87,17 @@ _MATHEMATICS = re.compile(
 )
 _CALCULATES = re.compile(r"\s?(?:[-+*/×÷^]|\\div)\s?[-$(\\]?\s?[0-9(\\]")
 _SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|and|or|&)\s?\$?-?$")
-# A sum in brackets is a bookkeeper's negative one.
+# A sum in brackets is negative in bookkeeping.
 _OWED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
 _FILLER = re.compile(r"[^\d\n]{0,60}")
 MAX_EXPRESSION = 2_000
-"""Characters of an answer that are compared as an expression."""
+"""Most characters of an answer that is compared as an expression."""
 _WORDS = 4
-"""Between "the answer is" and its number: "a total of about"."""
+"""Most words between "the answer is" and its number, such as "a total of about"."""
 
 
 def extract(prediction: str) -> Extraction:
-    """The answer of a prediction. Never raises, whatever the text is."""
+    """Extract the answer of a prediction. Never raises, whatever the text is."""
     expression = ""
     for statement in statements(prediction):
         excerpt = " ".join(statement.text.split())
@@ -126,8 +126,8 @@ def check(prediction: str, gold: str) -> bool:
 
 
 def matches_gold(extraction: Extraction, wanted: Number) -> bool:
-    """Whether an extracted answer is the number that is wanted; in its unit, where both have one:
-    5 cm is not 5 km."""
+    """Whether an extracted answer is the expected number; in its unit, where both have one: 5 cm is
+    not 5 km."""
     number = extraction.number
     if number is None or number.value is None or wanted.value is None:
         return False
@@ -136,8 +136,8 @@ def matches_gold(extraction: Extraction, wanted: Number) -> bool:
 
 
 def gold_number(gold: str) -> Number | None:
-    """A reference answer, if it is one number; None for any other. GSM8K's whole solution is
-    understood as well. Raises ValueError for one that says nothing."""
+    """Return a reference answer, if it is one number; None for any other. GSM8K's whole solution is
+    understood as well. Raises ValueError for an empty one."""
     final = final_part(gold)
     if not any(character.isalnum() for character in final) and not _SIGNS.search(final):
         raise ValueError(f"the gold answer {gold[:80]!r} says nothing")
@@ -150,7 +150,7 @@ _SIGNS = re.compile(r"\\(?:emptyset|varnothing|infty)|[∅∞]|\{\s*\\?\}")
 
 
 def final_part(gold: str) -> str:
-    """The text after `####` where there is one: GSM8K's way to end a solution."""
+    """Return the text after `####` where there is one: GSM8K's way to end a solution."""
     return gold.rpartition("####")[2].strip()
 
 
@@ -198,8 +198,8 @@ def _has_unknowns(side: str) -> bool:
 
 
 def _stated_number(text: str) -> Number | None:
-    """The number of a sentence that states an answer; without a value where it states several, or
-    a calculation that it leaves to its reader."""
+    """Return the number of a sentence that states an answer; without a value where it states
+    several, or a calculation that it leaves to its reader."""
     cleaned = clean(text)
     duration = _duration(cleaned)
     if duration is not None:
@@ -227,7 +227,7 @@ def _stated_number(text: str) -> Number | None:
 
 
 def _duration(cleaned: str) -> Number | None:
-    """`2 hours 30 minutes`, in either unit."""
+    """Read `2 hours 30 minutes`, in either unit."""
     match = _DURATION.fullmatch(cleaned.strip(" .:$()"))
     if match is None:
         return None
@@ -241,7 +241,7 @@ def _duration(cleaned: str) -> Number | None:
 
 
 def _number_in_words(text: str) -> Number | None:
-    """The number that the last line of a text is in words, or what stands behind its colon."""
+    """Return the number that the last line of a text is in words, or the one after its colon."""
     line = text.strip().rpartition("\n")[2]
     for part in (line, re.split(r"[:：]", line)[-1]):
         words = part.strip(" .。!*_$:")
@@ -252,7 +252,7 @@ def _number_in_words(text: str) -> Number | None:
 
 
 def _last_expression(text: str) -> str:
-    """The last formula of a text, or its last line."""
+    """Return the last formula of a text, or its last line."""
     last = deque(_MATHEMATICS.finditer(text[-MAX_EXPRESSION:]), maxlen=1)
     if last:
         return next(group for group in last[0].groups() if group is not None).strip()

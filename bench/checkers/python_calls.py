@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_CHARS = 20_000
-"""Of a text that is parsed; a call has a few hundred."""
+"""Most characters of a text that is parsed; a call has a few hundred."""
 MAX_CALLS = 100
-"""Calls of one text that are looked at, the first ones."""
+"""Most calls that are read in a text, the first ones."""
 _MAX_DEPTH = 100
-"""Of brackets, Python's own parser stops at 200; of operators it does not."""
+"""Deepest syntax tree that is read recursively. Python's own parser stops at 200 brackets, but has
+no limit for operators."""
 
-# Only at the beginning of a name: else a long one would be read again from each of its letters.
+# Only at the beginning of a name: otherwise a long one would be read again from each letter.
 _OPENING = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -35,17 +36,20 @@ class PythonCall:
 
     name: str
     arguments: tuple[tuple[str | None, str], ...]
-    """(keyword, value); None for the keyword of a positional argument."""
+    """Keyword and value; the keyword of a positional argument is None."""
 
 
 def expression(text: str) -> ast.expr | None:
-    """The text as one Python expression, or None."""
+    """Parse the text as one Python expression; None if it is none."""
     tree = _parse(text, "eval")
     return tree.body if isinstance(tree, ast.Expression) else None
 
 
 def calls(text: str) -> list[PythonCall]:
-    """Every call of a text, nested ones too.
+    """Return every call of a text, nested ones too. A text that is not Python as a whole (prose, a
+    quoted answer, a full stop after the call) is searched for `name(…)`, and the arguments of each
+    are read one by one; so are calls with a positional argument after a keyword, which databases
+    and models write.
 
     A text that is not Python as a whole (prose, a quoted answer, a full stop behind the call) is
     searched for `name(…)`, and the arguments of each are read one by one; so are calls with a
@@ -71,7 +75,7 @@ def _parse(text: str, mode: str) -> ast.AST | None:
 
 
 def _is_shallow(tree: ast.AST) -> bool:
-    """Whether nothing in it lies deeper than recursion may go."""
+    """Whether the tree stays within the depth that recursion may reach."""
     layer: list[ast.AST] = [tree]
     for _ in range(_MAX_DEPTH):
         layer = [child for node in layer for child in ast.iter_child_nodes(node)]
@@ -103,7 +107,7 @@ def _find_calls(text: str) -> Iterator[PythonCall]:
 
 
 def _arguments(text: str, start: int) -> list[str] | None:
-    """The comma-separated pieces up to the bracket that closes; None when none does."""
+    """Return the comma-separated pieces up to the bracket that closes; None when none does."""
     pieces: list[str] = []
     expected = [")"]
     begin, quote = start, ""

@@ -12,13 +12,13 @@ import re
 from collections import defaultdict
 
 MAX_CHARS = 200_000
-"""Of either text; what is longer is cut there."""
+"""Most characters of either text; a longer one is cut there."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 
 
 def rouge_l(prediction: str, reference: str) -> float:
-    """The F-measure, in 0…1. Texts without a word score 0."""
+    """Return the F-measure, in 0…1. Texts without a word score 0."""
     prediction_words, wanted = _words(prediction), _words(reference)
     if not prediction_words or not wanted:
         return 0.0

@@ -73,13 +73,13 @@ _WRAPPER = re.compile(
     r"\\(?:text|textbf|textit|textrm|emph|mathrm|mathbf|mathit|mathsf|operatorname|mbox|boldsymbol)"
     r"\s{0,9}\{([^{}]*)\}"
 )
-# The exponent of a unit or a variable (m^2, x^{2}) is not a number of its own.
+# The exponent of a unit or a variable (m^2, x^{2}) is not a separate number.
 _LETTER_EXPONENT = re.compile(r"([A-Za-z])[ ]?\^[ ]?(?:\{[ ]?-?[0-9]{1,3}[ ]?\}|-?[0-9]{1,3})")
 _WORD_EXPONENT = re.compile(r"\^\s?\{?\s?(?:st|nd|rd|th)\s?\}?")
 _BLANKS = re.compile(r"[ \t]{2,}")
 
 _BEGIN, _END = r"(?<![0-9.,'])", r"(?![0-9]|[.,'][0-9])"
-"""Of a whole number with all its separators."""
+"""Edges of a whole number with all its separators."""
 
 
 def _remove_separators(separators: str) -> Callable[[re.Match[str]], str]:
@@ -95,13 +95,13 @@ _Replacement = str | Callable[[re.Match[str]], str]
 _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        # GSM8K's notes for a calculator say what stands before them.
+        # GSM8K's notes for a calculator repeat the text before them.
         (r"<<[^<>\n]{0,120}>>", ""),
         (r"<sup>([-+0-9]{1,4})</sup>", r"^{\1}"),
         (r"</?[A-Za-z][^<>\n]{0,60}>", " "),
         (r"~~[^~\n]{0,200}~~", " "),
         (r"(?<![A-Za-z0-9_])_{1,2}(-?\$?[0-9][0-9.,]{0,40}%?)_{1,2}(?![A-Za-z0-9_])", r" \1 "),
-        # Notes of a text: their marks, and they themselves.
+        # Notes of a text, with their marks.
         (r"(?m)^[ \t]{0,9}\[\^[^\]\n]{1,30}\]:.*$", " "),
         (r"\[\^[^\]\n]{1,30}\]", " "),
         (r"(?<=[0-9A-Za-z.)%*])\[[0-9]{1,3}\]", " "),
@@ -116,7 +116,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         ),
         (rf"{_BEGIN}[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,20}}{_END}", _remove_separators(".")),
         (rf"{_BEGIN}[0-9]{{1,3}}(?: [0-9]{{3}}){{2,20}}{_END}", _remove_separators(" ")),
-        # "70 000", but not "7 250": only noughts are surely a group.
+        # "70 000", but not "7 250": only zeros are surely a group.
         (r"(?<=[0-9]) (?=000(?![0-9]))", ","),
         (rf"(?<![0-9.,'(\[])0,[0-9]{{1,12}}{_END}(?![)\]])", _normalize_decimal_comma),
         (rf"(?<![0-9.,'(\[])[0-9]{{1,9}},[0-9][0-9]{_END}(?![)\]])", _normalize_decimal_comma),
@@ -138,7 +138,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\\[,;: ]|~", " "),
         (rf"(?<![A-Za-z]){_CURRENCY}\s{{0,3}}(?=[-+0-9.$])", "$"),
         (r"\${2}(?=[0-9])", "$"),
-        # A span from one number to another is neither of them.
+        # A span from one number to another is neither of the two.
         (r"(?<=[0-9%]) ?– ?(?=\$?[0-9])|(?<=[0-9%])-(?=\$?[0-9])", " to "),
         ("–", "-"),
         (r"(?<=[0-9]),? (?:with )?(?:a )?remainder(?: of)? [0-9]{1,12}", " "),
@@ -147,7 +147,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
 
 
 def clean(text: str) -> str:
-    """The text as `numbers` reads it."""
+    """Return the text in the form that `numbers` reads."""
     text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
     text = text.translate(_CHARACTERS)
     text = _SUPERSCRIPT_RUN.sub(lambda m: f"{m[1]}^{m[2].translate(_SUPERSCRIPTS)}", text)

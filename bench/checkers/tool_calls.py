@@ -38,11 +38,12 @@ class ToolCall:
     name: str
     arguments: dict[str, Any]
     positional: int = 0
-    """How many arguments were given without a name: which one is meant is not decided here."""
+    """Number of arguments without a name; their meaning is not decided here."""
 
 
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
-    """The calls of an output; None when it is something else than calls, for example prose.
+    """Return the calls of an output; None when it is something other than calls, for example prose.
+    An empty list holds no call but is understood: `()`.
 
     An empty list holds no call but is understood: `()`.
     """
@@ -56,8 +57,8 @@ def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
 
 
 def calls_among(text: str, offered: Collection[str]) -> tuple[ToolCall, ...]:
-    """Calls of offered functions in a text that holds other words too: in a fence, or on a line of
-    their own."""
+    """Return the calls of offered functions in a text that contains other words too: in a fence, or
+    on a separate line."""
     fenced = [block[1] for block in _BLOCK.finditer(text)]
     lines = [line for line in text.splitlines() if line.strip()[:1] in ("[", "{") or "(" in line]
     candidates = (
@@ -119,7 +120,7 @@ def _python_calls(text: str) -> tuple[ToolCall, ...] | None:
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal as its value, anything else as its text."""
+    """Return a literal as its value, anything else as its text."""
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
@@ -138,7 +139,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """Arithmetic on numbers; None when something else is in it or it grows too large."""
+    """Evaluate arithmetic on numbers; None when it contains anything else or grows too large."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value

@@ -30,7 +30,7 @@ Decision = Literal["call", "finish", "give_up"]
 
 @dataclass(frozen=True)
 class ToolStep:
-    """A decision and what belongs to it; a prediction may be empty."""
+    """A decision and its parts; a prediction may be empty."""
 
     decision: Decision | None = None
     action: str | None = None
@@ -51,7 +51,7 @@ class StepScore:
 
     @property
     def measures(self) -> dict[str, float]:
-        """The table's columns, each in 0…1, without those that do not apply."""
+        """Return the table's columns, each in 0…1, without those that do not apply."""
         scores = {
             "plan_accuracy": self.plan,
             "action_match": self.action,
@@ -63,7 +63,7 @@ class StepScore:
 
 
 def score_step(predicted: ToolStep, reference: ToolStep, tools: Collection[str]) -> StepScore:
-    """One step. Raises ValueError when the reference itself has no decision."""
+    """Score one step. Raises ValueError when the reference itself has no decision."""
     if reference.decision is None:
         raise ValueError("a reference step must call, finish or give up")
     plan = predicted.decision == reference.decision
@@ -85,7 +85,8 @@ def argument_f1(
     *,
     same_action: bool = True,
 ) -> float | None:
-    """The argument F1 of a call; None when the reference's arguments are not JSON object."""
+    """Return the argument F1 of a call; None when the reference's arguments are not a JSON
+    object."""
     wanted = _object(reference)
     if wanted is None:
         return None
@@ -101,7 +102,8 @@ def argument_f1(
 
 
 def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
-    """A call without arguments has none: an empty text is the empty object."""
+    """Parse the arguments of a call. A call without arguments has an empty text, which means the
+    empty object."""
     if isinstance(arguments, str):
         try:
             arguments = parse(arguments) if arguments.strip() else {}

@@ -66,7 +66,7 @@ def _scorers(text: str | None) -> tuple[str | None, str | None]:
 
 
 def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
-    """What the tables leave out."""
+    """Yield notes about what the tables leave out."""
     from loopline.bench.interchange.evaluations import name_some
     from loopline.runtime.terminal.pluralize import format_count
 
@@ -87,7 +87,8 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
 
 
 def _table(comparisons: Sequence[ArmComparison]) -> Table:
-    """One column per pair: a pair has more figures than a line of a terminal has room for."""
+    """Print one column per pair, since a pair has more figures than a terminal's line has room
+    for."""
     from loopline.bench.report import figures as say
     from loopline.runtime.terminal.tables import new_table
 

@@ -23,7 +23,7 @@ _ALL_FILES = Option(default="below LOOPLINE_DATA")
 
 
 class BudgetOptions(Options):
-    """What a benchmark may spend."""
+    """Options for the budget of a benchmark."""
 
     panel: ClassVar[str] = "Run"
 
@@ -48,7 +48,7 @@ class BudgetOptions(Options):
 
 
 class RunOptions(BudgetOptions):
-    """How a benchmark is run, whatever it asks."""
+    """Options for running a benchmark, whatever it asks."""
 
     panel: ClassVar[str] = "Run"
 
@@ -71,7 +71,8 @@ class RunOptions(BudgetOptions):
     def asked(
         self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any
     ) -> BenchRequest:
-        """With a benchmark, its arms (None: its own) and its questions."""
+        """Return the request for a benchmark with its questions and arms (None: the default
+        ones)."""
         from loopline.bench.session import BenchRequest
 
         return BenchRequest(
@@ -144,7 +145,7 @@ class BenchmarkOptions(QuestionOptions):
 
 
 class TeamOptions(RunOptions):
-    """How a team of agents answers."""
+    """Options for a team of agents."""
 
     panel: ClassVar[str] = "Play"
 
@@ -156,7 +157,7 @@ class TeamOptions(RunOptions):
     temperature: Annotated[float | None, Option(default="1")] = None
     """Temperature of sampled completions."""
     attempts: Annotated[int | None, Option(default="1")] = None
-    """How often each instance is played, for pass@k, with sampled completions."""
+    """Attempts at each instance, for pass@k, with sampled completions."""
     setting: JsonObject = Field(default_factory=dict)
     """Rules of the game: turns=40, brief=true, view=3, …; may be repeated."""
 

@@ -41,7 +41,7 @@ def add_benchmark(app: typer.Typer, command: Callable[[Any], None], options: str
 
 
 def preview(options: RunOptions) -> list[str]:
-    """What `--dry-run` says."""
+    """Lines that `--dry-run` prints."""
     where = options.redis_url or "the deployment of this machine's state directory"
     output = options.output
     lines = [

@@ -22,21 +22,22 @@ class Item:
     """One question. The gold answer stays in the bench: it never goes on the bus."""
 
     id: str
-    """Stable across runs and samples, for example `gsm8k/test/17` (place in the file, from 0)."""
+    """Id that is stable across runs and samples, for example `gsm8k/test/17` (place in the file,
+    from 0)."""
     question: str
     gold: str
-    """A number as plain text, commas stripped."""
+    """Answer as plain text; in a number, commas are stripped."""
     about: JsonObject = field(default_factory=dict)
     """Further facts (structure, number of steps), for grouping in a report."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which items are wanted."""
+    """Selection of the items to ask."""
 
     split: str = "test"
     samples: int | None = None
-    """None is all."""
+    """Most items; None means all."""
     seed: int = 123
     data: Path | None = None
     choices: JsonObject = field(default_factory=dict)
@@ -51,23 +52,24 @@ class Dataset:
     split: str
     items: tuple[Item, ...]
     available: int
-    """How many items there were to choose from."""
+    """Number of items to choose from."""
     source: str
-    """Where they came from, without machine-specific folders."""
+    """Source of the items, without machine-specific folders."""
     reference: JsonObject = field(default_factory=dict)
-    """What the judge needs alongside the items."""
+    """Facts that the judge needs in addition to the items."""
     problems: tuple[CodeProblem | MathProblem, ...] = ()
-    """With what decides them, for the judge: neither on the bus nor in a manifest."""
+    """Items with what decides them, for the judge; they appear neither on the bus nor in a
+    manifest."""
 
 
 def skipped_summary(skipped: Sequence[Skipped]) -> str:
-    """What was not read, as the end of a data set's `source`: how many records, and of each reason
-    how many and the first places. Nothing where all was read."""
+    """Describe the skipped records, for the end of a data set's `source`: their number, and for
+    each reason the number and the first places. Empty where all were read."""
     from loopline.runtime.terminal.safe_text import sanitize
 
     if not skipped:
         return ""
-    # A place may hold a name out of the file.
+    # A place may contain a name from the file.
     return (
         f" ({format_count(len(skipped), 'record')} left out: "
         f"{sanitize(summarize_skipped(skipped))})"
@@ -75,7 +77,7 @@ def skipped_summary(skipped: Sequence[Skipped]) -> str:
 
 
 def require_seed(seed: int) -> None:
-    """Raises UsageError for a seed that NumPy's generator does not take."""
+    """Check a seed. Raises UsageError for one that NumPy's generator does not accept."""
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed must lie between 0 and {2**32 - 1}; got {seed}")
 

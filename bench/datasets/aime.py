@@ -49,14 +49,14 @@ _NAMED = {
     2024: ("aime2024_marti.json", "aime_2024_problems.parquet"),
     2025: ("aime2025_insight_replay.jsonl", "aime2025-I*.jsonl"),
 }
-"""Files whose names say the year."""
+"""Files whose names contain the year."""
 _UNNAMED = ("data/train-*-of-*.parquet", "test-*-of-*.parquet", "test.jsonl")
-"""Files whose folder says it."""
+"""Files whose folder contains it."""
 _COPIES = {
     2024: ("aime_2024", "AIME_2024", "aime24"),
     2025: ("AIME2025", "aime_2025", "aime25"),
 }
-"""Folders with a copy of a set, by its own name."""
+"""Folders with a copy of a set, by the copy's name."""
 _CONTESTS = ("aime2025-I", "aime2025-II")
 _TOGETHER = ("math/aime", "aime")
 """Folders with files of both years."""
@@ -94,8 +94,8 @@ _COLUMNS = (
 
 
 def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
-    """A year's problems, from the first of the published forms that is there, or from the file that
-    `data` names. Raises DataError, UsageError for another year."""
+    """Return a year's problems, from the first of the published forms that exists, or from the file
+    that `data` names. Raises DataError, UsageError for another year."""
     if year not in YEARS:
         raise UsageError(f"there is no AIME of {year} here; there are 2024 and 2025")
     paths = _paths(year, data)
@@ -115,8 +115,8 @@ def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
 
 
 def load(year: int, request: Request) -> Dataset:
-    """A year's problems as the bench asks them. Raises DataError, also for a broken record, so
-    that no score is of fewer problems than it says."""
+    """Return a year's problems in the form that the bench asks. Raises DataError, also for a broken
+    record, so that no score covers fewer problems than it claims."""
     if request.split != "test":
         raise UsageError(f"AIME has no split {request.split!r}; it has test")
     reading = read(year, request.data)
@@ -143,8 +143,8 @@ def _paths(year: int, data: Path | None) -> tuple[Path, ...]:
 
 
 def _year_of_path(path: Path) -> int | None:
-    """The year that the file's name tells, else one of its folders': many copies tell it nowhere
-    else."""
+    """Return the year in the file's name, else one in its folders' names: many copies have it
+    nowhere else."""
     for part in reversed(path.resolve().parts[-3:]):
         if match := _NAMED_YEAR.search(part):
             return 2000 + int(match["year"])
@@ -152,7 +152,7 @@ def _year_of_path(path: Path) -> int | None:
 
 
 def _missing(names: tuple[str, ...]) -> list[Skipped]:
-    """The other contest of a year, where a set has a file for each."""
+    """Return the missing contest of a year, where a set has a file for each."""
     there = {name for name in names if name.startswith(_CONTESTS)}
     wanted = {f"{contest}.jsonl" for contest in _CONTESTS} if there else set[str]()
     return [
@@ -196,7 +196,7 @@ def _question(year: int, place: str, value: Any) -> MathQuestion:
 
 
 def _integer_answer(row: _Row) -> str:
-    """The answer without leading zeros. Raises Unreadable."""
+    """Return the answer without leading zeros. Raises Unreadable."""
     written = last_boxed(row.solution or "") if row.answer is None else str(row.answer)
     if written is None:
         raise Unreadable("no answer", "neither a field of it nor a box in the solution")

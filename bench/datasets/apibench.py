@@ -55,11 +55,11 @@ class Question:
     hub: Hub
     instruction: str
     reference: str
-    """The published call."""
+    """Published call."""
     domain: str
-    """What the chosen API must be for."""
+    """Domain that the chosen API must be for."""
     text: str
-    """The whole published text, instruction and worked output."""
+    """Whole published text, instruction and worked output."""
 
 
 class _Row(BaseModel):
@@ -69,7 +69,8 @@ class _Row(BaseModel):
 
 
 def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Question]:
-    """A hub's questions, where their file is found.
+    """Read a hub's questions, where their file is found. Raises DataError when it is missing,
+    UsageError for an unknown hub or split.
 
     Raises DataError when it is not there, UsageError for an unknown hub or split.
     """
@@ -81,12 +82,12 @@ def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Que
 
 
 def file_of(hub: Hub, split: str) -> str:
-    """The name of the file that a hub's questions were published in."""
+    """Return the name of the file that a hub's questions were published in."""
     return f"{hub}_{split}.json"
 
 
 def read(path: Path, hub: Hub, split: str) -> Reading[Question]:
-    """A file's questions in their order, and what could not be read."""
+    """Read a file's questions in their order, and note what could not be read."""
 
     def question(number: int, value: Any) -> Question:
         row = fit(_Row, value)
@@ -103,18 +104,18 @@ def read(path: Path, hub: Hub, split: str) -> Reading[Question]:
 
 
 def load_apis(hub: str, data: Path | None = None) -> Reading[Api]:
-    """A hub's database, where its file is found. Raises DataError, UsageError."""
+    """Read a hub's database, where its file is found. Raises DataError, UsageError."""
     root = data_root("APIBench", data, SOURCE)
     return read_apis(find(root, _APIS, DATABASES[hub_of(hub)], SOURCE))
 
 
 def read_apis(path: Path) -> Reading[Api]:
-    """A file's APIs in their order, and what could not be read."""
+    """Read a file's APIs in their order, and note what could not be read."""
     return read_lines(path, lambda _, value: fit(Api, value))
 
 
 def hub_of(name: str) -> Hub:
-    """The hub of that name. Raises UsageError."""
+    """Return the hub of that name. Raises UsageError."""
     if name not in HUBS:
         raise UsageError(f"APIBench has no hub {name!r}; it has {', '.join(HUBS)}")
     return name

@@ -42,11 +42,12 @@ SOURCE = (
 SPLITS = ("train", "test")
 FOLDERS = ("code/apps", "apps", "APPS", "")
 _PARTS: dict[str, tuple[str, ...]] = {"train": ("train", "coderl_train"), "test": ("test",)}
-"""Split → its folders, the whole one first; CodeRL's repository has a few training problems."""
+"""Folders by split, the full one first; CodeRL's repository has a few training problems."""
 _QUESTION = "question.txt"
 MAX_TEXT = 500_000
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
-"""The published test.jsonl has 1.3 gigabytes, and single problems have megabytes of tests."""
+"""Limits of a file and a line: the published test.jsonl has 1.3 gigabytes, and single problems have
+megabytes of tests."""
 
 PREAMBLE = (
     "import sys\nimport time\nimport itertools\n"
@@ -57,10 +58,10 @@ PREAMBLE = (
     "import fractions\nfrom typing import List, Tuple\nimport random\nimport heapq\n"
     "from heapq import *"
 )
-"""What APPS' judge puts before every program (eval/testing_util.py), but for NumPy: a sandbox has
-none."""
+"""Code that APPS' judge puts before every program (eval/testing_util.py), without NumPy, which a
+sandbox does not have."""
 _STREAMS = "\nstdin = sys.stdin\nstdout = sys.stdout"
-"""What it adds for one that is run as a whole."""
+"""Code that it adds to a program that is run as a whole."""
 
 
 class _InputOutput(BaseModel):
@@ -71,7 +72,7 @@ class _InputOutput(BaseModel):
 
 class _Row(BaseModel):
     problem_id: int = Field(ge=0, validation_alias=AliasChoices("id", "problem_id"))
-    """`id` in the files, `problem_id` in what the `datasets` library makes of them."""
+    """Id of the problem: `id` in the files, `problem_id` in the form of the `datasets` library."""
     question: str = Field(min_length=1, max_length=MAX_TEXT)
     input_output: str
     solutions: str
@@ -80,13 +81,13 @@ class _Row(BaseModel):
 
 
 def is_available(split: str, data: Path | None = None) -> bool:
-    """Whether the split lies where `load` looks for it. Raises DataError where it can't look."""
+    """Whether the split exists where `load` looks for it. Raises DataError where it can't look."""
     root = data_root("APPS", data, SOURCE)
     return _folder(root, split) is not None or bool(find_first(root, FOLDERS, (f"{split}.jsonl",)))
 
 
 def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
-    """The problems of a split in the order of their numbers. Raises DataError, UsageError for
+    """Read the problems of a split in the order of their numbers. Raises DataError, UsageError for
     another split."""
     if split not in SPLITS:
         raise UsageError(f"APPS has no split {split!r}; it has {' and '.join(SPLITS)}")
@@ -100,7 +101,7 @@ def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
 
 
 def _folder(root: Path, split: str) -> Path | None:
-    """The folder whose folders are the problems of a split."""
+    """Return the folder whose folders are the problems of a split."""
     questions = tuple(f"{part}/*/{_QUESTION}" for part in _PARTS[split])
     paths = find_first(root, FOLDERS, questions)
     return paths[0].parent.parent if paths else None
@@ -155,7 +156,7 @@ def _problem(
         raise Unreadable("no tests", name)
     if not isinstance(solutions, list) or not all(isinstance(item, str) for item in solutions):
         raise Unreadable("not the expected fields", "the solutions are not a list of programs")
-    # Some outputs of calls stand in a list of one; APPS' judge takes the element, too.
+    # Some outputs of calls are in a list of one; APPS' judge accepts the element, too.
     lists = [item for item in test_data.outputs if isinstance(item, list) and len(item) == 1]
     wrapped = len(lists) == len(test_data.outputs)
     return validate_record(
@@ -191,7 +192,7 @@ def _call_test(
 
 
 def program_test(stdin: JsonValue, wanted: JsonValue) -> ProgramTest:
-    """A whole program's test. Raises Unreadable."""
+    """Return a whole program's test. Raises Unreadable."""
     # Some programs' inputs are published as lists of lines.
     if isinstance(stdin, list):
         stdin = "\n".join(map(str, stdin))

@@ -32,7 +32,7 @@ _SELECTED = "selected150.jsonl"
 MAX_TEXT = 500_000
 
 _NUMBERS_AND_TEXTS = frozenset({"3766", "3836"})
-"""Their functions are asked of numbers and, to see that they refuse, of texts: there each argument
+"""Problems whose functions take numbers and, to check that they refuse them, texts: each argument
 is a literal if it can be one."""
 
 
@@ -51,12 +51,12 @@ class _Row(BaseModel):
 
 
 def is_available(data: Path | None = None) -> bool:
-    """Whether the file lies where `load` looks for it. Raises DataError where it can't look."""
+    """Whether the file exists where `load` looks for it. Raises DataError where it can't look."""
     return bool(find_first(data_root("APPS", data, SOURCE), FOLDERS, (_SELECTED,)))
 
 
 def load(data: Path | None = None) -> Reading[CodeProblem]:
-    """The selected problems in the order of the file. Raises DataError."""
+    """Read the selected problems in the order of the file. Raises DataError."""
     root = data_root("APPS", data, SOURCE)
     files = find_first(root, FOLDERS, (_SELECTED,))
     if not files:
@@ -88,7 +88,7 @@ Tests = tuple[ProgramTest, ...] | tuple[CallTest, ...]
 
 
 def _tests(row: _Row) -> tuple[Tests, Tests]:
-    """The tests and the examples of a row."""
+    """Return the tests and the examples of a row."""
     if not row.starter_code:
         return _programs(row.test_list), _programs(row.sample_io)
     function, most = _signature(row.starter_code)
@@ -116,7 +116,7 @@ def _programs(tests: list[_Test]) -> tuple[ProgramTest, ...]:
 
 
 def _signature(starter: str) -> tuple[str, int]:
-    """The function's name and how many arguments it takes at most."""
+    """Return the function's name and how many arguments it takes at most."""
     match = re.search(r"^def\s", starter, re.MULTILINE)
     try:
         tree = parse_program(f"{starter.rstrip()} pass") if match else None
@@ -129,7 +129,7 @@ def _signature(starter: str) -> tuple[str, int]:
 
 
 def _arguments(text: str, most: int) -> list[str]:
-    """The arguments as they are written."""
+    """Return the arguments as they are written."""
     lines = text.split("\n")
     surplus = len(lines) - most
     if surplus <= 0:
@@ -146,7 +146,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _literal(text: str) -> Any:
-    """The value of a Python literal. Raises Unreadable."""
+    """Return the value of a Python literal. Raises Unreadable."""
     try:
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:

@@ -28,17 +28,17 @@ Category = Literal[
 WRITTEN: tuple[Category, ...] = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
 )  # fmt: skip
-"""By the data set's authors."""
+"""Categories written by the data set's authors."""
 LIVE: tuple[Category, ...] = (
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
     "live_relevance",
 )  # fmt: skip
-"""By users of function calling."""
+"""Categories of questions from users of function calling."""
 CATEGORIES: tuple[Category, ...] = (*WRITTEN, *LIVE)
 WITHOUT_CALLS: frozenset[Category] = frozenset({"irrelevance", "live_irrelevance"})
-"""Where nothing is to be called."""
+"""Categories in which no function should be called."""
 WITHOUT_ANSWERS: frozenset[Category] = frozenset({*WITHOUT_CALLS, "live_relevance"})
-"""Of which no calls are published."""
+"""Categories without published calls."""
 SOURCE = (
     "https://github.com/ShishirPatil/gorilla (folder "
     "berkeley-function-call-leaderboard/bfcl_eval/data, files BFCL_v4_*.json and possible_answer/)"
@@ -59,7 +59,7 @@ class Parameter(BaseModel):
 
     type: ParameterType
     items: Parameter | None = None
-    """The type of the elements, of an array or a tuple."""
+    """Type of the elements of an array or a tuple."""
 
 
 class Parameters(BaseModel):
@@ -87,12 +87,12 @@ class Message(BaseModel):
 
 
 PossibleArguments = dict[str, list[JsonValue]]
-"""Argument → the values that are right; `""` among them: it may be left out."""
+"""Right values by argument; with `""` among them it may be left out."""
 
 
 @dataclass(frozen=True)
 class WantedCall:
-    """A call that is wanted."""
+    """An expected call."""
 
     name: str
     arguments: PossibleArguments
@@ -107,10 +107,10 @@ class Question:
     messages: tuple[Message, ...]
     functions: tuple[Function, ...]
     wanted: tuple[WantedCall, ...]
-    """Empty where none are published."""
+    """Expected calls; empty where none are published."""
 
     def function(self, name: str) -> Function | None:
-        """The function of that name, if it is on offer."""
+        """Return the function of that name, if it is on offer."""
         return next((candidate for candidate in self.functions if candidate.name == name), None)
 
 
@@ -118,7 +118,7 @@ class _Row(BaseModel):
     id: str = Field(min_length=1, max_length=200)
     question: list[list[Message]] = Field(min_length=1, max_length=1)
     function: list[Function] = Field(max_length=200)
-    """None for a few questions of live_irrelevance."""
+    """Offered functions; empty for a few questions of live_irrelevance."""
 
 
 class _AnswerRow(BaseModel):
@@ -127,7 +127,8 @@ class _AnswerRow(BaseModel):
 
 
 def load(category: str, data: Path | None = None) -> Reading[Question]:
-    """A category's questions, where their files are found.
+    """Read a category's questions, where their files are found. Raises DataError when those are
+    missing, UsageError for an unknown category.
 
     Raises DataError when those are not there, UsageError for an unknown category.
     """
@@ -145,13 +146,14 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
 
 
 def file_of(category: Category) -> str:
-    """The name of a category's file of questions, and of its file of possible answers."""
+    """Return the names of a category's file of questions, and of its file of possible answers."""
     return f"BFCL_v4_{category}.json"
 
 
 def read(category: Category, questions_path: Path, possible: Path | None) -> Reading[Question]:
-    """The questions of a file in their order, with the answers of the other; and what could not be
-    read, which without possible answers is every question of a category that has some."""
+    """Read the questions of a file in their order, with the answers of the other; and note what
+    could not be read, which without possible answers is every question of a category that has
+    some."""
     answers: dict[str, tuple[WantedCall, ...]] = {}
 
     def answer(_: int, value: Any) -> None:
@@ -199,11 +201,11 @@ def _wanted_calls(row: _AnswerRow) -> tuple[WantedCall, ...]:
 
 
 def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    """The objects that a possible value is or holds."""
+    """Return the objects that a possible value is or contains."""
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, dict)]
 
 
 def _is_object_of_lists(item: dict[str, JsonValue]) -> bool:
-    """Under each key of a possible object stands a list of possible values."""
+    """Whether each key of a possible object has a list of possible values."""
     return all(isinstance(values, list) for values in item.values())

@@ -37,14 +37,14 @@ _FOLDERS = tuple(
 _LIST = "test_165.json"
 MAX_TEXT = 1_000_000
 MAX_SOLUTIONS = 10
-"""Of a problem: some have hundreds, and a judge looks for one that passes."""
+"""Most solutions of a problem: some have hundreds, and a judge needs only one that passes."""
 
 _PYTHON_3 = 3
-"""Of the languages, which are numbered: 1 is Python 2, 2 C++, 4 Java."""
+"""Number of Python 3 among the data set's languages: 1 is Python 2, 2 is C++, 4 is Java."""
 _DIFFICULTIES = (
     "", "easy", "medium", "hard", "harder", "hardest", "external", *string.ascii_uppercase[:22]
 )  # fmt: skip
-"""By number; the letters are those of a contest's problems."""
+"""Names of the difficulties by number; the letters are those of a contest's problems."""
 
 _TIME = re.compile(r"^Time Limit: \{'seconds': (\d{1,4}), 'nanos': (\d{1,9})\}\s*$", re.MULTILINE)
 _MEMORY = re.compile(r"^Memory Limit: (\d{1,12}) Bytes\s*$", re.MULTILINE)
@@ -90,8 +90,8 @@ class _ListedRow(BaseModel):
 
 
 def load(data: Path | None = None, split: str = "test") -> Reading[CodeProblem]:
-    """Every problem of a split in the order of its files; of the test split also from the list,
-    where the published files are not there. Raises DataError, UsageError for another split."""
+    """Read every problem of a split in the order of its files; of the test split also from the
+    list, where the published files are missing. Raises DataError, UsageError for another split."""
     if split not in SPLITS:
         raise UsageError(f"CodeContests has no split {split!r}; it has {', '.join(SPLITS)}")
     root = data_root("CodeContests", data, SOURCE)

@@ -1,4 +1,4 @@
-"""What the readers of programming problems share."""
+"""Shared parts of the readers of programming problems."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validate_record(model: type[M], **fields: Any) -> M:
-    """A record of ours out of published values, which may be anything. Raises Unreadable."""
+    """Build one of our records from published values, which may be anything. Raises Unreadable."""
     return fit(model, fields)
 
 
 def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
-    """Names that the tests use and the golden program defines, in its order. Only these may come
-    from a candidate: one that defines its own `set` or `all` would judge itself.
+    """Return the names that the tests use and the golden program defines, in its order. A candidate
+    may define only these: with its own `set` or `all` it would judge itself.
 
     Raises Unreadable where there are none, or a test can't be parsed.
     """
@@ -34,7 +34,7 @@ def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
 
 
 def imports_for(tests: Sequence[str], solution: str) -> str:
-    """Imports of the golden program that the tests use as if they were their own; one a line."""
+    """Return the imports of the golden program that the tests rely on; one a line."""
     used = _names(tests)
     lines = [
         ast.unparse(node)
@@ -46,7 +46,7 @@ def imports_for(tests: Sequence[str], solution: str) -> str:
 
 
 def _names(sources: Sequence[str]) -> set[str]:
-    """Names that are used in them. Raises Unreadable."""
+    """Return the names that the sources use. Raises Unreadable."""
     try:
         trees = [parse_program(source) for source in sources]
     except ValueError as error:

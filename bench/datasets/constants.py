@@ -1,5 +1,5 @@
-"""What who always says the same solves of a data set, found by search: of the questions that are
-asked, and knowing their answers, so that no constant which is chosen beforehand does better."""
+"""Baseline of a player that always gives the same answer, chosen with knowledge of the answers to
+the questions asked, so that no constant that is chosen beforehand does better."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from loopline.agents.records import JsonObject
 
 
 def best_constant(answers: Sequence[str | None], name: str | None = None) -> JsonObject:
-    """For a data set's `reference`: how many questions there are, and of how many the answer is
-    right that most of them have. None is a question that no constant solves; `name` stands in for
-    an answer that may not be told."""
+    """Return the baseline for a data set's `reference`: the number of questions, and how many of
+    them the most frequent answer gets right. None is a question that no constant solves; `name`
+    replaces an answer that must not be published."""
     ranking = Counter(answer for answer in answers if answer is not None).most_common(1)
     answer, right = ranking[0] if ranking else ("the same", 0)
     return {"instances": len(answers), "baselines": {name or f"always {answer[:80]}": right}}

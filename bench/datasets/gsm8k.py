@@ -31,8 +31,7 @@ _NAMES = (
 )  # fmt: skip
 _GOLD = re.compile(r"[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?|[-+]?\.[0-9]+")
 _ANNOTATION = re.compile(r"<<[^<>]{0,200}=([-0-9.,/]{1,40})>>")
-"""GSM8K marks each computation of a solution, `<<16-3-4=9>>`: its results are the path that
-sub-answers are held against."""
+"""Computations in a GSM8K solution, `<<16-3-4=9>>`: their results are compared with sub-answers."""
 MAX_LINE = 1_000_000
 
 WHERE = (
@@ -45,7 +44,7 @@ WHERE = (
 
 
 def load(request: Request) -> Dataset:
-    """The questions of a split. Raises DataError: missing files, broken lines."""
+    """Read the questions of a split. Raises DataError: missing files, broken lines."""
     if request.split not in SPLITS:
         raise UsageError(f"GSM8K has no split {request.split!r}; it has train and test")
     path = find(request.split, request.data)
@@ -57,7 +56,7 @@ def load(request: Request) -> Dataset:
 
 
 def find(split: str, data: Path | None) -> Path:
-    """The file of a split. Raises DataError that says where to get it."""
+    """Return the file of a split. Raises DataError that says where to get it."""
     if data is not None:
         if data.is_file():
             return data
@@ -83,7 +82,7 @@ def find(split: str, data: Path | None) -> Path:
 
 
 def read(path: Path, split: str) -> list[Item]:
-    """Every item of a file. Raises DataError naming file and line."""
+    """Read every item of a file. Raises DataError naming file and line."""
     items: list[Item] = []
     for place, row in _rows(path):
         if not isinstance(row, dict):
@@ -105,7 +104,7 @@ def read(path: Path, split: str) -> list[Item]:
 
 
 def gold_of(answer: str) -> str | None:
-    """The number after the last `####`, commas and currency stripped; None without one."""
+    """Return the number after the last `####`, commas and currency stripped; None without one."""
     _, marker, tail = answer.rpartition("####")
     match = _GOLD.fullmatch(tail.strip().removesuffix("."))
     if not marker or not match:
@@ -114,7 +113,7 @@ def gold_of(answer: str) -> str | None:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each row's place and its value. Raises DataError."""
+    """Yield the place and value of each row. Raises DataError."""
     if path.suffix == ".parquet":
         reading = read_rows(path, ("question", "answer"), lambda number, row: (number, row))
         if reading.skipped:

@@ -33,7 +33,7 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None) -> Reading[CodeProblem]:
-    """Every problem in the order of the file. Raises DataError."""
+    """Read every problem in the order of the file. Raises DataError."""
     path = find(data_root("HumanEval", data, SOURCE), _FOLDERS, _FILE, SOURCE)
 
     def problem(_: int, value: Any) -> CodeProblem:
@@ -55,7 +55,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
 
 
 def _prompt_preamble(prompt: str, function: str) -> str:
-    """The prompt's imports and helpers, which a model that repeats the function often leaves
+    """Return the prompt's imports and helpers, which a model that repeats the function often leaves
     out."""
     try:
         tree = parse_program(prompt)

@@ -25,11 +25,12 @@ from loopline.trainers.data.json_files import Limits, Reading, Unreadable, fit, 
 SOURCE = "https://huggingface.co/datasets/livecodebench/code_generation_lite"
 _FOLDERS = ("code/livecodebench", "livecodebench", "data", "")
 FILES = ("test.jsonl", "test2.jsonl", "test3.jsonl", "test4.jsonl", "test5.jsonl", "test6.jsonl")
-"""One a release; a release contains the ones before it."""
+"""File of each release; a release contains the earlier ones."""
 MAX_TEXT = 500_000
 MAX_UNPACKED_BYTES = 256 * 2**20
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
-"""The published files have 0.1 to 1.3 gigabytes, and a line has all tests of its problem."""
+"""Limits of a file and a line: the published files have 0.1 to 1.3 gigabytes, and a line has all
+tests of its problem."""
 _IMPORTED = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random",
     "statistics", "itertools", "functools", "operator", "io", "sys", "json",
@@ -41,8 +42,8 @@ PREAMBLE = "\n".join(
         "sys.setrecursionlimit(50000)",
     )
 )
-"""What its judge puts before every program (lcb_runner/evaluation/testing_util.py). The order
-counts: `builtins` takes `pow` and `open` back, which others have as well."""
+"""Code that its judge puts before every program (lcb_runner/evaluation/testing_util.py). The order
+matters: the import of `builtins` restores `pow` and `open`, which other modules redefine."""
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
 _AROUND_A_STRING = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"})
 
@@ -66,7 +67,7 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None, file: str = FILES[0]) -> Reading[CodeProblem]:
-    """Every problem of a file in its order. Raises DataError."""
+    """Read every problem of a file in its order. Raises DataError."""
     path = find(data_root("LiveCodeBench", data, SOURCE), _FOLDERS, file, SOURCE)
     return read_lines(path, lambda _, value: _problem(value), _LIMITS)
 
@@ -103,7 +104,7 @@ def _case(test: _Test, function: Any) -> CodeTest:
         return validate_record(ProgramTest, stdin=test.input, stdout=test.output)
     if not isinstance(function, str) or not function:
         raise Unreadable("not the expected fields", "metadata.func_name: a function is called")
-    # An argument a line, each JSON.
+    # One argument per line, each in JSON.
     arguments = tuple(parse(line) for line in test.input.split("\n") if line.strip())
     return validate_record(
         CallTest, function=function, arguments=arguments, expected=parse(test.output)
@@ -119,7 +120,7 @@ def _private_cases(content: str) -> str:
 
 
 def _unpack(content: str) -> str:
-    """The string in base64 of zlib of a pickle. Raises Unreadable."""
+    """Return the string in base64 of zlib of a pickle. Raises Unreadable."""
     try:
         packed = base64.b64decode(content, validate=True)
         unpacker = zlib.decompressobj()

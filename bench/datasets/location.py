@@ -1,4 +1,4 @@
-"""Where a published data set lies: what `--data` names, else what LOOPLINE_DATA names."""
+"""Location of a published data set: the path of `--data`, else that of LOOPLINE_DATA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loopline.trainers.data.json_files import SUFFIXES
 
 
 def data_root(name: str, data: Path | None, source: str) -> Path:
-    """The folder to look in. Raises DataError that says where the data set `name` comes from."""
+    """Return the folder to search. Raises DataError that says where the data set `name` comes
+    from."""
     where = (
         f"Get it from {source} and point to it: --data FOLDER, or {VARIABLE}=FOLDER in the "
         "environment."
@@ -30,7 +31,7 @@ def data_root(name: str, data: Path | None, source: str) -> Path:
 
 
 def find(root: Path, folders: Sequence[str], file: str, source: str) -> Path:
-    """A file in one of the folders below `root`, plain or compressed. Raises DataError."""
+    """Return a file in one of the folders below `root`, plain or compressed. Raises DataError."""
     paths = find_first(root, folders, (file,))
     if not paths:
         raise not_found_error(root, folders, (file,), source)
@@ -38,9 +39,9 @@ def find(root: Path, folders: Sequence[str], file: str, source: str) -> Path:
 
 
 def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> tuple[Path, ...]:
-    """The files, plain or compressed, of the first of `patterns` (as `Path.glob` takes them) that
-    has any in one of the folders below `root`, sorted; none where there is none. A folder that
-    comes earlier goes before a pattern that does."""
+    """Return the files, plain or compressed, of the first of `patterns` (as `Path.glob` takes them)
+    that has any in one of the folders below `root`, sorted; empty where there is none. Earlier
+    folders take precedence over earlier patterns."""
     for folder in folders:
         for pattern in patterns:
             for suffix in SUFFIXES:
@@ -53,7 +54,7 @@ def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> t
 def not_found_error(
     root: Path, folders: Sequence[str], patterns: Sequence[str], source: str
 ) -> DataError:
-    """What to raise where `find_first` has found nothing."""
+    """Return the error for files that `find_first` has not found."""
     below = ", ".join(folder for folder in folders if folder)
     return DataError(
         f"{root}: no file {' or '.join(patterns)} (or .xz, .gz) was found in it, nor in {below} "
@@ -62,6 +63,7 @@ def not_found_error(
 
 
 def plain_or_compressed(folder: Path, file: str) -> Path | None:
-    """The file of that name in the folder, or a compressed one; None where there is neither."""
+    """Return the file of that name in the folder, or a compressed one; None where neither
+    exists."""
     candidates = (folder / f"{file}{suffix}" for suffix in SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)

@@ -1,4 +1,4 @@
-"""What the readers of mathematics share."""
+"""Shared parts of the readers of mathematics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class MathQuestion:
     id: str
     question: str
     answer: str
-    """As a checker takes it: a number, or LaTeX between dollar signs."""
+    """Answer in the form that a checker takes: a number, or LaTeX between dollar signs."""
     kind: AnswerKind = "Numerical"
     several: bool = False
     """Whether the answer consists of several."""
     unit: str | None = None
-    """Of the answer, which does not contain it."""
+    """Unit of the answer, which does not contain it."""
     subject: str = ""
     tolerance: float | None = None
-    """How far a number may be off, where the problem says so."""
+    """Tolerance of a number, where the problem states one."""
     split: str = ""
-    """Of the data set, where its problems are of several."""
+    """Split of the data set, where its problems come from several."""

@@ -49,7 +49,7 @@ class _SanitizedRow(BaseModel):
 def load(
     version: str = "sanitized", data: Path | None = None, *, training: bool = False
 ) -> Reading[CodeProblem]:
-    """Every problem in the order of the file, to measure with or to train on. Raises DataError,
+    """Read every problem in the order of the file, for measuring or for training. Raises DataError,
     UsageError for another version."""
     if version not in VERSIONS:
         raise UsageError(f"MBPP has no version {version!r}; it has {' and '.join(VERSIONS)}")
@@ -84,7 +84,7 @@ def _problem(
         CodeProblem,
         id=name,
         statement=text,
-        # They tell the function's name and its arguments.
+        # They show the function's name and its arguments.
         examples=assertions[:example_count],
         tests=assertions,
         setup="\n".join(filter(None, (imports_for(tests, code), setup))),

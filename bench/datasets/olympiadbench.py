@@ -25,7 +25,7 @@ SOURCE = (
     "https://github.com/QwenLM/Qwen2.5-Math (evaluation/data/olympiadbench/test.jsonl)"
 )
 _CONFIG = "OE_TO_maths_en_COMP"
-"""Open-ended, text only, mathematics, English, competition."""
+"""Name of the subset: open-ended, text only, mathematics, English, competition."""
 _FOLDERS = (
     "math/olympiadbench", "olympiadbench", f"OlympiadBench/OlympiadBench/{_CONFIG}",
     f"OlympiadBench/{_CONFIG}", f"math/OlympiadBench/OlympiadBench/{_CONFIG}", "OlympiadBench", "",
@@ -48,7 +48,8 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None) -> Reading[MathQuestion]:
-    """All problems in the order of the file, which `data` may name itself. Raises DataError."""
+    """Read all problems in the order of the file, which `data` may name itself. Raises
+    DataError."""
     path = _path(data)
     if path.suffix == ".parquet":
         return read_rows(path, tuple(_Row.model_fields), lambda _, value: _question(value))

@@ -34,7 +34,7 @@ SOURCE = (
 )
 _FOLDERS = ("tool/toolalpaca", "toolalpaca", "data", "")
 FILES = {"simulated": "eval_simulated.json", "real": "eval_real.json"}
-"""Evaluation → its file."""
+"""File of each evaluation."""
 _OPTIONAL = "[Optional]"
 MAX_TEXT = 200_000
 
@@ -48,7 +48,8 @@ _TYPES: dict[str, JsonObject] = {
     "Object": {"type": "object"},
     "Array[string]": {"type": "array", "items": {"type": "string"}},
 }
-"""Of the words before the first full stop; a parameter of any other type takes any value."""
+"""JSON schema by the words before the first full stop; a parameter of any other type takes any
+value."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class Action:
 
     name: str
     written: str
-    """The input as it stands in the file."""
+    """Input as it is in the file."""
     arguments: JsonObject | None
-    """The input as JSON; None where a placeholder stands for a value."""
+    """Input as JSON; None where a placeholder replaces a value."""
     optional: bool
 
 
@@ -71,13 +72,14 @@ class Question:
     """API and place among its instructions from 0: `Axolotl/3`."""
     api: str
     functions: dict[str, str]
-    """Function → what it does, its parameters and what it returns."""
+    """Description, parameters and result of each function."""
     instruction: str
     golden: tuple[Action, ...]
 
 
 def tools_of(question: Question) -> tuple[ToolSpec, ...]:
-    """The functions as they are offered to a model. Raises Unreadable where one can't be."""
+    """Return the functions in the form in which a model is offered them. Raises Unreadable for an
+    invalid one."""
     return tuple(_tool(name, text) for name, text in question.functions.items())
 
 
@@ -110,17 +112,17 @@ class _Api(BaseModel):
     Instructions: list[str]
     Golden_Answers: list[Any]
     Authentication: dict[str, JsonValue] = {}
-    """Parameters of a real API that hold its users' keys, which no instruction tells."""
+    """Parameters of a real API that hold its users' keys, which no instruction contains."""
 
 
 def load(data: Path | None = None, evaluation: str = "simulated") -> Reading[Question]:
-    """A published file, where it is found. Raises DataError."""
+    """Read a published file, where it is found. Raises DataError."""
     file = FILES[evaluation]
     return read(find(data_root("ToolAlpaca", data, SOURCE), _FOLDERS, file, SOURCE))
 
 
 def read(path: Path) -> Reading[Question]:
-    """Every instruction of every API, and what could not be read."""
+    """Read every instruction of every API, and note what could not be read."""
     skipped: list[Skipped] = []
     questions: list[Question] = []
     try:
@@ -160,8 +162,8 @@ def _question(api: _Api, at: int) -> Question:
 
 
 def _remove_key_parameters(keys: dict[str, JsonValue], text: str) -> str:
-    """A function's description without the parameters that hold keys: anyone who calls the API for
-    a model puts them in."""
+    """Return a function's description without the parameters that hold keys: the program that calls
+    the API for a model adds those."""
     line = _PARAMETERS.search(text)
     if not keys or line is None:
         return text

@@ -18,7 +18,7 @@ MAX_SAMPLES = 100_000
 
 
 def load(request: Request) -> Dataset:
-    """Generated problems, the same for the same split, number and seed."""
+    """Generate problems, the same for the same split, number and seed."""
     if request.data is not None:
         raise UsageError("--data is of no use here: word problems are generated, not read")
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
@@ -33,7 +33,7 @@ def load(request: Request) -> Dataset:
         [_item(problem) for problem in generate(split, share, request.seed)]
         for split, share in zip(splits, shares, strict=True)
     ]
-    # Taken in turn, so that a run which stops early has seen every split alike.
+    # Alternating, so that a run which stops early has seen all splits equally.
     items = tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
     source = f"generated from seed {request.seed}"
     reference = best_constant([item.gold for item in items])

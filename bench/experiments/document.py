@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 140
-"""Columns where there is no terminal."""
+"""Columns of the output without a terminal."""
 Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
+"""Heading and rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Section:
     """Tables and drawings of one thing; a report of one thing has one, without a heading."""
 
     tables: Mapping[str, Table]
-    """By caption; one without rows is left out."""
+    """Tables by caption; a table without rows is left out."""
     drawings: Collection[tuple[str, str]] = ()
-    """SVG and caption, for the page; an empty one is left out."""
+    """Drawings for the page as pairs of SVG and caption; an empty SVG is left out."""
     heading: str = ""
     about: str = ""
 
 
 @dataclass(frozen=True)
 class Document:
-    """What the report says. Nothing of it is markup: whatever a model wrote stays text."""
+    """Content of a report. It holds no markup: text that a model wrote stays text."""
 
     title: str
     about: str
@@ -47,7 +47,7 @@ class Document:
     closing: Collection[str] = ()
     """Sentences at the end."""
     words: Collection[str] = field(default_factory=tuple[str, ...])
-    """Columns, besides the first, that are words and no numbers."""
+    """Columns, in addition to the first, that hold words instead of numbers."""
 
 
 def publish(document: Document, report: Record, output: Path) -> None:
@@ -61,14 +61,14 @@ def publish(document: Document, report: Record, output: Path) -> None:
 
 
 def write(document: Document, report: Record, output: Path) -> None:
-    """`report.md`, `report.html` and, with every figure, `report.json`."""
+    """Write `report.md`, `report.html` and, with every figure, `report.json`."""
     write_atomic(output / "report.md", markdown(document))
     write_atomic(output / "report.html", html(document))
     write_record(output / "report.json", report)
 
 
 def markdown(document: Document) -> str:
-    """The whole document."""
+    """Return the whole document as Markdown."""
     blocks = [f"# {document.title}", document.about]
     if document.verdicts:
         blocks.append("\n".join(f"- {verdict}" for verdict in document.verdicts))
@@ -80,7 +80,7 @@ def markdown(document: Document) -> str:
 
 
 def html(document: Document) -> str:
-    """The same as one HTML file that needs nothing else."""
+    """Return the same as one HTML file that needs nothing else."""
     parts = [f"<h1>{escape(document.title)}</h1>", _add_break_points(document.about)]
     parts += [f'<p class="lead">{escape(verdict)}</p>' for verdict in document.verdicts]
     for section in document.sections:
@@ -97,7 +97,7 @@ def html(document: Document) -> str:
 
 
 def show(document: Document, output: Path | None, console: Console) -> None:
-    """On a terminal; `output` is None where nothing was written."""
+    """Print a document on a terminal; `output` is None where nothing was written."""
     from rich.markup import escape as plain
 
     from loopline.runtime.terminal.tables import new_table

@@ -1,4 +1,4 @@
-"""How every grid of trainings runs: its folder, its cells in processes of their own, and Ctrl-C.
+"""Runner of every grid of trainings: its folder, its cells in separate processes, and Ctrl-C.
 
 A cell is one training with its measurement: a record with a name, a folder and the cells that it
 needs. What is finished is not done again, so the same command goes on where it stopped.
@@ -40,7 +40,7 @@ class Cell(Job, Protocol):
 
     @property
     def needs(self) -> Sequence[Any]:
-        """Cells that must be finished before."""
+        """Cells that must be finished first."""
         ...
 
 
@@ -48,7 +48,7 @@ CellT = TypeVar("CellT", bound=Cell)
 
 
 Verdict = Literal["more", "less", "no difference found"]
-"""Of other seeds and items, by whether the interval of a difference holds zero."""
+"""Verdict about other seeds and items, by whether the interval of a difference contains zero."""
 
 
 class Bounds(Record):
@@ -64,7 +64,7 @@ class Bounds(Record):
 
     @classmethod
     def paired(cls, first: Sequence[float], second: Sequence[float]) -> Bounds:
-        """First less second, item by item, by bootstrap over items."""
+        """Return first less second, item by item, by bootstrap over items."""
         return cls.of(bootstrap_difference(first, second))
 
     @classmethod
@@ -87,13 +87,13 @@ class Bounds(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Of a difference."""
+        """Verdict on a difference."""
         return "more" if self.low > 0 else "less" if self.high < 0 else "no difference found"
 
 
 def conduct(output: Path, work: Callable[[], T | None]) -> T:
-    """What `work` returns, with the folder locked meanwhile. Raises `BenchError`; SystemExit after
-    Ctrl-C, which `work` tells by None or KeyboardInterrupt."""
+    """Return the result of `work`, called while the folder is locked. Raises `BenchError`;
+    SystemExit after Ctrl-C, which `work` reports by None or KeyboardInterrupt."""
     try:
         with lock_output(output):
             result = work()
@@ -116,8 +116,8 @@ def run_cells(
     finished: Callable[[Any], bool],
     progress: JobProgress,
 ) -> bool:
-    """Do what is not finished, `jobs` at a time, each after what it needs; False if it was stopped.
-    Raises `TrainingError`."""
+    """Run the unfinished cells, `jobs` at a time, each after those that it needs; return False if
+    it was interrupted. Raises `TrainingError`."""
     left = [cell for cell in cells if not finished(cell)]
 
     def ready(cell: CellT) -> bool:
@@ -129,8 +129,9 @@ def run_cells(
 
 
 def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None = None) -> None:
-    """Make a folder that of these settings. `free` names fields, as pydantic's `exclude` does, that
-    may be others in a folder that was begun. Raises `BenchError` if it is another one's."""
+    """Claim a folder for these settings. `free` names fields, as pydantic's `exclude` does, that
+    may differ from those in an existing folder. Raises `BenchError` if it belongs to another
+    experiment."""
     path = output / SETTINGS
     try:
         if not path.exists():
@@ -155,7 +156,7 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
 
 
 def parse_names(option: str, text: str, choices: Sequence[str] | None = None) -> list[str]:
-    """Comma-separated names, each once. Raises `UsageError`, also for one that is not known."""
+    """Parse comma-separated names, each once. Raises `UsageError`, also for an unknown one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise UsageError(f"{option} names nothing")

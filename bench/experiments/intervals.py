@@ -12,7 +12,7 @@ from loopline.bench.statistics import Interval
 
 
 class Estimate(Protocol):
-    """An `Interval`, or a record of one."""
+    """An `Interval`, or a record with the same fields."""
 
     @property
     def estimate(self) -> float: ...
@@ -23,17 +23,17 @@ class Estimate(Protocol):
 
 
 def share(value: Estimate) -> str:
-    """As in `12.3 % (10.0 – 15.0)`."""
+    """Format a share, such as `12.3 % (10.0 – 15.0)`."""
     return f"{say.share(value.estimate)} ({say.span(value.low, value.high)})"
 
 
 def points(value: Estimate) -> str:
-    """As in `+2.3 [+1.0, +3.5]`."""
+    """Format a difference in points, such as `+2.3 [+1.0, +3.5]`."""
     return f"{say.points(value.estimate)} [{say.points(value.low)}, {say.points(value.high)}]"
 
 
 def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
-    """Each arm's share, with its seeds as small dots."""
+    """Plot of each arm's share, with its seeds as small dots."""
     lines = [
         intervals.Line(f"{name}: {share(value)}", _interval(value), f"arm-{at % 6}", tuple(seeds))
         for at, (name, value, seeds) in enumerate(arms)
@@ -42,7 +42,7 @@ def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
 
 
 def differences_plot(claims: Iterable[tuple[str, str, Estimate]]) -> str:
-    """One arm less another, paired; grey where the interval holds zero."""
+    """Plot one arm less another, paired; grey where the interval contains zero."""
     lines = [
         intervals.Line(
             f"{first} − {second}: {points(gap)}",

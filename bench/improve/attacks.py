@@ -1,5 +1,5 @@
 """The attacks of `bench faults` on the real `runtime up`: its workers are those that its supervisor
-says it has, Redis is a server that it has joined through a proxy, and the supervisor itself can be
+reports, Redis is a server that it has joined through a proxy, and the supervisor itself can be
 killed, too."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from loopline.runtime.supervise.control import ask_supervisor
 
 @dataclass(slots=True)
 class SupervisedSlot(Slot):
-    """A worker of the supervisor, which chose its name."""
+    """Worker of the supervisor, which chose its name."""
 
     label: str = ""
 
@@ -45,23 +45,24 @@ class SupervisedSlot(Slot):
 
 
 class SupervisedFleet(Fleet):
-    """The workers of a supervisor, which starts another one in the place of each that ends."""
+    """The workers of a supervisor, which replaces each one that ends."""
 
     def __init__(self, deployment: Deployment, start: Callable[[], Awaitable[None]]) -> None:
-        """`start`: starts the deployment's supervisor again, and waits until its workers are
-        ready."""
+        """Create a fleet; `start` starts the deployment's supervisor again, and waits until its
+        workers are ready."""
         super().__init__((), deployment.state.path, _has_no_settings)
         self.ready: frozenset[str] = frozenset()
-        """Workers that say so."""
+        """Names of ready workers."""
         self.uncounted_seconds = 0.0
-        """CPU time of workers that died with their supervisor, so that nobody waited for them."""
+        """CPU seconds of workers that died with their supervisor, so that nobody waited for
+        them."""
         self._deployment = deployment
         self._start_again = start
         self._pids: dict[str, int] = {}
         self._stopped: set[str] = set()
 
     def refresh(self) -> None:
-        """Ask the supervisor. While it is away nobody is ready."""
+        """Ask the supervisor. While it is away no worker is ready."""
         workers = self._workers()
         self.ready = frozenset(worker["name"] for worker in workers if worker["state"] == "ready")
         if not workers:
@@ -85,7 +86,7 @@ class SupervisedFleet(Fleet):
         return [worker for worker in status["workers"] if worker["pid"]]
 
     def start(self, slot: Slot) -> None:
-        """The supervisor does."""
+        """Do nothing: the supervisor starts workers."""
 
     def kill(self, slot: Slot) -> None:
         self._signal(slot, signal.SIGKILL)
@@ -101,12 +102,12 @@ class SupervisedFleet(Fleet):
         self._signal(slot, signal.SIGCONT)
 
     def revive(self) -> list[str]:
-        """The supervisor revives them; see its log for who died by itself."""
+        """Do nothing: the supervisor revives them; its log names those that died by themselves."""
         return []
 
     async def restart(self) -> None:
-        """SIGKILL of the supervisor, and with it of all workers; then another one starts. Raises
-        `BenchError` if it does not come up."""
+        """Kill the supervisor, and with it all workers, by SIGKILL; then start another one. Raises
+        `BenchError` if it does not start."""
         for pid in self._pids.values():
             with contextlib.suppress(psutil.Error):
                 times = psutil.Process(pid).cpu_times()
@@ -118,7 +119,7 @@ class SupervisedFleet(Fleet):
     def _signal(self, slot: Slot, number: signal.Signals) -> None:
         pid = self._pids.get(slot.name)
         if pid is not None:
-            with contextlib.suppress(ProcessLookupError):  # another attack was quicker
+            with contextlib.suppress(ProcessLookupError):  # another attack was faster
                 os.kill(pid, number)
 
 
@@ -127,7 +128,7 @@ def _has_no_settings(slot: Slot) -> NoReturn:
 
 
 class SupervisedMonitor(Monitor):
-    """Who is ready is what the supervisor says."""
+    """Monitor that takes the ready workers from the supervisor."""
 
     def __init__(self, fleet: SupervisedFleet) -> None:
         super().__init__(fleet, ())
@@ -144,7 +145,7 @@ class SupervisedMonitor(Monitor):
 
 
 class KillSupervisor(Attack):
-    """`bench faults` does it, too, alone."""
+    """Attack that `bench faults` has as well, for the supervisor alone."""
 
     name, weight, about = NAME, 8, ABOUT
 

@@ -1,5 +1,5 @@
-"""The big model of the stream: an endpoint that works each question out as the generator has it,
-and is wrong in a stated share of them, with one operation of its working exchanged."""
+"""The big model of the stream: an endpoint that works each question out as the generator does, and
+is wrong in a stated share of them, with one operation of its working exchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TURNED: dict[Operator, Operator] = {"+": "*", "-": "+", "*": "+", "/": "*"}
 
 
 class BigModel:
-    """Speaks for the scripted endpoint (`loopline.workers.scripted_api`)."""
+    """Script of the scripted endpoint (`loopline.workers.scripted_api`)."""
 
     def __init__(self, problems: Iterable[WordProblem], accuracy: float, seed: int) -> None:
         self._problems = {problem.prompt: problem for problem in problems}
@@ -28,7 +28,7 @@ class BigModel:
         self._seed = seed
 
     def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ScriptedReply:
-        """The next turn of a conversation on one of its problems."""
+        """Return the next turn of a conversation on one of its problems."""
         at = max(n for n, message in enumerate(messages) if message.role == "user")
         problem = self._problems.get(messages[at].content)
         if problem is None:
@@ -52,7 +52,7 @@ class BigModel:
 
 
 def turned(problem: WordProblem) -> WordProblem:
-    """With another operation in its last equation, and so a wrong answer."""
+    """Return the problem with another operation in its last equation, and so a wrong answer."""
     link = problem.links[-1]
     part = link.parts[-1]
     *before, last = part.equations

@@ -51,10 +51,12 @@ from loopline.workers.scripted_api.answer import Reply
 from loopline.workers.scripted_api.server import ScriptedServer
 
 _LEFT_SECONDS = 60.0
-"""For the deployment of a stream that was killed to end: Linux has told its supervisor to."""
+"""Seconds for the deployment of a killed stream to end; Linux has sent its supervisor the
+signal."""
 _POLL_SECONDS = 0.1
 _STARTS = 5
-"""A supervisor that can't reach its Redis when it starts gives up; so often another one tries."""
+"""Starts in all: a supervisor that can't reach its Redis when it starts gives up, and another one
+is started."""
 _SUPERVISOR: Mapping[str, object] = {
     "supervisor.backoff_seconds": 0.1,
     "supervisor.backoff_max_seconds": 1.0,
@@ -63,8 +65,8 @@ _SUPERVISOR: Mapping[str, object] = {
 
 
 def profile_text(extends: str, values: Mapping[str, object]) -> str:
-    """A profile's file: dotted names and what they are set to. Leases are short and attempts many,
-    as in `bench faults`: every question has to be answered, whatever is done to its workers."""
+    """Return a profile's file: values by dotted names. Leases are short and attempts many, as in
+    `bench faults`: every question has to be answered, whatever happens to its workers."""
     bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
     shared = {f"bus.{name}": value for name, value in bus.items()}
     lines = [
@@ -83,14 +85,14 @@ class _UnderAttack:
 
 
 class StreamDeployment:
-    """A context, in which everything runs. Raises `UserError` and `BenchError` where something does
+    """Context in which everything runs. Raises `UserError` and `BenchError` where something does
     not start."""
 
     def __init__(
         self, folder: Path, profile: Callable[[str], str], reply: Reply, attack_every: int
     ) -> None:
-        """`profile`: the profile's text from the endpoint's URL; `reply`: what the endpoint says;
-        `attack_every`: steps between two attacks, on average."""
+        """Create a deployment. `profile` returns the profile's text for the endpoint's URL; `reply`
+        the endpoint's answers; `attack_every`: steps between two attacks, on average."""
         self._folder = folder.resolve()
         self._profile = profile
         self._reply = reply
@@ -116,7 +118,7 @@ class StreamDeployment:
 
     @property
     def settings(self) -> Settings:
-        """To reach it with."""
+        """Settings that reach the deployment."""
         run = self._up.state.running()
         url = self._proxy.url if run is None else run.redis_url
         return load_resolved_file(self._up.state.resolved).with_redis_url(url)
@@ -127,14 +129,14 @@ class StreamDeployment:
 
     @property
     def uncounted_seconds(self) -> float:
-        """CPU time that the system did not book to this process: of workers whose supervisor was
-        killed."""
+        """CPU seconds that the system did not charge to this process: of workers whose supervisor
+        was killed."""
         return self._fleet.uncounted_seconds
 
     @asynccontextmanager
     async def attacked(self, seed: int, name: str) -> AsyncGenerator[Counter[str]]:
-        """It is attacked for the time of the block, by the plan of this seed and name, and whole
-        again at its end; what was done stands in the counter then."""
+        """Attack it during the block, by the plan of this seed and name, and restore it at the end;
+        the counter then holds the attacks."""
         injected = Counter[str]()
         if not self._attack_every:
             yield injected
@@ -148,7 +150,7 @@ class StreamDeployment:
     # -- on the background loop -----------------------------------------------------------------
 
     async def _open(self) -> None:
-        # What the client says of each attack tells nothing new.
+        # The client's reports about attacks are redundant.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         stack = self._stack
         self._server = RedisProcess(self._folder / "redis", persistence="always", listen="tcp")

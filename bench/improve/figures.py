@@ -1,4 +1,4 @@
-"""What streams come to: dollars, accuracy and the small model's gain, each with its bar."""
+"""Results of streams: dollars, accuracy and the small model's gain, each with its bar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.trainers.core.paired_statistics import bootstrap_difference, wilso
 DOLLARS_BAR = 0.5
 ACCURACY_BAR = -1.0
 GAIN_BAR = 20.0
-"""The first is a ratio, the others are percentage points."""
+"""Bars: the first is a ratio, the others are percentage points."""
 
 
 class Bounds(Record):
@@ -33,15 +33,15 @@ class Stretch(Record):
     questions: int
     right: int
     accepted: int
-    """Answers of the small model that were the run's."""
+    """Answers of the small model that became the run's."""
     served_usd: float
-    """Paid for the answers, both models'."""
+    """US dollars paid for the answers of both models."""
     learning_usd: float
-    """Paid for the trainings and the comparisons of the rounds in it."""
+    """US dollars paid for the trainings and the comparisons of the rounds in it."""
 
     @property
     def dollars(self) -> float:
-        """Per question, all of it."""
+        """US dollars per question, with the cost of learning."""
         return (self.served_usd + self.learning_usd) / max(1, self.questions)
 
     @property
@@ -50,7 +50,7 @@ class Stretch(Record):
 
 
 def total(parts: Iterable[Stretch]) -> Stretch:
-    """Of all parts together."""
+    """Sum of all parts."""
     listed = [*parts]
     return Stretch.model_validate(
         {name: sum(getattr(part, name) for part in listed) for name in Stretch.model_fields}
@@ -58,7 +58,7 @@ def total(parts: Iterable[Stretch]) -> Stretch:
 
 
 class Asked(Protocol):
-    """What became of a question."""
+    """Result of a question."""
 
     @property
     def right(self) -> bool: ...
@@ -69,7 +69,7 @@ class Asked(Protocol):
 
 
 class Round(Protocol):
-    """What became of a candidate."""
+    """Result of a candidate."""
 
     @property
     def promoted(self) -> bool: ...
@@ -80,7 +80,7 @@ class Round(Protocol):
 
 
 class Sizes(Protocol):
-    """Of a stream."""
+    """Sizes of a stream."""
 
     @property
     def seed(self) -> int: ...
@@ -116,28 +116,28 @@ class Streamed(Protocol):
 
 
 class LoopReport(Record, ABC):
-    """Figures that streams of any questions have."""
+    """Figures that streams of all kinds of questions share."""
 
     @property
     @abstractmethod
     def streams(self) -> Sequence[Streamed]:
-        """The results of all seeds."""
+        """Results of all seeds."""
 
     @property
     def quarters(self) -> tuple[Stretch, ...]:
-        """Of all seeds together."""
+        """Quarters of the stream, over all seeds together."""
         parts = [quarters_of(result) for result in self.streams]
         return tuple(total(same) for same in zip(*parts, strict=True))
 
     @property
     def dollars_ratio(self) -> float:
-        """Of a question in the last quarter to one in the first."""
+        """Dollars of a question in the last quarter divided by those in the first."""
         first, *_, last = self.quarters
         return last.dollars / first.dollars if first.dollars else math.inf
 
     @property
     def accuracy_change(self) -> Bounds:
-        """From the first quarter to the last, in points."""
+        """Change in accuracy from the first quarter to the last, in points."""
         first, *_, last = self.quarters
         return difference(last.right, last.questions, first.right, first.questions)
 
@@ -151,19 +151,19 @@ class LoopReport(Record, ABC):
 
     @property
     def attacks(self) -> Counter[str]:
-        """Name → how often."""
+        """Number of attacks by name."""
         return sum((Counter(result.attacks) for result in self.streams), Counter[str]())
 
     @property
     def poison_caught(self) -> bool | None:
-        """None where no batch was poisoned."""
+        """Whether no poisoned batch was promoted; None where no batch was poisoned."""
         poisoned = [result.poisoned for result in self.streams if result.poisoned is not None]
         return not any(decision.promoted for decision in poisoned) if poisoned else None
 
     @property
     @abstractmethod
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
 
     @property
     def passed(self) -> bool:
@@ -171,7 +171,7 @@ class LoopReport(Record, ABC):
 
     @property
     def common_json(self) -> dict[str, Any]:
-        """Their part of the line of `--json`."""
+        """Return the shared part of the line of `--json`."""
         return {
             "dollars_ratio": self.dollars_ratio,
             "accuracy_change": self.accuracy_change.estimate,
@@ -190,7 +190,7 @@ class LoopReport(Record, ABC):
 
 
 class ImproveReport(LoopReport):
-    """All figures."""
+    """All figures of a stream of word problems."""
 
     results: tuple[StreamResult, ...]
 
@@ -200,7 +200,7 @@ class ImproveReport(LoopReport):
 
     @property
     def small_model_gain(self) -> Bounds:
-        """On the questions that were held out, paired, in points."""
+        """Gain on the held-out questions, paired, in points."""
         return paired_change(
             [right for result in self.results for right in result.before],
             [right for result in self.results for right in result.after],
@@ -208,7 +208,7 @@ class ImproveReport(LoopReport):
 
     @property
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
         return {
             "dollars_ratio": self.dollars_ratio <= DOLLARS_BAR,
             "accuracy_change_low": self.accuracy_change.low >= ACCURACY_BAR,
@@ -219,7 +219,7 @@ class ImproveReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         gain = self.small_model_gain
         return {
             **self.common_json,
@@ -230,7 +230,7 @@ class ImproveReport(LoopReport):
 
 
 def seed_facts(result: StreamResult) -> dict[str, Any]:
-    """Of one seed, in short."""
+    """Summary of one seed."""
     return {
         **common_seed_facts(result),
         "small_before": sum(result.before) / len(result.before),
@@ -241,7 +241,7 @@ def seed_facts(result: StreamResult) -> dict[str, Any]:
 
 
 def common_seed_facts(result: Streamed) -> dict[str, Any]:
-    """What one seed of any questions says of itself."""
+    """Summary of one seed that streams of all questions share."""
     first, *_, last = quarters = quarters_of(result)
     return {
         "seed": result.settings.seed,
@@ -259,7 +259,8 @@ def quarters_of(result: Streamed) -> tuple[Stretch, ...]:
 
 
 def stretch(result: Streamed, begin: int, end: int) -> Stretch:
-    """Of the questions from `begin` to before `end`, with the rounds that they led to."""
+    """Return the stretch of the questions from `begin` to before `end`, with the rounds that they
+    led to."""
     part = result.questions[begin:end]
     gpu_second = result.settings.prices.gpu_second
     learning = [
@@ -277,8 +278,8 @@ def stretch(result: Streamed, begin: int, end: int) -> Stretch:
 
 
 def difference(right: int, count: int, other_right: int, other_count: int) -> Bounds:
-    """Of two shares of different questions, in points: the interval of Newcombe (1998, method 10)
-    from both shares' Wilson intervals."""
+    """Difference of two shares of different questions, in points: the interval of Newcombe (1998,
+    method 10) from both shares' Wilson intervals."""
     first, second = wilson(right, count), wilson(other_right, other_count)
     gap = first.estimate - second.estimate
     below = math.hypot(first.estimate - first.low, second.high - second.estimate)
@@ -287,13 +288,13 @@ def difference(right: int, count: int, other_right: int, other_count: int) -> Bo
 
 
 def paired_change(before: Sequence[bool], after: Sequence[bool]) -> Bounds:
-    """Of the same questions, in points."""
+    """Change on the same questions, in points."""
     gap = bootstrap_difference([float(right) for right in after], [float(r) for r in before])
     return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
 
 
 def batches_of(results: Sequence[Streamed]) -> list[Stretch]:
-    """Of all seeds together, batch by batch."""
+    """Stretches of all seeds together, batch by batch."""
     settings = results[0].settings
     parts: list[Stretch] = []
     for begin in range(0, settings.questions, settings.batch):

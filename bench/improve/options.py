@@ -1,4 +1,4 @@
-"""What `bench improve` is asked for."""
+"""Options of `bench improve`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _by_stream(problems: object, worlds: object) -> Option:
 
 
 class StreamPriceOptions(JsonOptions):
-    """What both models cost."""
+    """Options for the prices of both models."""
 
     panel: ClassVar[str] = "Prices"
 
@@ -126,14 +126,14 @@ class ImproveOptions(StreamPriceOptions):
             raise ValueError(f"--seeds {self.seeds}: whole numbers, comma-separated") from None
 
     def stream(self, seed: int) -> StreamSettings:
-        """Of word problems."""
+        """Settings of a stream of word problems."""
         loop = _STREAM.loop
         training = loop.training.model_copy(update=self._said("model", "tokens"))
         changes = {**self._said("every", "alpha"), "training": training}
         return _STREAM.model_copy(update=self._common(seed, loop.model_copy(update=changes)))
 
     def worlds_stream(self, seed: int) -> WorldsSettings:
-        """Of instructions."""
+        """Settings of a stream of instructions."""
         loop = _WORLDS.loop.model_copy(update=self._said("model", "tokens", "every"))
         changes = {**self._common(seed, loop), "rehearsal": self.rehearsal}
         return _WORLDS.model_copy(update=changes)
@@ -143,6 +143,7 @@ class ImproveOptions(StreamPriceOptions):
         return {"seed": seed, "prices": self.prices, "loop": loop, **self._said(*names)}
 
     def _said(self, *names: str) -> dict[str, Any]:
-        """Those of these options that have a value; the others are the stream's."""
+        """Return those of these options that have a value; the stream's settings hold the
+        others."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}

@@ -12,8 +12,8 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 
 
 async def write_turned_store(store: Path, output: Path) -> int:
-    """Nothing is done where it is there; how many escalations it holds. Raises `UnreadableData` if
-    there is no store."""
+    """Write a store with turned labels, unless it exists; return the number of its escalations.
+    Raises `UnreadableData` if there is no store."""
     runs = [escalation.run.id for escalation in read_escalations(store).records]
     folder = output / "trajectories"
     if folder.exists():

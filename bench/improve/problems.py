@@ -1,6 +1,6 @@
 """The stream's questions: word problems of one link and two operations whose scheme no training has
-shown, from the generator's held-out structures. Those that are served and those that the small
-model is measured on never share a question."""
+shown, from the generator's held-out structures. Questions that are served and questions that the
+small model is measured on never overlap."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from loopline.agents.environments.word_problems import (
 from loopline.trainers.distill.escalations import question_key
 
 OPERATIONS = 2
-"""At most, of a question."""
+"""Most operations of a question."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Of one seed."""
+    """Questions of one seed."""
 
     stream: tuple[WordProblem, ...]
     held_out: tuple[WordProblem, ...]
 
     @property
     def answers(self) -> dict[str, str]:
-        """The right ones, by question."""
+        """Right answers by question."""
         return {problem.prompt: problem.answer for problem in (*self.stream, *self.held_out)}
 
 
 def draw_questions(seed: int, count: int, held_out: int) -> Questions:
-    """The same for the same seed and numbers."""
+    """Draw the questions, the same for the same seed and numbers."""
     source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_is_short))
     by_question: dict[str, WordProblem] = {}
     while len(by_question) < count + held_out:
@@ -47,7 +47,7 @@ def draw_questions(seed: int, count: int, held_out: int) -> Questions:
 
 
 def kind_of(problem: WordProblem) -> str:
-    """The scheme that is new in it."""
+    """Return the scheme that is new in a question."""
     return next(name for name in problem.structure.split("+") if name in _new_schemes())
 
 

@@ -8,14 +8,14 @@ from loopline.bench.improve.settings import Prices, StreamSettings
 from loopline.trainers.improve.team_settings import TeamLoopSettings
 
 BIG = "llm"
-"""The big model's pool."""
+"""Pool of the big model."""
 CONCURRENCY = 64
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
-"""Of `umi`."""
+"""Roles of the workflow `umi`."""
 
 
 def cascade_profile(settings: StreamSettings, url: str) -> str:
-    """`micro`, whose cascade asks the small model first."""
+    """Return `micro`, whose cascade asks the small model first."""
     loop = settings.loop
     values: dict[str, object] = {
         **_big(url, settings.prices),
@@ -33,7 +33,7 @@ def cascade_profile(settings: StreamSettings, url: str) -> str:
 
 
 def team_profile(loop: TeamLoopSettings, prices: Prices, url: str) -> str:
-    """`umi_micro`, whose three roles are one policy."""
+    """Return `umi_micro`, whose three roles share one policy."""
     values: dict[str, object] = {
         **_big(url, prices),
         **_small(loop.pool, prices),

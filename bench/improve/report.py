@@ -24,7 +24,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 14.0, 14.0, 44.0
 
 
 def document(report: ImproveReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     settings = report.results[0].settings
     prices = settings.prices
     about = (
@@ -63,7 +63,7 @@ def document(report: ImproveReport) -> Document:
 
 
 def verdicts(report: ImproveReport) -> list[str]:
-    """A sentence for each bar."""
+    """Return a sentence for each bar."""
     change, gain = report.accuracy_change, report.small_model_gain
     word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
@@ -86,23 +86,23 @@ def verdicts(report: ImproveReport) -> list[str]:
 
 
 def attacks_in_words(attacks: Mapping[str, int]) -> str:
-    """How many, and of which kinds."""
+    """Describe the number and kinds of the attacks."""
     listed = ", ".join(f"{name} {times}" for name, times in sorted(attacks.items()))
     return f"{sum(attacks.values())} attacks{f' ({listed})' if listed else ''}"
 
 
 def verdict_word(passed: bool) -> str:
-    """Of a bar."""
+    """Word for whether a bar was met."""
     return "Held" if passed else "Missed"
 
 
 def in_points(value: Bounds) -> str:
-    """With its interval."""
+    """Format a value in points, with its interval."""
     return f"{value.estimate:+.1f} points (95 % interval {value.low:+.1f} to {value.high:+.1f})"
 
 
 def quarter_table(quarters: Sequence[Stretch], by: str = "by the small model") -> Table:
-    """A line for each; `by`: how the share that the small side answered is called."""
+    """Table with a line for each part; `by`: title of the share that the small side answered."""
     head = ["quarter", "questions", "dollars each", "right", by, "learning"]
     rows = [
         [
@@ -176,7 +176,8 @@ def plot(
     *,
     top: float | None = None,
 ) -> str:
-    """A curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the axis."""
+    """Plot a curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the
+    axis."""
     values = [value(part) for part in batches]
     x = svg.Scale(0.0, float(size * len(batches)), _LEFT, _WIDTH - _RIGHT)
     y = svg.Scale(0.0, top or max(values) * 1.1 or 1.0, _HEIGHT - _BOTTOM, _TOP)

@@ -1,4 +1,4 @@
-"""What a stream follows from."""
+"""Settings of a stream."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ MICRO_TRAINING = TrainingSettings(
 
 
 class Prices(Record):
-    """US dollars. The big model is paid by the token, as GPT-4o is; the small one by the second of
-    a rented GPU, at a stated speed, and so are the trainings, each CPU second as one of the GPU."""
+    """Prices in US dollars. The big model is paid per token, as GPT-4o is; the small one per second
+    of a rented GPU at a stated speed, and so are the trainings: a CPU second counts as a GPU
+    second."""
 
     big_prompt: float = 2.50
-    """Per million tokens."""
+    """US dollars per million prompt tokens of the big model."""
     big_completion: float = 10.00
     gpu_hour: float = 2.50
-    """Of a rented H100."""
+    """US dollars per hour of a rented H100."""
     prompt_speed: float = 20_000.0
-    """Tokens that the GPU reads in a second."""
+    """Prompt tokens that the GPU reads per second."""
     completion_speed: float = 2_000.0
-    """Tokens that it writes in a second."""
+    """Tokens that it writes per second."""
 
     @property
     def gpu_second(self) -> float:
@@ -32,12 +33,12 @@ class Prices(Record):
 
     @property
     def small_prompt(self) -> float:
-        """Per million tokens."""
+        """US dollars per million prompt tokens."""
         return self.gpu_second / self.prompt_speed * 1e6
 
     @property
     def small_completion(self) -> float:
-        """Per million tokens."""
+        """US dollars per million completion tokens."""
         return self.gpu_second / self.completion_speed * 1e6
 
 
@@ -56,7 +57,7 @@ class StreamSettings(Record):
     """Share of the runs that are audited while the router accepts nothing, so that an audit costs
     nothing."""
     audit: float = Field(default=0.1, ge=0, le=1)
-    """The same where it accepts everything; in between in proportion."""
+    """The same share while it accepts everything; between these it changes in proportion."""
     attack_every: int = Field(default=50, ge=0)
     """Steps between two attacks on the deployment while it serves, on average; 0: none."""
     poison: bool = True

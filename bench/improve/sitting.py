@@ -1,5 +1,5 @@
-"""What every stream does, whatever it asks: it goes on in its folder, serves in batches, looks
-after each whether a round is due, waits for the store, and counts its CPU time."""
+"""Shared steps of every stream, whatever it asks: it resumes in its folder, serves in batches,
+checks after each whether a round is due, waits for the store, and counts its CPU time."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from loopline.trainers.core.output_lock import lock_output
 from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0
-"""In which an ended run must have come to the store."""
+"""Seconds in which an ended run must reach the store."""
 GO_ON = "the same `bench improve` command"
 LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
 AT_ONCE = 32
-"""Questions."""
+"""Most questions that are asked at the same time."""
 
 
 class Timed(Record):
-    """What a stream comes to."""
+    """Result of a stream with its compute."""
 
     cpu_seconds: float
-    """Of all processes."""
+    """CPU seconds of all processes."""
 
 
 ResultT = TypeVar("ResultT", bound=Timed)
 
 
 def claim(path: Path, settings: Record, folder: Path) -> None:
-    """Make the folder this stream's. Raises `TrainingError` where it is another one's."""
+    """Claim the folder for this stream. Raises `TrainingError` where it belongs to another one."""
     if path.exists():
         require_same_recipe(claimed_settings(path, type(settings)), settings, folder)
     else:
@@ -67,21 +67,23 @@ async def until_recorded(store: Path, runs: Collection[str]) -> None:
 
 
 class CpuClock:
-    """Seconds of this process and of all that it has waited for, over all sittings of a folder."""
+    """CPU seconds of this process and of all that it has waited for, over all sittings of a
+    folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "cpu.jsonl"
         self._began = _spent()
 
     def stop(self, uncounted: float) -> float:
-        """All sittings together. `uncounted`: seconds of processes that nobody waited for."""
+        """Return the CPU seconds of all sittings together. `uncounted`: seconds of processes that
+        nobody waited for."""
         with AppendLog(self._path, GO_ON) as log:
             log.append({"seconds": _spent() - self._began + uncounted})
         return sum(float(line["seconds"]) for _, line in read_log(self._path))
 
 
 def _spent() -> float:
-    # The supervisor that has ended is waited for when the next process is started.
+    # The ended supervisor is waited for when the next process is started.
     subprocess.run(("true",), check=False)
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
@@ -111,7 +113,10 @@ async def serve_in_batches(
     serve: Callable[[range], Awaitable[None]],
     look: Callable[[Collection[int | None]], Awaitable[int | None]],
 ) -> None:
-    """Serve `total` questions in batches, and look behind each but the last whether a round is due.
+    """Serve `total` questions in batches, and check after each but the last whether a round is due.
+    `looks.jsonl` holds each check and the number of its round, so that a killed stream repeats
+    none. `look` receives the recorded numbers: a round may have ended in a sitting that was killed
+    before it recorded it.
 
     `looks.jsonl` has each look and the number of its round, so that a killed stream repeats none.
     `look` is given the numbers that are in it: a round may have ended in a sitting that was killed
@@ -137,8 +142,8 @@ async def serve_under_attack(
     attacked: AbstractAsyncContextManager[Counter[str]],
     ask: Callable[[int], Awaitable[Record]],
 ) -> None:
-    """Ask the questions of a batch that `served.jsonl` does not have yet, and write what became of
-    each, and the attacks meanwhile."""
+    """Ask the questions of a batch that `served.jsonl` does not have yet, and write their results,
+    and the attacks during that time."""
     places = asyncio.Semaphore(AT_ONCE)
     with (
         AppendLog(folder / SERVED, GO_ON) as log,
@@ -159,7 +164,7 @@ async def serve_under_attack(
 
 
 def served_before_rounds(folder: Path) -> dict[int, int]:
-    """By round of the stream, the number of questions that were served before it."""
+    """Number of questions that were served before each round of the stream, by round."""
     return {
         line["round"]: line["served"]
         for _, line in read_log(folder / LOOKS)
@@ -168,7 +173,7 @@ def served_before_rounds(folder: Path) -> dict[int, int]:
 
 
 def attack_counts(folder: Path) -> dict[str, int]:
-    """By name, the attacks on the deployment while it served."""
+    """Number of attacks on the deployment while it served, by name."""
     counts = Counter[str]()
     for _, line in read_log(folder / ATTACKS):
         counts.update(line["attacks"])

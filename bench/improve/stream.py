@@ -57,7 +57,7 @@ KIND = "kind"
 
 
 class Served(Record):
-    """What became of a question."""
+    """Result of a question."""
 
     index: int
     run: str
@@ -65,33 +65,33 @@ class Served(Record):
     outcome: Outcome
     right: bool
     accepted: bool
-    """The small model's answer was the run's."""
+    """Whether the small model's answer was the run's."""
     audited: bool
     micro_dollars: int
     unpriced: int = 0
-    """Calls of which nobody knows whether they were paid for: their worker was killed."""
+    """Calls of unknown cost: their worker was killed."""
 
 
 class StreamResult(Timed):
-    """One seed."""
+    """Result of one seed."""
 
     settings: StreamSettings
     questions: tuple[Served, ...]
     rounds: tuple[tuple[int, Decision], ...]
-    """Each with the number of questions that were served before."""
+    """Rounds, each with the number of questions that were served before it."""
     before: tuple[bool, ...]
-    """Of the questions that were held out: whether the pool's own model answers rightly."""
+    """Whether the pool's own model answers each held-out question rightly."""
     after: tuple[bool, ...]
-    """The same of the version that serves at the end."""
+    """The same for the version that serves at the end."""
     poisoned: Decision | None
-    """What became of the batch with turned labels."""
+    """Decision on the batch with turned labels."""
     serving_at_end: str
     attacks: dict[str, int]
-    """On the deployment while it served: name → how often."""
+    """Number of attacks on the deployment while it served, by name."""
     lost: int
     """Questions whose run has no answer."""
     altered: int
-    """Answers of the big model that are not those which it gives to these questions."""
+    """Answers of the big model that differ from those which it gives to these questions."""
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
@@ -263,7 +263,8 @@ class _Stream:
         }
 
     def _audit_share(self) -> float:
-        """An audit costs only where the small answer is accepted: the more of them, the fewer."""
+        """Share of audits. An audit costs only where the small answer is accepted: the more of
+        them, the fewer audits."""
         router = find_record(self._router, Router)
         accepted = 0.0
         if router is not None and router.threshold is not None:

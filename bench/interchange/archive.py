@@ -1,4 +1,4 @@
-"""The members of a zip archive that a stranger has made: each read within bounds.
+"""The members of a foreign zip archive, each read within bounds.
 
 inspect compresses with Zstandard, which Python's own `zipfile` reads from version 3.14 on. Here
 the archive's index is read by `zipfile`, and the bytes are decompressed by zlib or by the codec
@@ -20,9 +20,9 @@ from loopline.bench.errors import DataError
 
 MAX_MEMBERS = 2_000_000
 MAX_MEMBER_BYTES = 256 * 2**20
-"""Of one member, decompressed: a sample of a long agent run has some ten megabytes."""
+"""Most bytes of one member, decompressed: a sample of a long agent run has some ten megabytes."""
 MAX_TOTAL_BYTES = 64 * 2**30
-"""Of all members that are read, decompressed."""
+"""Most bytes of all members that are read, decompressed."""
 _CHUNK = 2**20
 _ZSTANDARD = 93
 _LOCAL_HEADER = 30
@@ -30,7 +30,8 @@ _ENCRYPTED = 0x1
 
 
 class Archive:
-    """An open archive; a context. Raises DataError for one that is damaged or out of bounds."""
+    """An open archive, as a context manager. Raises DataError for one that is damaged or out of
+    bounds."""
 
     def __init__(self, path: Path, member_bytes: int = MAX_MEMBER_BYTES) -> None:
         self._path = path
@@ -74,7 +75,7 @@ class Archive:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """A member, decompressed. Raises DataError."""
+        """Return a member, decompressed. Raises DataError."""
         info = self._members[name]
         if info.flag_bits & _ENCRYPTED:
             raise DataError(f"{self._path}: {name} is encrypted")
@@ -91,7 +92,7 @@ class Archive:
         for chunk in self._decompressed(info):
             size += len(chunk)
             self._left -= len(chunk)
-            # Counted while it unfolds: what the index says of a size may be a lie.
+            # Counted during decompression, since the index may state a wrong size.
             if size > self._member_bytes:
                 raise DataError(
                     f"{self._path}: {info.filename} unfolds into more than "
@@ -127,7 +128,7 @@ class Archive:
             )
 
     def _raw(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
-        """The member's bytes as they stand in the file."""
+        """Yield the compressed bytes of a member."""
         self._file.seek(info.header_offset)
         head = self._file.read(_LOCAL_HEADER)
         if len(head) < _LOCAL_HEADER or head[:4] != b"PK\x03\x04":

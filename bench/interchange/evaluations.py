@@ -11,12 +11,12 @@ from loopline.bench.errors import DataError, UsageError
 
 MAX_SAMPLES = 2_000_000
 NAMED = 5
-"""Samples or questions that a message names before it only counts."""
+"""Most samples or questions that a message names."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one model read and wrote for one sample."""
+    """Tokens that one model read and wrote for one sample."""
 
     prompt: int = 0
     completion: int = 0
@@ -27,17 +27,17 @@ class Sample:
     """One attempt at one question."""
 
     id: str
-    """Of the question: the same in every epoch, and in every evaluation of the same data."""
+    """Id of the question: the same in every epoch, and in every evaluation of the same data."""
     epoch: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     question: str
     target: str
     output: str | None
-    """What the model answered; None where there is no answer."""
+    """Answer of the model; None where there is no answer."""
     scores: Mapping[str, float]
-    """Scorer → score; without those that are not numbers or were not given."""
+    """Score by scorer; without scores that are missing or not numbers."""
     tokens: Mapping[str, Tokens] = field(default_factory=dict[str, Tokens])
-    """By model."""
+    """Tokens by model."""
     seconds: float = 0.0
     error: str | None = None
 
@@ -48,25 +48,25 @@ class Evaluation:
 
     path: Path
     format: str
-    """`inspect` or `lm-eval`."""
+    """Format: `inspect` or `lm-eval`."""
     task: str
     model: str
     created: float
-    """Seconds since 1970; 0 where the file does not say."""
+    """Time in seconds since 1970; 0 where the file has none."""
     samples: tuple[Sample, ...]
     lower_is_better: frozenset[str] = frozenset()
-    """Scorers whose low scores are good ones."""
+    """Scorers whose low scores are good."""
     notices: tuple[str, ...] = ()
-    """What a reader of its figures must know."""
+    """Notes that a reader of its figures must know."""
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """In the order in which they appear."""
+        """Scorers in the order in which they appear."""
         return tuple(dict.fromkeys(name for sample in self.samples for name in sample.scores))
 
     def scorer(self, name: str | None) -> str:
-        """The scorer of that name, or the only one. Raises UsageError that lists them, also for a
-        scorer whose scores are not shares."""
+        """Return the scorer of that name, or the only one. Raises UsageError that lists them, also
+        for a scorer whose scores are not shares."""
         names = self.scorers
         if not names:
             raise UsageError(f"{self.path}: no sample has a score that is a number")
@@ -96,7 +96,8 @@ class Evaluation:
 
 
 def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
-    """Raises DataError for a file with no sample, too many, or two of one question and epoch."""
+    """Check the samples. Raises DataError for a file with no sample, too many, or two of one
+    question and epoch."""
     if not samples:
         raise DataError(f"{path}: the file holds no sample")
     seen_places: set[tuple[str, int]] = set()
@@ -110,25 +111,25 @@ def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
 
 
 def name_some(ids: tuple[str, ...]) -> str:
-    """The first ids, and that there are more."""
+    """Name the first ids, and note that there are more."""
     return ", ".join(ids[:NAMED]) + (", …" if ids[NAMED:] else "")
 
 
 def object_at(value: Any, *path: str) -> dict[str, Any]:
-    """The object below these keys of a JSON value; an empty one where there is none."""
+    """Return the object below these keys of a JSON value; an empty one where there is none."""
     for key in path:
         value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def text_at(value: Any, key: str, default: str = "") -> str:
-    """The text of a key; the default where there is none."""
+    """Return the text of a key; the default where there is none."""
     text = object_at(value).get(key)
     return text if isinstance(text, str) else default
 
 
 def number_at(value: Any, key: str) -> float:
-    """The finite number of a key; 0 where there is none."""
+    """Return the finite number of a key; 0 where there is none."""
     number = object_at(value).get(key)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0.0

@@ -38,8 +38,8 @@ _STRANGE = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 def export(directory: OutputDirectory, form: str, output: Path) -> list[Path]:
-    """The files that were written, each whole or not at all; earlier ones are replaced. Raises
-    UsageError for a format that there is not, OutputError where a file can't be written."""
+    """Write the files, each completely or not at all; earlier ones are replaced; return their
+    paths. Raises UsageError for an unknown format, OutputError where a file can't be written."""
     if form not in WRITERS:
         raise UsageError(f"--format: there is no {form!r}; there are: {', '.join(WRITERS)}")
     facts = facts_of(directory)
@@ -167,8 +167,8 @@ def _lm_eval_results(facts: Facts, arm: ArmRuns, task: str) -> dict[str, Any]:
 
 
 def _csv(directory: OutputDirectory, facts: Facts, output: Path) -> Iterator[Path]:
-    """Texts as they are: what a model wrote may begin with `=`, which a spreadsheet takes for a
-    formula."""
+    """Write the table with unchanged texts: a model's text may begin with `=`, which a spreadsheet
+    takes for a formula."""
     path = output / "runs.csv"
     runs = [result for arm in facts.arms for result in arm.results]
     measures = list(dict.fromkeys(name for result in runs for name in result.measures))
@@ -217,13 +217,14 @@ WRITERS: dict[str, Callable[[OutputDirectory, Facts, Path], Iterator[Path]]] = {
 
 
 def _means(facts: Facts, arm: ArmRuns) -> dict[str, float]:
-    """Checker → share of right answers; nothing of an arm without a finished run."""
+    """Return shares of right answers by checker; empty for an arm without a finished run."""
     n = len(arm.results)
     return {name: arm.right(name) / n for name in facts.checkers} if n else {}
 
 
 def _tokens_by_run(entries: list[UsageEntry]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Run → model → tokens read and written; discarded calls are not of the run's samples."""
+    """Return tokens read and written by run and model; discarded calls do not belong to the run's
+    samples."""
     tokens: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for entry in deduplicate_usage(entries):
         if entry.usage is None or entry.discarded:
@@ -238,7 +239,7 @@ def _tokens_by_run(entries: list[UsageEntry]) -> dict[str, dict[str, tuple[int, 
 
 
 def _plain(item: ManifestItem) -> dict[str, Any]:
-    """What is known of an item and is a plain value."""
+    """Facts of an item that are plain values."""
     return {
         name: value
         for name, value in item.about.items()

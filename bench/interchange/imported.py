@@ -1,4 +1,4 @@
-"""Another tool's evaluation as one of our benchmarks: an output directory, or the facts of one.
+"""Converts another tool's evaluation to one of our benchmarks: an output directory, or its facts.
 
 One arm answers, named by its model. Each sample is an item; samples of several epochs are attempts
 at one question. The verdict is that of one scorer: of a share from 0 to 1 only 1 is right, and the
@@ -37,7 +37,7 @@ from loopline.bench.text_answers import SCORE
 
 NAME = "imported"
 READERS = {".eval": read_inspect_log, ".jsonl": read_lm_eval_samples}
-"""By the ending of a file's name."""
+"""Readers by the suffix of a file's name."""
 _STRANGE = re.compile(r"[^\w./@+-]+")
 _ANSWER_CHARS = 200
 
@@ -62,7 +62,7 @@ def read_evaluation(path: Path) -> Evaluation:
 
 @dataclass(frozen=True)
 class Imported:
-    """What an output directory of an evaluation holds."""
+    """Content of an output directory for an evaluation."""
 
     manifest: Manifest
     results: tuple[Result, ...]
@@ -70,7 +70,7 @@ class Imported:
     notices: tuple[str, ...]
 
     def facts(self) -> Facts:
-        """The facts, without a directory."""
+        """Return the facts, without a directory."""
         stored = StoredRuns()
         for result in self.results:
             key = result.arm, result.item
@@ -80,9 +80,9 @@ class Imported:
         return compute(self.manifest, stored, self.ledger)
 
     def write(self, path: Path) -> OutputDirectory:
-        """As an output directory. The manifest is written last: without it the folder holds no
-        benchmark, so that an import which was killed is never taken for a whole one. Raises
-        UsageError for a folder that holds something, OutputError where it can't be written."""
+        """Write it as an output directory. The manifest is written last: without it the folder
+        holds no benchmark, so that an import which was killed is never taken for a whole one.
+        Raises UsageError for a folder that is not empty, OutputError where it can't be written."""
         directory = OutputDirectory(new_folder(path))
         again = f"empty {path}, and import again"
         ledger = Ledger(directory.ledger_path)
@@ -167,7 +167,8 @@ def _attempt(sample: Sample) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without halves of surrogate pairs, which JSON can say and UTF-8 cannot."""
+    """Return the text without halves of surrogate pairs, which JSON can express and UTF-8
+    cannot."""
     return text.encode(errors="replace").decode()
 
 
@@ -218,7 +219,8 @@ def _result(
 
 
 def _transcript(result: Result) -> JsonObject:
-    """As `loopline.bench.results.transcript_of` writes one: the answer in one step."""
+    """Return the transcript in the form of `loopline.bench.results.transcript_of`: the answer in
+    one step."""
     return {
         "run_id": result.run_id,
         "outcome": str(result.outcome),

@@ -30,7 +30,7 @@ from loopline.trainers.data.json_files import Unreadable, parse
 VERSION = 2
 _HEADER, _START, _SAMPLES = "header.json", "_journal/start.json", "samples/"
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-"""Values of a score that are words, as `inspect_ai.scorer.value_to_float` reads them."""
+"""Values of scores that are words, as in `inspect_ai.scorer.value_to_float`."""
 _MEAN_REDUCERS = {"mean"}
 
 
@@ -118,7 +118,8 @@ def _sample(path: Path, name: str, document: dict[str, Any]) -> Sample:
 
 
 def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    """Those that are numbers; the entries of one that is an object as `scorer/entry`."""
+    """Return the scores that are numbers; the entries of a score that is an object get the names
+    `scorer/entry`."""
     numbers: dict[str, float] = {}
     for name, score in scores.items():
         value = object_at(score).get("value")
@@ -149,7 +150,7 @@ def _number(value: object) -> float | None:
 
 
 def _text(value: object) -> str:
-    """An input or a target: a text, messages, or several targets."""
+    """Return an input or a target as text: from a text, messages, or several targets."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -167,7 +168,7 @@ def _text(value: object) -> str:
 
 
 def _contents(content: object) -> str:
-    """The texts of a message in several parts; a part that is not text by its kind."""
+    """Return the texts of a message in several parts; for a part that is not text, its kind."""
     parts = cast("list[object]", content) if isinstance(content, list) else []
     return " ".join(text_at(part, "text") or f"[{text_at(part, 'type')}]" for part in parts)
 

@@ -28,13 +28,14 @@ _ESCAPES = {
 
 
 def accuracy_table(facts: Facts) -> str:
-    """A row for each arm: right answers, accuracy with its interval, tokens, cost, latency."""
+    """Table with a row for each arm: right answers, accuracy with its interval, tokens, cost,
+    latency."""
     head = ["arm", "right", "accuracy", "95 %", "tokens", "$/1,000", "median latency"]
     return _table(head, main_rows(facts), f"{facts.benchmark.title}: {facts.manifest.source}.")
 
 
 def differences_table(facts: Facts) -> str:
-    """A row for each pair of arms, on the questions that both answered."""
+    """Table with a row for each pair of arms, on the questions that both answered."""
     rows = [
         [
             f"{pair['a']} − {pair['b']}",
@@ -52,7 +53,7 @@ def differences_table(facts: Facts) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """The first column is words, the others are numbers."""
+    """Format a table whose first column holds words and the others numbers."""
     return "\n".join(
         [
             r"% \usepackage{booktabs}",
@@ -77,5 +78,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """A text in which nothing is a command of LaTeX."""
+    """Escape a text so that nothing in it is a command of LaTeX."""
     return "".join(_ESCAPES.get(char, char) for char in text if char >= " " or char == "\n")

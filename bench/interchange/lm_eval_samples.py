@@ -64,7 +64,7 @@ def read_lm_eval_samples(path: Path, limits: Limits = LIMITS) -> Evaluation:
 
 
 def _results(path: Path, date: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The results of the same evaluation, and what is wrong with their file."""
+    """Read the results of the same evaluation, and describe what is wrong with their file."""
     results_path = path.parent / f"results_{date}.json"
     if date is None or not results_path.is_file():
         return {}, ()
@@ -108,7 +108,7 @@ def _sample(number: int, value: Any) -> Sample:
 
 
 def _joined(path: Path, lines: tuple[Sample, ...]) -> tuple[Sample, ...]:
-    """One sample of the lines of each document, which differ by their filter."""
+    """Join the lines of each document, which differ by their filter, to one sample."""
     by_id: dict[str, Sample] = {}
     for line in lines:
         earlier = by_id.setdefault(line.id, line)
@@ -142,7 +142,7 @@ def _own_id(document: str) -> str | None:
 
 
 def _response(responses: object) -> str | None:
-    """The first answer; of a choice among several, nothing was written."""
+    """Return the first answer; None for a choice among several, where nothing was written."""
     first: object = responses
     while isinstance(first, list) and first:
         first = cast("list[object]", first)[0]
@@ -150,7 +150,7 @@ def _response(responses: object) -> str | None:
 
 
 def _as_text(value: object) -> str:
-    """A text as it is, else JSON, of which equal values have the same."""
+    """Return a text unchanged, anything else as JSON, so that equal values have equal texts."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -22,11 +22,11 @@ from loopline.bench.errors import OutputError
 from loopline.build import build, build_of_checkout
 
 _PACKAGES = ("loopline", "torch", "transformers", "llama-cpp-python", "trl", "faststream", "redis")
-"""Whose versions are recorded, where they are installed."""
+"""Packages whose versions are recorded, where they are installed."""
 
 
 class Machine(Record):
-    """Where a line was measured."""
+    """Machine that a line was measured on."""
 
     cpu: str
     cores: int
@@ -39,7 +39,7 @@ class Machine(Record):
 
 
 class RecordedValue(Record):
-    """A measurement as a line holds it."""
+    """A measurement in the form of a recorded line."""
 
     value: float | None = None
     low: float | None = None
@@ -55,12 +55,13 @@ class Baseline(Record):
     proof: str
     date: datetime
     commit: str
-    """Empty where neither git nor the wheel tells."""
+    """Commit of the program; empty where neither git nor the wheel names it."""
     modified: bool
-    """Files differed from the commit."""
+    """Whether files differed from the commit."""
     machine: Machine
     load: float
-    """Processes that ran before the proof began (one-minute load average): of a quiet machine 0."""
+    """Number of processes that ran before the proof began (one-minute load average); 0 on a quiet
+    machine."""
     versions: dict[str, str]
     passed: bool
     complete: bool
@@ -72,7 +73,7 @@ class Baseline(Record):
 
 
 def folder() -> Path:
-    """Where the lines are."""
+    """Folder of the recorded lines."""
     root = Path(__file__).resolve().parents[2]
     if build_of_checkout(root) is not None:
         return root / "bench" / "baselines"
@@ -82,7 +83,7 @@ def folder() -> Path:
 
 
 def require_folder() -> None:
-    """Raises `OutputError` where no line can be written."""
+    """Check that a line can be written. Raises `OutputError` otherwise."""
     place = folder()
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def require_folder() -> None:
 
 
 def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
-    """Add a line with date, commit and machine; the file. Raises `OutputError`."""
+    """Add a line with date, commit and machine; return its file. Raises `OutputError`."""
     path = folder() / f"{proof}.jsonl"
     current = build()
     baseline = Baseline.model_validate(
@@ -114,7 +115,7 @@ def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
 
 
 def read(proof: str) -> list[Baseline]:
-    """All lines, the oldest first. Raises `OutputError` naming a damaged one."""
+    """Read all lines, the oldest first. Raises `OutputError` naming a damaged line."""
     path = folder() / f"{proof}.jsonl"
     lines: list[Baseline] = []
     if not path.exists():
@@ -128,12 +129,12 @@ def read(proof: str) -> list[Baseline]:
 
 
 def recorded_proofs() -> list[str]:
-    """The proofs that have lines."""
+    """Return the proofs that have lines."""
     return sorted(path.stem for path in folder().glob("*.jsonl"))
 
 
 def machine() -> Machine:
-    """This one."""
+    """Return the facts of this machine."""
     import psutil
 
     return Machine(
@@ -143,7 +144,7 @@ def machine() -> Machine:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that figures depend on."""
+    """Versions of Python and of the packages that figures depend on, by name."""
     import platform
 
     installed = {"python": platform.python_version()}

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What the list of commands says of a proof, and how long it takes on two cores."""
+    """Description of a proof in the list of commands, and its duration on two cores."""
 
     about: str
     minutes: int
     full: str = ""
-    """By `--full`, where it has that."""
+    """Duration with `--full`, where the proof has that option."""
 
 
 PROOFS: dict[str, Entry] = {

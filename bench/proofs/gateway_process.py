@@ -23,20 +23,20 @@ _STATE = "state"
 
 @dataclass(frozen=True)
 class Gateway:
-    """One that can be started."""
+    """A gateway that can be started."""
 
     url: str
-    """As `OPENAI_BASE_URL` takes it."""
+    """URL in the form of `OPENAI_BASE_URL`."""
     command: Sequence[str]
-    """Up to the file of the settings of its role worker."""
+    """Command without its last argument, the file with the settings of the role worker."""
     settings: Settings
 
 
 def gateway_in(
     folder: Path, name: str, models: Mapping[str, ModelSettings], **limits: float
 ) -> Gateway:
-    """A gateway with these models, on a free port, whose settings are written to `folder`; `limits`
-    are settings of the gateway."""
+    """Return a gateway with these models, on a free port, whose settings are written to `folder`;
+    `limits` are settings of the gateway."""
     deployment = load("scripted", environ={})
     probe = Listener.open(deployment.gateway.model_copy(update={"port": 0}))
     port, url = probe.socket.getsockname()[1], probe.url
@@ -50,17 +50,17 @@ def gateway_in(
 
 
 def state_of(folder: Path) -> StateDirectory:
-    """The state directory of the gateways in a folder."""
+    """Return the state directory of the gateways in a folder."""
     return StateDirectory(folder / _STATE)
 
 
 def api_key(folder: Path) -> str:
-    """The key of the gateways in a folder."""
+    """Return the key of the gateways in a folder."""
     return key_file(state_of(folder))
 
 
 def _main(profile: Path, state: Path, worker: Path) -> None:
-    # Here, because a bench that only starts such a process needs no worker.
+    # Imported here, since a bench that only starts such a process needs no worker.
     from loopline.runtime.gateway.front import GatewayFront
     from loopline.runtime.observe.logging import configure
     from loopline.workers.__main__ import JOIN_SECONDS

@@ -1,5 +1,5 @@
-"""How every proof runs: it says how long it takes, and ends with tables, a line of JSON, a page and
-an exit code. Interrupted or failing, it shows what was measured so far.
+"""Runner of every proof: it announces how long it takes, and ends with tables, a line of JSON, a
+page and an exit code. When it is interrupted or fails, it shows what was measured so far.
 
 A proof brings a model of its options, an estimate of its time and a function that measures. The
 harness does everything else.
@@ -37,14 +37,14 @@ from loopline.workers.atomic_files import write_atomic
 from loopline.workers.installation import install_hint
 
 SHOWN = 10
-"""Violations that are printed, each with its history."""
+"""Most violations that are printed, each with its history."""
 MANY = 6
-"""Columns that fit on 80 with headings of one line."""
+"""Columns of a table that fit 80 characters with headings of one line."""
 WIDTH = 120
-"""Columns of a table where there is no terminal."""
+"""Columns of output without a terminal."""
 
 Engines = Literal["both", "llama_cpp", "torch"]
-"""Which of our engines are measured."""
+"""Local engines that are measured."""
 
 
 class Options(config.Options):
@@ -67,11 +67,11 @@ class FullOptions(Options):
 
 
 NOT_MEASURED = set(FullOptions.model_fields)
-"""Options that change nothing of what is measured: they stand in no line."""
+"""Options that do not affect what is measured: recorded lines leave them out."""
 
 
 def random_seed() -> int:
-    """Of a proof that is not asked for a seed."""
+    """Seed for a proof that is not given one."""
     return secrets.randbelow(2**31)
 
 
@@ -82,7 +82,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 class Progress:
-    """Lines on stderr about the current work, and the last outcome that is worth showing."""
+    """Lines on stderr about the current work, and the last outcome that can be shown."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -94,7 +94,7 @@ class Progress:
 
 
 def accept_all_options(options: Options) -> None:
-    """Of a proof whose options are right by their types."""
+    """Accept the options of a proof that their types check fully."""
 
 
 @dataclass(frozen=True)
@@ -102,22 +102,22 @@ class Proof(Generic[OptionsT]):
     """One measurement of the project itself."""
 
     name: str
-    """On the command line, and of its file of baselines."""
+    """Name on the command line and of its file of baselines."""
     title: str
     options: type[OptionsT]
     minutes: Callable[[OptionsT], float]
-    """About how long it takes on two cores."""
+    """Returns the approximate minutes on two cores."""
     run: Callable[[OptionsT, Progress], Outcome]
-    """Measures. Raises `BenchError` for what can't be measured. While it runs it may set
-    `Progress.outcome`."""
+    """Measures, and returns the outcome. Raises `BenchError` for what can't be measured. While it
+    runs it may set `Progress.outcome`."""
     check: Callable[[OptionsT], None] = accept_all_options
-    """Before anything is started. Raises `UsageError`."""
+    """Checks the options before anything is started. Raises `UsageError`."""
     full: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Options of the long form: values in place of defaults by `--full`."""
+    """Options of the long form: values that `--full` puts in place of defaults."""
 
 
 def with_full(proof: Proof[OptionsT], options: OptionsT) -> OptionsT:
-    """The options of the long form, if that is asked for: its values in place of defaults, not of
+    """Return the options of the long form, if it is requested: its values replace defaults, not
     what the user wrote."""
     if not getattr(options, "full", False):
         return options
@@ -126,23 +126,23 @@ def with_full(proof: Proof[OptionsT], options: OptionsT) -> OptionsT:
 
 
 def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
-    """Run a proof, and show what it found. Raises `BenchError`, and `typer.Exit` unless every bar
-    was held and no rule was broken; the exit code of Ctrl-C is that of shells."""
+    """Run a proof, and show its outcome. Raises `BenchError`, and `typer.Exit` unless every bar was
+    met and no rule was broken; the exit code of Ctrl-C is that of shells."""
     options = with_full(proof, options)
     proof.check(options)
     if options.record:
-        # A machine whose disk or checkout can't take the line is named before the work.
+        # A machine whose disk or checkout can't take the line is reported before the work.
         baselines.require_folder()
     load, began = os.getloadavg()[0], time.monotonic()
     progress = Progress()
     progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
-    # What a proof mounts or starts outlives a process that ends without being interrupted.
+    # Mounts and processes of a proof outlive a process that ends without being interrupted.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     display = _Display(proof, options, began)
     try:
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
+        # Caught here, since typer turns it into a silent exit.
         anything = display.show_partial(progress)
         progress.say("stopped; what was measured so far stands above" if anything else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -162,14 +162,14 @@ def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
 
 @dataclass(frozen=True)
 class _Display(Generic[OptionsT]):
-    """Where an outcome goes."""
+    """Display of an outcome: tables, JSON, a page and a line of baselines."""
 
     proof: Proof[OptionsT]
     options: OptionsT
     began: float
 
     def show_partial(self, progress: Progress) -> bool:
-        """What was measured before an end that was not planned; False where there is nothing."""
+        """Show what was measured before an unplanned end; return False where there is nothing."""
         outcome = progress.outcome() if progress.outcome is not None else Outcome()
         if outcome.measurements or outcome.violations:
             self.all_of(outcome, complete=False)
@@ -177,7 +177,8 @@ class _Display(Generic[OptionsT]):
         return False
 
     def all_of(self, outcome: Outcome, *, complete: bool) -> dict[str, Any]:
-        """Print the tables, write the page, end with the line; returns what that holds."""
+        """Print the tables, write the page, and end with the line; return the content of the
+        line."""
         line = line_of(self.proof, self.options, outcome, complete=complete)
         line["seconds"] = round(time.monotonic() - self.began, 1)
         show(outcome, Console(width=None if sys.stdout.isatty() else WIDTH))
@@ -194,8 +195,8 @@ class _Display(Generic[OptionsT]):
 def line_of(
     proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
 ) -> dict[str, Any]:
-    """What `--json` ends with, and what a baseline holds besides date, commit and machine. A value
-    that could not be measured is null."""
+    """Return the line that `--json` prints, and that a baseline holds in addition to date, commit
+    and machine. A value that could not be measured is null."""
     return {
         "proof": proof.name,
         "complete": complete,
@@ -220,7 +221,7 @@ def _round(value: float) -> float | None:
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """Everything, for a reader at a terminal."""
+    """Print the whole outcome on a terminal."""
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -255,21 +256,22 @@ def show(outcome: Outcome, console: Console) -> None:
 
 
 def _fact(name: str, value: object) -> list[str]:
-    """A line, or one for each value of a mapping."""
+    """Return a line, or one for each value of a mapping."""
     if isinstance(value, Mapping):
         return [line for key, inner in value.items() for line in _fact(f"{name} {key}", inner)]  # pyright: ignore[reportUnknownVariableType]
     return [f"{name.replace('_', ' '):32} {value}"]
 
 
 def duration(minutes: float) -> str:
-    """As in `about 3 minutes`."""
+    """Format a duration, such as `about 3 minutes`."""
     if minutes < 1:
         return "less than a minute"
     return f"about {format_count(round(minutes), 'minute')}"
 
 
 def require_engines(only: str) -> None:
-    """Raises `UsageError` where llama_cpp is to be measured and is not installed."""
+    """Check the engines. Raises `UsageError` where llama_cpp is to be measured and is not
+    installed."""
     if only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
             f"llama-cpp-python is not installed; {install_hint('gguf')}; or --only torch"
@@ -277,7 +279,7 @@ def require_engines(only: str) -> None:
 
 
 def numbers(option: str, text: str, *, low: float, high: float) -> list[float]:
-    """Comma-separated numbers, from `low` to `high`. Raises `UsageError`."""
+    """Parse comma-separated numbers, from `low` to `high`. Raises `UsageError`."""
     try:
         parsed = [float(part) for part in text.split(",")]
     except ValueError:

@@ -22,7 +22,7 @@ Change = Literal["worse", "better", ""]
 _FREE = ("seed", "evidence")
 """Options that may differ: another seed is another sample of the same measurement."""
 SHOWN = 5
-"""Lines whose values stand in a table: the last ones."""
+"""Most lines whose values are in a table: the last ones."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,27 @@ class Course:
 
     name: str
     values: tuple[RecordedValue | None, ...]
-    """None where a line does not have it."""
+    """Values by line; None where a line does not have the measurement."""
     change: Change
 
 
 @dataclass(frozen=True)
 class Series:
-    """Lines of one machine and one choice of options, and what they hold."""
+    """Lines of one machine and one choice of options, with their measurements."""
 
     lines: tuple[Baseline, ...]
     courses: tuple[Course, ...]
 
     @property
     def worse(self) -> list[str]:
-        """What is worse in the last line, in words."""
+        """Names of what became worse in the last line."""
         return [course.name for course in self.courses if course.change == "worse"] + [
             f"{rule}: {times} violations" for rule, times in self.lines[-1].violations.items()
         ]
 
 
 def series_of(lines: Sequence[Baseline]) -> list[Series]:
-    """By machine and options, in the order of their first lines."""
+    """Group the lines by machine and options, in the order of their first lines."""
     groups: dict[str, list[Baseline]] = {}
     for line in lines:
         options = {name: value for name, value in line.options.items() if name not in _FREE}
@@ -70,7 +70,7 @@ def _courses(lines: Sequence[Baseline]) -> list[Course]:
 
 
 def change_of(values: Sequence[RecordedValue | None]) -> Change:
-    """Of the last value against those before it."""
+    """Change of the last value against the values before it."""
     measurements = [value for value in values if value is not None and value.value is not None]
     if (
         len(measurements) < 2
@@ -108,8 +108,8 @@ def _misses_bar(value: RecordedValue) -> bool:
 
 
 def rows(series: Series, *, everything: bool) -> list[list[str]]:
-    """A row for each measurement: its last values, the newest at the end, and how it changed.
-    Without `everything` only those of the whole proof, and what is worse."""
+    """Return a row for each measurement: its last values, the newest at the end, and how it
+    changed. Without `everything` only those of the whole proof, and those that became worse."""
     return [
         [course.name, *(_text(value) for value in course.values[-SHOWN:]), course.change]
         for course in series.courses
@@ -118,7 +118,7 @@ def rows(series: Series, *, everything: bool) -> list[list[str]]:
 
 
 def heading(series: Series) -> list[str]:
-    """Of the same table: date, commit and what else the machine did."""
+    """Headings of the same table: date, commit and load of the machine."""
     dates = [
         f"{line.date:%Y-%m-%d}\n{_commit(line)}\nload {line.load:.1f}"
         for line in series.lines[-SHOWN:]

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own."""
+"""Measurements in separate processes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import structlog
 
 @contextmanager
 def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
-    """A process for each task, or for that many (None: all): what one has left in memory and in
-    thread pools, a second OpenMP pool above all, is not measured with the next. An interruption
-    ends the task too."""
+    """Yield an executor with a new process for each task, or after that many (None: never), so that
+    leftovers in memory and in thread pools, above all a second OpenMP pool, do not affect the next
+    measurement. An interruption ends the task too."""
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=tasks) as executor:
         try:
             yield executor
         except KeyboardInterrupt:
-            # Else the executor would wait for a measurement that nobody wants any more.
+            # Otherwise the executor would wait for a measurement that nobody wants any more.
             for process in active_children():
                 process.kill()
             raise
 
 
 def redirect_logs() -> None:
-    """Standard output speaks to the parent; warnings go to standard error."""
+    """Reserve standard output for the parent; warnings go to standard error."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -1,4 +1,4 @@
-"""What a proof finds: measurements with interval and bar, violations, and the facts around them."""
+"""Outcome of a proof: measurements with interval and bar, violations, and the facts around them."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ Better = Literal["higher", "lower"]
 
 
 class Measurement(Record):
-    """One number, in the unit that it names."""
+    """One number, in the stated unit."""
 
     name: str
-    """The quantity: a column of its table."""
+    """Name of the quantity: a column of its table."""
     value: float
     low: float | None = None
     high: float | None = None
     """Bounds of the value: least and greatest of the repeats, or of a 95 % interval."""
     unit: str = ""
     bar: float | None = None
-    """What the value must reach, by the side that `better` names; None: it is only reported."""
+    """Value to reach, on the side that `better` names; None if it is only reported."""
     better: Better | None = None
-    """Which way is better; None where neither is."""
+    """Direction that is better; None where neither is."""
     subject: str = ""
-    """What was measured: a row of its table. Empty for a figure of the whole proof."""
+    """Measured subject: a row of its table. Empty for a figure of the whole proof."""
     group: str = ""
-    """The table that a subject stands in."""
+    """Table that a subject belongs to."""
 
     @property
     def key(self) -> str:
-        """What it is called where there are others."""
+        """Name that is unique among all measurements."""
         return " / ".join(filter(None, (self.group, self.subject, self.name)))
 
     @property
     def held(self) -> bool | None:
-        """Whether the bar is reached; None without one."""
+        """Whether the bar is reached; None without a bar."""
         if self.bar is None:
             return None
         return self.value >= self.bar if self.better == "higher" else self.value <= self.bar
 
     def text(self, between: str = " ") -> str:
-        """As in `12.3 (10.1–15.0)`."""
+        """Format the value with its bounds, such as `12.3 (10.1–15.0)`."""
         if self.low is None or self.high is None or self.low == self.high or isnan(self.value):
             return number(self.value)
         return f"{number(self.value)}{between}({number(self.low)}–{number(self.high)})"
@@ -63,7 +63,8 @@ def measured(
     subject: str = "",
     group: str = "",
 ) -> Measurement:
-    """A measurement of a number, of repeats or of an interval; `scale` turns it into the unit."""
+    """Return a measurement of a number, of repeats or of an interval; `scale` converts it to the
+    unit."""
     low = high = None
     if isinstance(value, Spread):
         value, low, high = value.median, scale * value.least, scale * value.greatest
@@ -77,7 +78,7 @@ def measured(
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise: which rule, how, and what it is about (a run, a request)."""
+    """One broken promise: the rule, how it was broken, and what it is about (a run, a request)."""
 
     rule: str
     message: str
@@ -98,22 +99,22 @@ class Plot:
 
 @dataclass
 class Outcome:
-    """Everything that one run of a proof found, so far or in the end."""
+    """Outcome of one run of a proof, so far or in the end."""
 
     about: str = ""
-    """What was measured on what, in a sentence or two."""
+    """Description of what was measured on what, in a sentence or two."""
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     violations: list[Violation] = field(default_factory=list[Violation])
-    """The first of them; `broken` counts all."""
+    """The first violations; `broken` counts all."""
     broken: Counter[str] = field(default_factory=Counter[str])
-    """Violations by rule."""
+    """Number of violations by rule."""
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Counts and names that nobody compares: plain values."""
+    """Counts and names that are not compared: plain values."""
     notes: list[str] = field(default_factory=list[str])
-    """Sentences behind the tables."""
+    """Sentences after the tables."""
     plots: list[Plot] = field(default_factory=list[Plot])
     context: Callable[[Violation], Iterable[str]] = lambda violation: ()
-    """Lines that explain a violation: the history around it."""
+    """Return the lines that explain a violation: the history around it."""
 
     def violate(self, violations: Iterable[Violation]) -> None:
         """Add violations, and count them."""
@@ -123,7 +124,7 @@ class Outcome:
 
     @property
     def missed(self) -> list[Measurement]:
-        """Those that do not reach their bars."""
+        """Measurements that do not reach their bars."""
         return [measurement for measurement in self.measurements if measurement.held is False]
 
     @property
@@ -141,8 +142,8 @@ class Table:
 
 
 def tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """A table for each group, with a row for each subject and a column for each quantity, then one
-    of the figures of the whole proof with their bars."""
+    """Return a table for each group, with a row for each subject and a column for each quantity,
+    then one of the figures of the whole proof with their bars."""
     grouped: dict[str, list[Measurement]] = {}
     whole: list[Measurement] = []
     for measurement in measurements:
@@ -184,7 +185,7 @@ def _verdict(measurement: Measurement) -> str:
 
 
 def number(value: float) -> str:
-    """With about three significant digits; `–` for NaN."""
+    """Format a number with about three significant digits; `–` for NaN."""
     size = abs(value)
     if isnan(value):
         return "–"

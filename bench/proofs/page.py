@@ -12,7 +12,7 @@ from loopline.runtime.terminal.pages.page import figure, page, table
 
 
 def render(title: str, outcome: Outcome, line: Mapping[str, Any]) -> str:
-    """The whole page; `line` is what `--json` prints."""
+    """Return the whole page; `line` is what `--json` prints."""
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="soft">{escape(outcome.about)}</p>']
     parts += [figure(plot.drawing, plot.caption) for plot in outcome.plots]
     for part in tables(outcome.measurements):

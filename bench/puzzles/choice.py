@@ -17,15 +17,15 @@ class Choice(Record):
     """`Request.choices` of the data set `puzzles`."""
 
     game: str
-    """A registered environment, or `package.module:OBJECT`."""
+    """Registered environment, or `package.module:OBJECT`."""
     size: int | None = None
-    """Cells along a side; none: the generator's own default."""
+    """Cells along a side; None takes the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)
-    """Of the generator: `obstacles`, `boxes`, `blanks`, `equations`, …"""
+    """Options of the generator: `obstacles`, `boxes`, `blanks`, `equations`, …"""
     setting: JsonObject = Field(default_factory=dict)
-    """How a puzzle is played: `turns`, `brief`, `view`, …"""
+    """Options of how a puzzle is played: `turns`, `brief`, `view`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
-    """How often each instance is played."""
+    """Attempts at each instance."""
 
     @property
     def environment(self) -> AnyEnvironment:
@@ -34,7 +34,7 @@ class Choice(Record):
 
     @property
     def levels(self) -> Difficulty:
-        """What the generator is asked for. Raises UsageError that names the option."""
+        """Return the difficulty for the generator. Raises UsageError that names the option."""
         try:
             return self.environment.levels(self.size, self.difficulty, self.setting)
         except AgentError as error:
@@ -42,7 +42,7 @@ class Choice(Record):
 
 
 def environment_of(choices: JsonObject) -> AnyEnvironment:
-    """Of these options, or of a data set with this `reference`. Raises UsageError."""
+    """Environment of these options, or of a data set with this `reference`. Raises UsageError."""
     game = choices.get("game")
     if not isinstance(game, str):
         raise UsageError(

@@ -33,15 +33,15 @@ NAME = "puzzles"
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
 MAX_LEVELS_BYTES = 16 * 2**20
-"""Of a file of levels. The published ones have 0.12 MB, for a thousand levels."""
+"""Most bytes of a file of levels. The published files have 0.12 MB for a thousand levels."""
 
 Named = tuple[str, Instance]
-"""An instance under an id of its own."""
+"""Instance with its unique id."""
 
 
 def load(request: Request) -> Dataset:
-    """The same instances for the same game, size, split, number and seed. Raises UsageError, and
-    DataError for files that can't be read."""
+    """Return the instances, the same for the same game, size, split, number and seed. Raises
+    UsageError, and DataError for files that can't be read."""
     choice = parse_choice(request.choices)
     environment, levels = choice.environment, choice.levels
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
@@ -115,7 +115,7 @@ def _load_published(
 
 
 def _files(request: Request, published: PublishedPuzzles[Any]) -> tuple[Path, list[Path]]:
-    """The folder that file names are told from, and the files of the split."""
+    """Return the folder that file names are relative to, and the files of the split."""
     if request.data is not None and request.data.is_file():
         return request.data.parent, [request.data]
     name = published.name
@@ -163,7 +163,8 @@ def _read(
 def _items(
     environment: AnyEnvironment, named: Sequence[Named], split: str, attempts: int
 ) -> Iterator[Item]:
-    """An instance's attempts one after the other: a run that stops early has whole instances."""
+    """Yield an instance's attempts one after the other, so that a run which stops early has whole
+    instances."""
     for name, instance in named:
         task = environment.task(instance)
         for attempt in range(1, attempts + 1):
@@ -180,7 +181,8 @@ def _items(
 
 
 def arms_of(choices: JsonObject) -> Arms:
-    """The whole team of an environment, and each of its agents alone. Raises UsageError."""
+    """Return the arms: the whole team of an environment, and each of its agents alone. Raises
+    UsageError."""
     environment = environment_of(choices)
     agents = environment.agents
     proposers = [spec.name for spec in agents if spec.proposes]

@@ -39,16 +39,16 @@ _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)
 
 
 class PuzzlesJudge:
-    """Verdict `solved`; measures `turns`, `refused` (share of the actions on the real state that
-    were refused in whole or in part), what the verifier measures of a solution
+    """Judge a run: verdict `solved`; measures `turns`, `refused` (share of the actions on the real
+    state that were refused in whole or in part), the verifier's measures of a solution
     (`moves_over_shortest`) and, where an agent proposed something, `agreement` (share of the
-    proposals that the next one did exactly)."""
+    proposals that the next agent carried out exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = played_instance(trajectory, question)
         if instance is None:
             return unsolved_judgement(OTHER_INSTANCE)
-        # A step that failed has no action.
+        # A failed step has no action.
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         environment = trajectory.run.task.environment
         try:
@@ -84,7 +84,7 @@ class PuzzlesJudge:
 
 
 def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
-    """The class of one finished run: how it ended, else what its actions were like."""
+    """Return the class of one finished run: how it ended, else how its actions were."""
     if right:
         return Class.RIGHT
     if outcome in ENDED_OTHERWISE:
@@ -93,10 +93,10 @@ def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
 
 
 def _failure_classes(real: Sequence[Observation]) -> list[str]:
-    """The classes that apply."""
+    """Return the classes that apply."""
     facts = {
         Class.UNREADABLE: bool(real) and not real[-1].action,
-        # An answer is final: of puzzles that are answered and not played to their end.
+        # An answer is final in puzzles that are answered instead of played to their end.
         Class.WRONG_ANSWER: bool(real) and _is_answered(real[-1]),
         Class.ILLEGAL: any(observation.action and observation.refusals for observation in real),
     }

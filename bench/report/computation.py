@@ -1,4 +1,4 @@
-"""From an output directory to the facts of its report.
+"""Computes the facts of a report from an output directory.
 
 `results` is a pure function of what was answered: the same answers give the same bytes, whether
 the benchmark was interrupted or not. `timings` is what clocks and retries said.
@@ -50,7 +50,7 @@ def facts_of(directory: OutputDirectory) -> Facts:
 
 
 def compute(manifest: Manifest, stored: StoredRuns, entries: Sequence[UsageEntry]) -> Facts:
-    """The facts of what is stored."""
+    """Compute the facts from stored runs."""
     items = {item.id: item for item in manifest.items}
     unknown = [item for _, item in stored.results if item not in items]
     if unknown:
@@ -75,7 +75,7 @@ def compute(manifest: Manifest, stored: StoredRuns, entries: Sequence[UsageEntry
 
 
 def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns) -> ArmRuns:
-    """Raises UsageError for a class that the benchmark does not declare."""
+    """Check the classes. Raises UsageError for one that the benchmark does not declare."""
     arm = ArmRuns(name)
     meanings = benchmark.class_meanings
     for item in manifest.items:
@@ -94,8 +94,8 @@ def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns
 
 
 def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> Sum:
-    """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: asked again
-    after their time had run out, or without a result. Discarded ones are not among them."""
+    """Sum the ledger by arm and pool. Returns also the calls of runs that count for no arm: asked
+    again after their time had run out, or without a result. Discarded ones are not among them."""
     owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
@@ -167,7 +167,7 @@ def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> l
 
 
 def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> list[str]:
-    """What does not add up, in words."""
+    """Describe figures that do not add up."""
     notices: list[str] = []
     run_ids = set(stored.runs)
     strange = sum(entry.run_id not in run_ids for entry in entries)
@@ -296,7 +296,7 @@ def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> d
 
 
 def _mean(arm: ArmRuns, what: str, seed: int) -> dict[str, float | None]:
-    """Mean over the questions with its bootstrap interval."""
+    """Return the mean over the questions with its bootstrap interval."""
     values = [float(getattr(arm.spent_on(result), what)) for result in arm.results]
     return _interval(bootstrap_difference(values, [0.0] * len(values), seed=seed))
 
@@ -335,7 +335,7 @@ def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
 
 
 def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[str, Any]]:
-    """Accuracy by what the data set says about its items: split and number of steps."""
+    """Return the accuracy by the data set's facts about its items: split and number of steps."""
     groups: list[dict[str, Any]] = []
     for key in ("split", "steps"):
         values = {str(i.about[key]): i.about[key] for i in items.values() if key in i.about}
@@ -360,7 +360,7 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
 
 
 def _place(name: str, value: JsonValue) -> tuple[float, str]:
-    """Where a group stands: numbers by their size, then words."""
+    """Sort key of a group: numbers by their size, then words."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value, name
     return math.inf, name
@@ -412,9 +412,10 @@ def _arm_timings(arm: ArmRuns) -> dict[str, Any]:
 
 
 def _disagree(result: Result) -> bool:
-    """As `Verdicts.disagree`: `strict` asks for a marker that nobody is told to write."""
+    """Whether the answer checkers disagree, as in `Verdicts.disagree`: `strict` requires a marker
+    that no prompt asks for."""
     if PRIMARY not in result.verdicts:
-        # Checkers of tool use judge different things; the answer checkers judge one.
+        # Checkers of tool use judge different aspects; the answer checkers judge one.
         return False
     return len({says for name, says in result.verdicts.items() if name != "strict"}) > 1
 

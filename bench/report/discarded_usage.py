@@ -8,7 +8,7 @@ from loopline.runtime.terminal.pluralize import format_count
 
 
 def ledger_note(facts: Facts) -> str:
-    """The sentences below the ledger: with them, its rows add up to all that was paid."""
+    """Return the sentences below the ledger: with them, its rows add up to all that was paid."""
     reasons = {
         "discarded": "was paid for and not used: workers had died or lost their lease, or the "
         "answer was of no use.",

@@ -14,7 +14,7 @@ from loopline.bench.results import Result
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
-"""Ends of a run that are not an answer, not even a wrong one."""
+"""Outcomes of a run that are not an answer, not even a wrong one."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class ArmRuns:
     name: str
     results: list[Result] = field(default_factory=list[Result])
     classes: dict[str, str] = field(default_factory=dict[str, str])
-    """Item → class."""
+    """Class by item."""
     paid: Sum = field(default_factory=Sum)
     """Calls whose results were used."""
     discarded: Sum = field(default_factory=Sum)
@@ -50,7 +50,7 @@ class ArmRuns:
 
 @dataclass
 class Facts:
-    """Everything that the writers need."""
+    """Facts that the writers of reports need."""
 
     benchmark: Benchmark
     manifest: Manifest
@@ -62,7 +62,7 @@ class Facts:
 
     @property
     def checkers(self) -> Mapping[str, str]:
-        """Checker → its rule; the primary one first."""
+        """Rule of each checker; the primary one first."""
         return self.benchmark.checkers
 
     @property
@@ -71,14 +71,14 @@ class Facts:
 
     @property
     def classes(self) -> dict[str, str]:
-        """The classes that there are results of → their meaning, in a report's order."""
+        """Meaning of the classes that have results, in a report's order."""
         present = {name for arm in self.arms for name in arm.classes.values()}
         meanings = self.benchmark.class_meanings
         return {name: meanings[name] for name in meanings if name in present}
 
     @property
     def broken_arms(self) -> list[str]:
-        """Arms of which every run broke."""
+        """Arms in which every run broke."""
         return [arm.name for arm in self.arms if arm.results and arm.broken() == arm.results]
 
     def as_json(self) -> dict[str, Any]:

@@ -6,19 +6,19 @@ import math
 
 
 def share(value: float | None, digits: int = 1) -> str:
-    """0.864 → 86.4 %."""
+    """Format 0.864 as 86.4 %."""
     return "–" if value is None else f"{value * 100:.{digits}f} %"
 
 
 def span(low: float | None, high: float | None) -> str:
-    """An interval of shares: 83.1 – 89.1."""
+    """Format an interval of shares: 83.1 – 89.1."""
     if low is None or high is None:
         return "–"
     return f"{low * 100:.1f} – {high * 100:.1f}"
 
 
 def points(value: float | None) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Format a difference of shares in percentage points, with its sign."""
     if value is None:
         return "–"
     text = f"{value * 100:+.1f}".replace("-", "−")
@@ -26,7 +26,7 @@ def points(value: float | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Two digits of meaning below a dollar."""
+    """Format dollars, with two significant digits below a dollar."""
     if value is None:
         return "–"
     if value == 0:
@@ -38,12 +38,12 @@ def dollars(value: float | None) -> str:
 
 
 def count(value: float | None, digits: int = 0) -> str:
-    """Thousands apart."""
+    """Format a count with separators of thousands."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def seconds(value: float | None) -> str:
-    """Milliseconds below a second."""
+    """Format seconds, in milliseconds below one."""
     if value is None:
         return "–"
     if value < 0.9995:
@@ -52,13 +52,13 @@ def seconds(value: float | None) -> str:
 
 
 def probability(value: float) -> str:
-    """A p-value, for a table."""
+    """Format a p-value for a table."""
     if value < 0.0001:
         return "< 0.0001"
     return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 
 def p_value(value: float) -> str:
-    """A p-value, in a sentence."""
+    """Format a p-value for a sentence."""
     text = probability(value)
     return f"p {text}" if text.startswith("<") else f"p = {text}"

@@ -84,7 +84,7 @@ def _colour(name: str) -> str:
 
 
 def _stack(amounts: list[int], scale: float, height: float) -> list[tuple[float, float]]:
-    """(top, size) of nodes one above the other, the whole centred."""
+    """Return (top, size) of nodes one above the other, with the whole centred."""
     sizes = [amount * scale for amount in amounts]
     used = sum(sizes) + GAP * (len(sizes) - 1)
     top = max(8.0, (height - used) / 2)

@@ -24,7 +24,7 @@ CHUNK = 40
 
 
 def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     resources = files("loopline.bench.report")
     return page(
         sections.title(facts),
@@ -37,7 +37,7 @@ def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
 
 
 def _pack(value: object) -> str:
-    """JSON, gzip, base64. No character of it means anything to an HTML parser."""
+    """Pack a value: JSON, gzip, base64. No character of it has a meaning to an HTML parser."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 

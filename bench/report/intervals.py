@@ -1,4 +1,4 @@
-"""Intervals one below the other, each with its words above it: shares, or differences."""
+"""Intervals one below the other, with words above them: shares, or differences."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Line:
     words: str
     interval: Interval
     mark: str
-    """Class that says its colour."""
+    """Class of its colour."""
     dots: tuple[float, ...] = ()
-    """Smaller ones alongside the estimate."""
+    """Smaller intervals next to the estimate."""
 
 
 def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
-    """Values from 0 to 1; the axis holds what there is."""
+    """Plot values from 0 to 1; the axis covers all of them."""
     edges = [edge for line in lines for edge in (*_ends(line), *line.dots)]
     room = max(0.01, (max(edges) - min(edges)) * 0.08)
     low, high = max(0.0, min(edges) - room), min(1.0, max(edges) + room)
@@ -36,13 +36,13 @@ def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) 
 
 
 def differences_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
-    """Zero stands in the middle."""
+    """Plot differences, with zero in the middle."""
     reach = 1.1 * max(0.01, *(abs(edge) for line in lines for edge in _ends(line)))
     return _plot(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
 
 
 def certainty_class(interval: Interval) -> str:
-    """The colour class of a difference: grey where the interval holds zero."""
+    """Return the colour class of a difference: grey where the interval contains zero."""
     return "unsure" if interval.low <= 0 <= interval.high else "sure"
 
 

@@ -13,12 +13,12 @@ WIDTH = 460.0
 
 
 def pool_class(name: str) -> str:
-    """Models keep the colour of the arm in which they work alone."""
+    """Colours of models: that of the arm in which they work alone."""
     return {"llm": "arm-0", "slm": "arm-2"}.get(name, "arm-3")
 
 
 def stacked_latency(facts: Facts) -> str:
-    """Mean seconds per question by part, one bar an arm."""
+    """Plot mean seconds per question by part, one bar per arm."""
     arms = {
         arm.name: facts.timings["arms"][arm.name]["mean_seconds"]
         for arm in facts.arms
@@ -54,13 +54,13 @@ def stacked_latency(facts: Facts) -> str:
 
 
 def run_at_quantile(arm: ArmRuns, share: float) -> Result | None:
-    """The run whose wall time is that quantile of the arm's (0.5 is the median)."""
+    """Return the run whose wall time is that quantile of the arm's (0.5 is the median)."""
     ordered = sorted(arm.results, key=lambda result: (result.seconds.wall, result.item))
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 
 def waterfall(transcript: dict[str, Any]) -> str:
-    """One run over time: a row a step, grey while it waits, coloured while a model works."""
+    """Plot one run over time: a row per step, grey while it waits, coloured while a model works."""
     steps: list[dict[str, Any]] = transcript.get("steps", [])[:24]
     if not steps:
         return ""
@@ -99,8 +99,8 @@ def _place(step: dict[str, Any]) -> str:
 
 
 def _slowest_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the candidate that took longest. Older transcripts don't say whose a call is: there
-    all follow each other."""
+    """Return the calls of the candidate that took longest. Older transcripts don't say which
+    candidate a call belongs to: their calls all follow each other."""
     candidates: dict[int, list[dict[str, Any]]] = {}
     for call in calls:
         candidates.setdefault(call.get("candidate", 0), []).append(call)

@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 
 def place(name: str, **query: str) -> str:
-    """`#items?arm=llm&class=right`, as the value of an `href`, not yet escaped for HTML. A trailing
-    `_` of a name is dropped (`class_`)."""
+    """Return `#items?arm=llm&class=right`, as the value of an `href`, not yet escaped for HTML. A
+    trailing `_` of a name is dropped (`class_`)."""
     pairs = (f"{key.rstrip('_')}={quote(value, safe='')}" for key, value in query.items())
     return f"#{name}?{'&'.join(pairs)}"
 
 
 def run_of(item: str) -> str:
-    """Where a question's runs are."""
+    """Link to the runs of a question."""
     return place("run", item=item)

@@ -13,7 +13,7 @@ from loopline.bench.teams import tables as teams
 
 
 def render(facts: Facts) -> str:
-    """The whole document."""
+    """Return the whole document."""
     manifest = facts.manifest
     lines = [
         f"# {title(facts)}",
@@ -50,14 +50,14 @@ def render(facts: Facts) -> str:
 
 
 def main_table(facts: Facts) -> list[str]:
-    """One row per arm: accuracy, cost, tokens, latency."""
+    """Table with one row per arm: accuracy, cost, tokens, latency."""
     head = ["arm", "right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"]
     return table(head, main_rows(facts))
 
 
 def main_rows(facts: Facts) -> list[list[str]]:
-    """For each arm: its name, right answers, accuracy with its interval, tokens a question, dollars
-    for 1,000 questions, median latency."""
+    """Rows of the main table: each arm's name, right answers, accuracy with its interval, tokens
+    per question, dollars per 1,000 questions, and median latency."""
     rows: list[list[str]] = []
     for name, arm in facts.results["arms"].items():
         score = arm["accuracy"][facts.primary]
@@ -77,18 +77,18 @@ def main_rows(facts: Facts) -> list[list[str]]:
 
 
 def table(head: list[str], rows: list[list[str]], left: int = 1) -> list[str]:
-    """A Markdown table; the first `left` columns are words, the others numbers."""
+    """Format a Markdown table; the first `left` columns are words, the others numbers."""
     rule = [":--" if at < left else "--:" for at in range(len(head))]
     return [f"| {' | '.join(cell(word) for word in row)} |" for row in (head, rule, *rows)]
 
 
 def cell(word: str) -> str:
-    """A text that cannot break out of its cell."""
+    """Escape a text so that it cannot break out of its cell."""
     return " ".join(word.replace("|", "\\|").split())
 
 
 def compat_table(facts: Facts) -> list[str]:
-    """Delegate's figures alongside ours."""
+    """Table of Delegate's figures next to ours."""
     rows = [
         [
             row["arm"],

@@ -32,11 +32,12 @@ SHARES = frozenset({
     "plan_accuracy", "action_match", "hallucination", "argument_f1", "rouge_l", "refused",
     "agreement", "agreed", "pass_rate", "right_tests", "score",
 })  # fmt: skip
-"""Measures between 0 and 1; others are numbers of something."""
+"""Measures between 0 and 1; others are numbers with a unit."""
 
 
 def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
-    """Measure → mean over the items that it applies to, with its interval and their number."""
+    """Return the mean of each measure over the items that it applies to, with its interval and
+    their number."""
     return {
         name: _mean(name, [r.measures[name] for r in results if name in r.measures], seed)
         for name in _names(results)
@@ -44,8 +45,8 @@ def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
 
 
 def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[str, Any]:
-    """Differences of the means over the items that both have, in the same order; nothing where
-    nothing is measured. The win rate stands alongside them where runs are counted in calls."""
+    """Return differences of the means over the items that both have, in the same order; empty
+    without measures. The win rate is added where runs are counted in calls."""
     if not _names(a):
         return {}
     measures: dict[str, Any] = {}
@@ -61,8 +62,8 @@ def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[s
 
 
 def win(a: Result, b: Result) -> float:
-    """1 where `a` wins, 0 where `b` does, ½ for a tie. Who alone solves wins; of two that solve,
-    the one with fewer calls; two that fail tie."""
+    """Return 1 where `a` wins, 0 where `b` does, ½ for a tie. A run that alone solves wins; of two
+    that solve, the one with fewer calls; two that fail tie."""
     if a.right != b.right:
         return float(a.right)
     calls_a, calls_b = a.measures[CALLS], b.measures[CALLS]
@@ -70,12 +71,12 @@ def win(a: Result, b: Result) -> float:
 
 
 def names_of(facts: Facts) -> list[str]:
-    """Every measure of a report, in the order in which its judge gives them."""
+    """Return every measure of a report, in the order in which its judge gives them."""
     return _names([result for arm in facts.arms for result in arm.results])
 
 
 def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """What is measured of a pair: the differences, and the first arm's win rate at the end."""
+    """Rows of a pair: the differences, and the first arm's win rate at the end."""
     rate = pair.get("win_rate")
     differences = [
         (f"difference of {name}", summary) for name, summary in pair.get("measures", {}).items()
@@ -84,7 +85,7 @@ def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def format_summary(summary: dict[str, Any]) -> str:
-    """A mean with its interval."""
+    """Format a mean with its interval."""
     if summary["estimate"] is None:
         return "–"
     interval = f"[{summary['low']:.3f}, {summary['high']:.3f}]"

@@ -7,8 +7,8 @@ from loopline.bench.output import Manifest
 
 
 def options_sentence(manifest: Manifest) -> str:
-    """The sentence that says by which options runs were played: with how many candidates, drawn
-    how, with how many tokens to say it in."""
+    """Return the sentence about the options of the runs: the number of candidates, how they were
+    sampled, and the limit of tokens."""
     if manifest.options is None:
         general = ", general prompts" if manifest.prompt_set == "general" else ""
         return f"Calculator {'on' if manifest.calculator else 'off'}{general}."
@@ -18,5 +18,5 @@ def options_sentence(manifest: Manifest) -> str:
 
 
 def options_text(options: JsonObject) -> str:
-    """Options of a workflow in words."""
+    """Describe options of a workflow."""
     return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())

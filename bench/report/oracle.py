@@ -18,7 +18,8 @@ SOLO_ARMS = ("llm", "slm")
 
 
 def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
-    """The oracle over the two single-model arms; None unless both are there.
+    """Return the oracle over the two single-model arms; None unless both exist. Costs are per
+    question, in micro-dollars and in tokens.
 
     Costs are per question, in micro-dollars and in tokens.
     """

@@ -11,7 +11,7 @@ from loopline.agents.usage import UsageEntry
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds from the first call's start to the last one's end, alongside the least possible."""
+    """Seconds from the first call's start to the last one's end, with the least possible."""
 
     wall: float
     ideal: float

@@ -16,7 +16,7 @@ _DOT = 5.5
 
 
 def arm_class(facts: Facts, arm: str) -> str:
-    """The colour class of an arm: known ones keep theirs in every report."""
+    """Return the colour class of an arm: known ones keep theirs in every report."""
     colour_of = facts.benchmark.arms.colour_of
     colour = colour_of(arm)
     if colour is not None:
@@ -26,8 +26,8 @@ def arm_class(facts: Facts, arm: str) -> str:
 
 
 def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
-    """The plot and its caption. Cost in dollars per 1,000 questions; in tokens per question where
-    nothing has a price."""
+    """Return the plot and its caption. Cost in dollars per 1,000 questions; in tokens per question
+    where nothing has a price."""
     arms = facts.results["arms"]
     priced = any(arms[name]["usage"]["micro_dollars"] for name in arms)
     unit = "micro_dollars" if priced else "tokens"
@@ -69,7 +69,7 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     marks = [Box.around(*place, _DOT) for place in places.values()]
     labels = Labels(Box(x.start, 0.0, WIDTH, y.start), marks)
     for name, (cost, accuracy) in spots.items():
-        # The name goes where no other one stands, and no other arm's dot.
+        # The name goes where it covers no other name, and no other arm's dot.
         label = labels.place(*places[name], name, "name", 13.0, _DOT)
         parts.append(_spot(x, y, name, cost, accuracy, per, arm_class(facts, name), priced, label))
     if oracle_spot and {"llm", "slm"} <= spots.keys():
@@ -90,7 +90,7 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
 
 
 def differences(facts: Facts) -> str:
-    """Every pair's difference of accuracies with its bootstrap interval."""
+    """Plot every pair's difference of accuracies with its bootstrap interval."""
     pairs = [pair for pair in facts.results["pairs"] if pair["n"]]
     if not pairs:
         return ""
@@ -105,7 +105,7 @@ def differences(facts: Facts) -> str:
     for tick, words in placed_ticks:
         parts.append(svg.text(x(tick), height - 16, words, "tick", "middle"))
     for at in range(len(pairs)):
-        # In stretches: the words of a pair stand between them, and no line goes through.
+        # In stretches, since the words of a pair are between them, and no line crosses them.
         begin, end = top + row * at + 22, top + row * at + 42
         parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
         parts.append(svg.line(x(0), begin, x(0), end, "zero"))
@@ -128,7 +128,7 @@ def differences(facts: Facts) -> str:
 
 
 def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
-    """Accuracy of every arm by every checker, as intervals on one axis."""
+    """Plot the accuracy of every arm by every checker, as intervals on one axis."""
     arms = {name: a for name, a in facts.results["arms"].items() if a["n"]}
     if not arms:
         return ""
@@ -175,7 +175,8 @@ def _axes(x: svg.Scale, y: svg.Scale, height: float, costs: Any) -> list[str]:
 def _bounds(
     x: svg.Scale, y: svg.Scale, spots: dict[str, Any], oracle: tuple[float, float], per: float
 ) -> list[str]:
-    """The oracle's line (up from the small model, then level) and the line of random mixing."""
+    """Return the oracle's line (up from the small model, then level) and the line of random
+    mixing."""
     small = (spots["slm"][0]["estimate"] * per, spots["slm"][1]["estimate"])
     big = (spots["llm"][0]["estimate"] * per, spots["llm"][1]["estimate"])
 

@@ -1,4 +1,4 @@
-"""What the HTML report (`report.html.j2`) is filled with."""
+"""Content of the HTML report (`report.html.j2`)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SHOWN_DISAGREEMENTS = 200
 
 
 def title(facts: Facts) -> str:
-    """What the report is about, in one line."""
+    """Title of the report, in one line."""
     return f"{facts.benchmark.title}: {' against '.join(facts.manifest.arms)}"
 
 
 def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Markup:
-    """The page from top to bottom."""
+    """Return the sections of the page from top to bottom."""
     manifest = facts.manifest
     classes = tuple(facts.classes)
     medians = [(arm.name, run) for arm in facts.arms if (run := run_at_quantile(arm, 0.5))]
@@ -87,7 +87,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
 
 
 def what_was_asked(facts: Facts) -> str:
-    """How many questions of which data."""
+    """Describe how many questions of which data were asked."""
     manifest = facts.manifest
     return (
         f"{len(manifest.items):,} of {format_count(manifest.available, 'question')}, "
@@ -102,11 +102,11 @@ def _about(facts: Facts) -> str:
 
 BIG_ALONE = "llm"
 DELEGATING = ("router", "cascade")
-"""Arms that have the small model answer, or help to."""
+"""Return the arms in which the small model answers or helps."""
 
 
 def headline(facts: Facts) -> str:
-    """The comparison that matters most, in words: the router against the big model."""
+    """Describe the comparison that matters most: the router against the big model."""
     wanted = next(
         (p for p in facts.results["pairs"] if {p["a"], p["b"]} == {"llm", "router"}), None
     ) or next(iter(facts.results["pairs"]), None)
@@ -134,8 +134,8 @@ def headline(facts: Facts) -> str:
 
 
 def payoffs(facts: Facts) -> list[str]:
-    """Does it pay? For each arm that delegates, compared with the big model alone, one sentence
-    with the dollars; nothing where no model has a price."""
+    """Say whether it pays: for each arm that delegates, compared with the big model alone, one
+    sentence with the dollars; empty where no model has a price."""
     return [
         sentence
         for arm in DELEGATING
@@ -170,7 +170,7 @@ def _percent(share: float) -> str:
 
 
 def compat_figure(row: dict[str, Any], side: str) -> str:
-    """One of the two figures of a row, in its unit."""
+    """Format one of the two figures of a row, in its unit."""
     if row["unit"] == "share":
         return say.share(row[side])
     digits = {"count": 0, "tokens": 2, "per question": 2}[row["unit"]]
@@ -183,7 +183,7 @@ def _prices(price: dict[str, str]) -> str:
 
 
 def _money(interval: dict[str, float | None]) -> str:
-    """A difference in micro-dollars per question as dollars per 1,000 questions."""
+    """Format a difference in micro-dollars per question as dollars per 1,000 questions."""
     low, middle, high = (interval[key] for key in ("low", "estimate", "high"))
     if low is None or middle is None or high is None:
         return "–"

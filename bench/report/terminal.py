@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_report(facts: Facts, path: Path | None = None) -> None:
-    """Tables on stdout; the full report's place at the end."""
+    """Print tables on stdout, and the path of the full report at the end."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -64,7 +64,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
 
 
 def print_players(facts: Facts, console: Console) -> None:
-    """Who solves how many, where teams played."""
+    """Print the success of players by hand and of teams, where teams played."""
     from rich.markup import escape
 
     player_rows = players.rows(facts)
@@ -76,7 +76,7 @@ def print_players(facts: Facts, console: Console) -> None:
 
 
 def print_measures(facts: Facts, console: Console) -> None:
-    """What is measured alongside right and wrong, where anything is."""
+    """Print the measures in addition to right and wrong, where there are any."""
     names = names_of(facts)
     if not names:
         return
@@ -97,7 +97,7 @@ def print_measures(facts: Facts, console: Console) -> None:
 
 
 def print_compat(facts: Facts) -> None:
-    """Delegate's own bookkeeping alongside ours, with the reason of each difference."""
+    """Print Delegate's own bookkeeping next to ours, with the reason of each difference."""
     from rich.console import Console
 
     table = new_table(

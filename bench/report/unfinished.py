@@ -1,4 +1,4 @@
-"""That a benchmark is unfinished, in words."""
+"""Words about an unfinished benchmark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from loopline.bench.report.facts import Facts
 
 
 def remaining_work(facts: Facts, directory: Path | None = None) -> str:
-    """What follows `Not complete.`: what is missing, and how to go on; empty for a benchmark that
-    is complete."""
+    """Return the words after `Not complete.`: what is missing, and how to continue; empty for a
+    complete benchmark."""
     remaining = facts.results["not_done"]
     if not remaining:
         return ""
     words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
-    # A bench stops before a run that would pass its budget: what is spent doesn't say whether it is
-    # used up.
+    # A bench stops before a run that would exceed its budget: the spent amount doesn't say whether
+    # the
+    # budget is used up.
     more = options_in_words(facts.manifest)
     return (
         f"Not answered yet: {words}. Figures are over the questions that were asked; "

@@ -12,7 +12,7 @@ from loopline.workers.atomic_files import write_atomic
 
 
 def write_reports(directory: OutputDirectory) -> Facts:
-    """report.json, report.md and report.html, each whole or not at all."""
+    """Write report.json, report.md and report.html, each completely or not at all."""
     facts = facts_of(directory)
     path = directory.path
     text = json.dumps(facts.as_json(), ensure_ascii=False, indent=1, sort_keys=True)

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from loopline.bench.commands.options import RouteOptions
 
 LEAST_MEASURED = 10
-"""Of fewer questions a part would be empty. Of somewhat more, the verdict is that they are too
-few."""
+"""Fewest questions, since with fewer a part would be empty. With somewhat more, the verdict is that
+they are too few."""
 MOST_THREADS = 4
 _NOTHING = -50.0
-"""Score of an answer for which nothing vouches."""
+"""Score of an answer without any evidence that it is right."""
 
 
 def measure(options: RouteOptions) -> RouteReport:
-    """Raises UsageError, or BadLabels that names each bad line."""
+    """Measure a router. Raises UsageError, or BadLabels that names each bad line."""
     rows, where, notes = _read(options)
     require_enough(rows, LEAST_MEASURED, where)
     rows = thinned(rows, options.seed, notes)
@@ -53,7 +53,8 @@ def measure(options: RouteOptions) -> RouteReport:
     columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
     task = bar.add_task("splits", total=options.splits)
-    # A split has a thread: of a thread for each core, such small matrices wait more than compute.
+    # A split has one thread: with a thread for each core, such small matrices wait more than
+    # compute.
     with threadpool_limits(1, user_api="blas"), bar:
         splits = play_splits(
             table,
@@ -96,7 +97,7 @@ def measure(options: RouteOptions) -> RouteReport:
 
 
 def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
-    """The labelled answers, where they are, and what there is to say of them."""
+    """Return the labelled answers, where they are, and a note about them."""
     if (options.labelled is None) == (options.from_store is None):
         raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
     if options.from_store is not None:
@@ -127,7 +128,7 @@ def _column(table: Table, name: str) -> Floats:
 
 
 def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
-    """1 where there is a number to answer with and every equation holds: the ladder without
+    """Return 1 where there is a number to answer with and every equation holds: the ladder without
     anything learned."""
     stated = _column(table, "answer.present") > 0
     holds = [first_wrong(clip(row.evidence.text)) is None for row in rows]
@@ -135,8 +136,8 @@ def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
 
 
 def _doubts(table: Table) -> dict[str, Floats]:
-    """The scores of baselines that need no learning, as far as the labels have what they read: the
-    mean log-probability of the answer's tokens, and how little the samples differ."""
+    """Return the scores of baselines that need no learning, as far as the labels have their inputs:
+    the mean log-probability of the answer's tokens, and how little the samples differ."""
     doubts: dict[str, Floats] = {}
     unknown = _column(table, "logprob.absent") > 0
     if not unknown.all():

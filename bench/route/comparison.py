@@ -41,7 +41,7 @@ TITLES = {
 
 
 class Estimate(Record):
-    """With its 95 % interval, by bootstrap over questions."""
+    """Estimate with its 95 % interval, by bootstrap over questions."""
 
     estimate: float
     low: float
@@ -49,7 +49,7 @@ class Estimate(Record):
 
 
 class RuleFigures(Record):
-    """One rule. Costs are in US dollars per question."""
+    """Figures of one rule. Costs are in US dollars per question."""
 
     name: str
     accuracy: Estimate
@@ -57,7 +57,7 @@ class RuleFigures(Record):
 
 
 class Curve(Record):
-    """One family of rules by its threshold, from the cheapest to the dearest."""
+    """One family of rules by its threshold, from the cheapest to the most expensive."""
 
     name: str
     accuracies: tuple[float, ...]
@@ -66,18 +66,18 @@ class Curve(Record):
 
 
 class BaselineFigures(Record):
-    """One baseline, held against the router at the router's accuracy."""
+    """One baseline, compared with the router at the router's accuracy."""
 
     name: str
     cost_at_equal_accuracy: float
     """US dollars per question."""
     reaches_accuracy: bool
     cost_ratio: Estimate
-    """Of the router to it: below 1 the router is cheaper."""
+    """Ratio of the router's cost to the baseline's: below 1 the router is cheaper."""
 
 
 class Comparison(Record):
-    """All rules."""
+    """Figures of all rules."""
 
     rules: tuple[RuleFigures, ...]
     baselines: tuple[BaselineFigures, ...]
@@ -87,7 +87,7 @@ class Comparison(Record):
 
 
 def compare(splits: Splits, seed: int) -> Comparison:
-    """All rules over all splits, questions weighed by how often they were tested."""
+    """Compare all rules over all splits, with questions weighted by how often they were tested."""
     levels = {
         family: [name for name in splits.rules if name.startswith(f"{family} ")]
         for family in (LOGPROB, ENTROPY)
@@ -107,7 +107,7 @@ def compare(splits: Splits, seed: int) -> Comparison:
     draws = generator.multinomial(count, [1 / count] * count, size=RESAMPLES) @ sums
     points = np.concatenate([sums.sum(axis=0, keepdims=True), draws])
     # Resamples by rules by (accuracy, cost); the first is the estimate.
-    # A resample may hold nothing but questions that no split has tested.
+    # A resample may consist only of questions that no split has tested.
     tested = np.maximum(points[:, :1], 1e-12)
     means = (points[:, 1:] / tested).reshape(len(points), len(names), 2)
     of = {name: means[:, at] for at, name in enumerate(names)}
@@ -167,7 +167,7 @@ def _curve(name: str, points: Sequence[Floats]) -> Curve:
 
 
 def _price(points: Sequence[Floats], accuracy: float) -> float:
-    """The least cost at which a mixture of the points is right so often."""
+    """Return the least cost at which a mixture of the points reaches that accuracy."""
     best = float("inf")
     for right, cost in points:
         if right >= accuracy - 1e-12:
@@ -182,7 +182,7 @@ def _price(points: Sequence[Floats], accuracy: float) -> float:
 
 
 def _ratio(cost: Floats, price: Floats) -> Floats:
-    """1 where both are free."""
+    """Ratio of the costs; 1 where both are free."""
     return np.where(price > 0, cost / np.where(price > 0, price, 1.0), np.where(cost > 0, 1e9, 1.0))
 
 

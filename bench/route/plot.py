@@ -13,7 +13,7 @@ _COLOURS = {ROUTER: "arm-1", BIG: "arm-0", SMALL: "arm-2", LADDER: "arm-3", ORAC
 
 
 def accuracy_against_dollars(comparison: Comparison) -> str:
-    """Every rule with its intervals, the line of mixing at random, and those of thresholds."""
+    """Plot every rule with its intervals, the line of random mixing, and those of thresholds."""
     rules = {rule.name: rule for rule in comparison.rules}
     costs = [rule.cost.high * 1000 for rule in comparison.rules]
     costs += [cost * 1000 for curve in comparison.curves for cost in curve.costs]
@@ -62,7 +62,8 @@ def _spot(x: svg.Scale, y: svg.Scale, rule: RuleFigures) -> str:
 
 
 def cost_axes(x: svg.Scale, y: svg.Scale, height: float) -> list[str]:
-    """The grid of a plot of accuracy over US dollars per 1,000 questions, `height` pixels high."""
+    """Draw the grid of a plot of accuracy over US dollars per 1,000 questions, `height` pixels
+    high."""
     parts: list[str] = []
     for tick in y.ticks(5):
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))

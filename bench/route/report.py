@@ -1,4 +1,4 @@
-"""What `bench route` reports: its figures, its verdict and its page."""
+"""Report of `bench route`: its figures, its verdict and its page."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ class Signal(Record):
     had not seen the question."""
 
     auc: float
-    """The chance that a right answer scores higher than a wrong one."""
+    """Probability that a right answer scores higher than a wrong one."""
     low: float
     high: float
     """99 % interval."""
     significant: bool
-    """The interval lies above one half."""
+    """Whether the interval lies above one half."""
 
 
 class RouteReport(Record):
-    """All figures. Shares are of all questions of a test; costs are US dollars per question."""
+    """Figures of the report. Shares are of all questions of a test; costs are US dollars per
+    question."""
 
     questions: int
     source: str
-    """What there is to say of the labels; may be empty."""
+    """Note about the labels; may be empty."""
     estimated_costs: int
     """Questions with a cost that was estimated from the length of a text."""
     alpha: float
@@ -56,11 +57,11 @@ class RouteReport(Record):
 
     @property
     def pays(self) -> bool:
-        """Cheaper than every baseline at equal accuracy, beyond the interval."""
+        """Whether it is cheaper than every baseline at equal accuracy, beyond the interval."""
         return self.signal.significant and self.comparison.cost_vs_best_baseline.high < 1
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         ratio = self.comparison.cost_vs_best_baseline
         return {
             "risk_held_share": self.risk_held_share,
@@ -74,7 +75,7 @@ class RouteReport(Record):
 
 
 def verdict(report: RouteReport) -> str:
-    """One sentence."""
+    """Return the verdict in one sentence."""
     ratio = report.comparison.cost_vs_best_baseline
     best = TITLES[report.comparison.best_baseline]
     within = share(report.risk_held_share)
@@ -105,7 +106,7 @@ def verdict(report: RouteReport) -> str:
 
 
 def document(report: RouteReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     return Document(
         title="Does a router pay?",
         about=(

@@ -19,48 +19,47 @@ TRAIN, CALIBRATION = 0.4, 0.3
 LEVELS = 21
 """Thresholds of the baselines that have only log-probabilities, or only samples."""
 MOST_LEARNED = 800
-"""Questions that a split learns from at most: the time of a fit grows with the third power."""
+"""Most questions that a split learns from: the time of a fit grows with the third power."""
 ROUTER, BIG, SMALL, LADDER, ORACLE = "router", "big", "small", "ladder", "oracle"
 LOGPROB, ENTROPY = "logprob", "entropy"
 
 
 @dataclass
 class Sums:
-    """Of one rule, question by question, over the splits in whose test the question was."""
+    """Sums of one rule, question by question, over the splits whose test contained the question."""
 
     right: Floats
     cost: Floats
 
     def add(self, rows: Rows, right: Floats, cost: Floats) -> None:
-        """One split's."""
+        """Add the values of one split."""
         self.right[rows] += right
         self.cost[rows] += cost
 
 
 @dataclass
 class Splits:
-    """What came of all splits."""
+    """Results of all splits."""
 
     questions: int
     tested: Floats
-    """How often each question was in a test."""
+    """Number of tests that contained each question."""
     rules: dict[str, Sums] = field(default_factory=dict[str, Sums])
     scores: Floats = field(default_factory=lambda: np.zeros(0))
-    """Of each question, the sum of what routers that had not seen it expected of the small
-    model."""
+    """Sum for each question of what routers that had not seen it expected of the small model."""
     within_bound: int = 0
-    """Splits whose test kept the bound."""
+    """Splits in whose test the risk stayed within the bound."""
     splits: int = 0
     risks: list[float] = field(default_factory=list[float])
     accepted: list[float] = field(default_factory=list[float])
     paying: int = 0
-    """Splits in which the router expected to pay, by what it had learned from."""
+    """Splits in which the router expected to pay, from what it had learned."""
     sampling: int = 0
-    """Of those: whose router draws further samples."""
+    """Paying splits whose router draws further samples."""
     delta_of_a_split: float = 0.0
 
     def sums(self, rule: str) -> Sums:
-        """Those of the rule, from 0."""
+        """Return the sums of a rule, which start at 0."""
         empty = Sums(np.zeros(self.questions), np.zeros(self.questions))
         return self.rules.setdefault(rule, empty)
 

@@ -32,9 +32,9 @@ class TeamChoice(Record):
 
     dataset: str
     setting: JsonObject = Field(default_factory=dict)
-    """How a problem is played: `turns`, …"""
+    """Options of how a problem is played: `turns`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
-    """How often each problem is played."""
+    """Attempts at each problem."""
     unsafe_exec: bool = False
     """The bench's own judge may run programs without bubblewrap."""
 
@@ -106,7 +106,7 @@ def repeat_item(item: Item, attempts: int) -> list[Item]:
 
 
 def source_files_note(files: Sequence[str]) -> str:
-    """Which files a source's problems are from, where a reader takes one of several forms."""
+    """Name the files that a source's problems come from, where a reader accepts several forms."""
     if not files:
         return ""
     first = ", ".join(files[:2])

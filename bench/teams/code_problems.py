@@ -55,10 +55,10 @@ _MBPP_SPLITS = {
     "validation": range(511, 601),
     "train": range(601, 975),
 }
-"""By task id, as its paper and its page have them (Austin et al. 2021)."""
+"""Task ids of each split of MBPP, as in its paper and on its page (Austin et al. 2021)."""
 
 _SELECTED = "selected"
-"""The split of APPS that MapCoder has made."""
+"""Split of APPS that the authors of MapCoder selected."""
 
 
 def load(request: Request) -> Dataset:

@@ -8,15 +8,15 @@ from loopline.agents.environments.code import AssertionTest, CodeProblem, Progra
 
 
 def solving_constant(problem: CodeProblem) -> str | None:
-    """What a program prints or returns, whatever it is given, that passes all tests; None where no
-    constant does."""
+    """Return what a program that ignores its input prints or returns to pass all tests; None where
+    no constant does."""
     values = set(_expected_constants(problem))
     return values.pop() if len(values) == 1 else None
 
 
 def _expected_constants(problem: CodeProblem) -> list[str | None]:
-    """What each test, or each assertion of one, wants to be printed or returned; None where that is
-    not a constant."""
+    """Return what each test, or each assertion of one, expects to be printed or returned; None
+    where that is not a constant."""
     outputs: list[str | None] = []
     for test in problem.tests:
         if isinstance(test, ProgramTest):

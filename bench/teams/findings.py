@@ -1,5 +1,5 @@
 """Further results of the benches of teams: pass@k, success by policy version, hand-written players.
-These are told of every other benchmark whose manifest knows such players.
+The last are also reported for every other benchmark whose manifest has such players.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
@@ -29,14 +29,14 @@ _UNPRICED = [
     "does not say"
 ]
 _NAMES = ("game", "dataset")
-"""What was played, as a manifest's reference says it."""
+"""Keys of a manifest's reference that name what was played."""
 
 
 def findings_of(
     manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
-    """For the results of a report, under the benchmark's name; nothing of one that has neither
-    teams nor players by hand."""
+    """Findings for the results of a report, under the benchmark's name; empty for one that has
+    neither teams nor players by hand."""
     team = benchmark_of(manifest).team
     if not team and "baselines" not in manifest.reference:
         return {}

@@ -131,7 +131,7 @@ def _wordproblems(request: Request) -> Reading[MathQuestion]:
 
 
 def _question_from_item(item: Item) -> MathQuestion:
-    """Without what is known of the worked solution."""
+    """Question of an item, without the facts about the worked solution."""
     split = item.about.get("split")
     return MathQuestion(item.id, item.question, item.gold, split=str(split) if split else "")
 

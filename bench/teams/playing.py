@@ -43,8 +43,8 @@ def texts_of_role(trajectory: Trajectory, role: str) -> list[str]:
 
 
 def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[list[str]]:
-    """By member of the team, what it wrote turn by turn. Raises `JournalIncomplete` for a run of
-    more turns than it has, or of other agents."""
+    """Texts that each member of the team wrote, turn by turn. Raises `JournalIncomplete` for a run
+    of more turns than it has, or of other agents."""
     written = [texts_of_role(trajectory, role) for role in team]
     allowed = most if len(team) > 1 else 1
     if len(written[0]) > allowed:

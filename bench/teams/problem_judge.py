@@ -233,7 +233,7 @@ def _require_program_judge(service: JudgeService) -> tuple[Sandbox, ProgramJudge
 
 
 def _test_measures(trajectory: Trajectory) -> dict[str, float]:
-    """By the run's own judge."""
+    """Measures of the tests according to the run's own judge."""
     written = [
         step.candidates[step.selected].reward_parts
         for step in trajectory.steps
@@ -245,7 +245,7 @@ def _test_measures(trajectory: Trajectory) -> dict[str, float]:
 
 
 def _agreement_measures(trajectory: Trajectory, last: str) -> dict[str, float]:
-    """By the run's own judge: whether its last turn ended in agreement."""
+    """Measure of whether the run's last turn ended in agreement, according to its own judge."""
     judged = [step.decision.data.get("judged") for step in trajectory.steps if step.agent == last]
     if not judged or not isinstance(judged[-1], dict):
         return {}

@@ -1,4 +1,4 @@
-"""How the completions of a team are drawn."""
+"""Sampling of a team's completions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from loopline.agents.workflows import workflows
 from loopline.bench.errors import UsageError
 
 MAX_ATTEMPTS = 256
-"""Of one instance."""
+"""Most attempts at one instance."""
 MAX_RUNS = 100_000
-"""Of one arm."""
+"""Most runs of one arm."""
 
 
 def sampling(

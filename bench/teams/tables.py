@@ -18,7 +18,7 @@ _WILSON = "Intervals: Wilson's."
 
 
 def caption(facts: Facts) -> str:
-    """What a reader must know of the table."""
+    """Note that a reader of the table needs."""
     benchmark, reference = facts.benchmark, facts.manifest.reference
     by_hand = benchmark.players_by_hand(reference) if reference.get("baselines") else ""
     if not by_hand:

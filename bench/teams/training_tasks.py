@@ -64,7 +64,7 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
 
 
 def _task(item: Item) -> Task:
-    """As it goes onto the bus."""
+    """Return the task in its form on the bus."""
     task = item.about["task"]
     assert isinstance(task, dict)
     return Task.model_validate({"prompt": item.question, **task})

@@ -31,7 +31,9 @@ _CLASSES = {
 
 
 def load(request: Request) -> Dataset:
-    """The evaluation questions of a hub, or of all. Raises DataError or UsageError.
+    """Return the evaluation questions of a hub, or of all. Raises DataError or UsageError. The
+    hubs' databases are included, since the judge looks every call up in them; an entry that no call
+    can match is reported like an unreadable record.
 
     The hubs' databases go along, since the judge looks every call up in them; an entry that no
     call can match is named as a record that could not be read is.
@@ -66,7 +68,8 @@ def _item(question: apibench.Question) -> Item:
 
 
 class ApiBenchJudge:
-    """Verdict `ast`; measure `hallucination`: 1 for a call that is not an API of the hub."""
+    """Judge a run: verdict `ast`; measure `hallucination`: 1 for a call that is not an API of the
+    hub."""
 
     def __init__(self, reference: JsonObject) -> None:
         databases = reference.get("apis")

@@ -1,4 +1,4 @@
-"""How many of the same instances players solve that never read the instruction.
+"""Measures how many of the same instances are solved by players that never read the instruction.
 
 Some are given the oracle's calls, carried out, and have only to answer. That is an upper bound of
 what answering blindly is worth: most of an instruction is in those calls. The others make the calls
@@ -16,13 +16,14 @@ from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
 Answer = Callable[[str, Observations], str | None]
-"""From the instruction, which it may repeat, and the observations; `None`: it gives up."""
+"""Returns an answer from the instruction, which it may repeat, and the observations; None gives
+up."""
 Caller = Callable[[Instance], tuple[Sequence[ToolCall], Observations]]
-"""The calls that were made, and what was observed."""
+"""Returns the calls that were made, and what was observed."""
 
 DONE = "Done."
 GIVEN = "the oracle's calls"
-"""Of the callers the one that knows the instruction."""
+"""Name of the caller that knows the instruction."""
 
 
 def _oracle_player(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
@@ -78,17 +79,17 @@ ANSWERS: dict[str, Answer] = {
 
 
 Player = tuple[str, str]
-"""Where its calls come from, and what it says."""
+"""Source of its calls, and what it answers."""
 PLAYERS: tuple[Player, ...] = tuple((caller, says) for caller in CALLERS for says in ANSWERS)
 
 
 def name_of(player: Player) -> str:
-    """As a report has it."""
+    """Name of a player in a report."""
     return "; ".join(player)
 
 
 def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
-    """Player → instances solved."""
+    """Return the number of solved instances by player."""
     solved: Counter[Player] = Counter(dict.fromkeys(PLAYERS, 0))
     for instance in instances:
         solved.update(_solvers(instance))
@@ -96,14 +97,15 @@ def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
 
 
 def best_of(solved: Mapping[Player, int], *, is_given: bool) -> Player:
-    """The player that solves most: of those that are given the oracle's calls, or of the others."""
+    """Return the player that solves most: of those that get the oracle's calls, or of the
+    others."""
     candidates = [player for player in PLAYERS if (player[0] == GIVEN) == is_given]
     return max(candidates, key=lambda player: solved[player])
 
 
 def baselines_of(instances: Iterable[Instance]) -> JsonObject:
-    """Player's name → instances solved: all that are given the oracle's calls, the best first, and
-    the best of the others."""
+    """Return the number of solved instances by player's name: all that get the oracle's calls, the
+    best first, and the best of the others."""
     solved = solved_by_players(instances)
     given_players = sorted(
         (player for player in PLAYERS if player[0] == GIVEN), key=lambda player: -solved[player]

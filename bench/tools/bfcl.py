@@ -29,7 +29,7 @@ from loopline.bench.taxonomy import CALLED, Class
 from loopline.bench.tools.classes import class_of
 
 GROUPS: dict[str, tuple[Category, ...]] = {"all": WRITTEN, "live": LIVE}
-"""Split → the categories that it stands for: `all` those by the data set's authors."""
+"""Categories of each split: `all` are those by the data set's authors."""
 NOTHING, ANYTHING = "no call", "any call"
 
 _CLASSES: dict[Fault, Class] = {
@@ -42,7 +42,7 @@ _CLASSES: dict[Fault, Class] = {
 
 
 def load(request: Request) -> Dataset:
-    """Questions of a category, or of a group. Raises DataError or UsageError."""
+    """Return questions of a category, or of a group. Raises DataError or UsageError."""
     categories = GROUPS.get(request.split, (request.split,))
     readings = [bfcl.load(category, request.data) for category in categories]
     items = [_item(question) for reading in readings for question in reading.records]
@@ -68,7 +68,7 @@ def _item(question: bfcl.Question) -> Item:
 
 
 def prompt_of(question: bfcl.Question) -> str:
-    """The functions, one JSON document a line, and the request."""
+    """Return the functions, one JSON document per line, and the request."""
     functions = "\n".join(
         json.dumps(entry.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
         for entry in question.functions
@@ -87,9 +87,9 @@ def _call_text(call: WantedCall) -> str:
 
 
 class BfclJudge:
-    """Verdict `ast`; measure `hallucination`: 1 for an answer that names a function which is not
-    on offer. Judged is what was called, in a field of its own, in a markup or as the text; where
-    nothing is to be called also a call of an offered function that stands among other words."""
+    """Judge a run: verdict `ast`; measure `hallucination`: 1 for an answer that names a function
+    which is not on offer. The judge reads the calls in a separate field, in a markup or as the
+    text; where nothing is to be called, also a call of an offered function among other words."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         bfcl_question = question_of(question.about)
@@ -121,7 +121,7 @@ class BfclJudge:
 def _final_calls(
     trajectory: Trajectory, bfcl_question: bfcl.Question
 ) -> tuple[str, tuple[ToolCall, ...] | None]:
-    """What was said last, and what was called with it; None for no calls at all."""
+    """Return the last text, and the calls made with it; None for no calls at all."""
     last = next(
         (
             step.candidates[step.selected].calls[-1]
@@ -149,7 +149,7 @@ def _final_calls(
 
 
 def question_of(about: JsonObject) -> bfcl.Question:
-    """The question that an item keeps, as far as it is judged."""
+    """Return the question that an item keeps, as far as it is judged."""
     match about:
         case {"split": str(category), "functions": list(functions), "wanted": list(wanted)} if (
             category in CATEGORIES

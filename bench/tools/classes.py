@@ -27,7 +27,7 @@ _IN_ORDER = (
 
 
 def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
-    """The class of one finished run; its judge gave the names of the classes that apply as
+    """Return the class of one finished run; its judge gave the names of the classes that apply as
     signals."""
     if right:
         return Class.RIGHT

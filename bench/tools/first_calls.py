@@ -16,11 +16,12 @@ from loopline.trainers.data.trajectories import Step, Trajectory, require_writab
 
 NAME = "toolalpaca"
 SPLITS = {NAME: "simulated", f"{NAME}_real": "real"}
-"""Split → the evaluation that it is."""
+"""Evaluation of each split."""
 
 
 def read_first_calls(data: Path | None, split: str = NAME) -> Reading[Trajectory]:
-    """A trajectory of one step for each instruction, and what was left out. Raises DataError."""
+    """Return a trajectory of one step for each instruction, and what was left out. Raises
+    DataError."""
     reading = toolalpaca.load(data, SPLITS[split])
     trajectories: list[Trajectory] = []
     skipped = list(reading.skipped)

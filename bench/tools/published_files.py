@@ -22,25 +22,25 @@ from loopline.trainers.errors import UnreadableData
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What a reader made of a file, or of a folder of files."""
+    """Result of a reader for a file, or for a folder of files."""
 
     where: str
-    """From the folder that was searched."""
+    """Path relative to the folder that was searched."""
     reader: str
     files: int
     records: int
     skipped: tuple[Skipped, ...]
     unusable: tuple[Skipped, ...]
-    """Of the records those that nothing can be done with."""
+    """Records that can't be used."""
 
 
 @dataclass(frozen=True)
 class FolderContents:
-    """Everything below a folder."""
+    """Content of a folder."""
 
     read: tuple[ReadResult, ...]
     unknown: tuple[str, ...]
-    """Files that no reader knows."""
+    """Files that no reader recognizes."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class _Task:
     files: tuple[Path, ...]
     read: Callable[[], Reading[Any]]
     database_of: apibench.Hub | None = None
-    """The hub whose APIs the records are."""
+    """Hub whose APIs the records are."""
 
 
 def read_all(
     folder: Path, on_progress: Callable[[int, int], None] = lambda count, of: None
 ) -> FolderContents:
-    """Every file below a folder, in the order of their names."""
+    """Return every file below a folder, in the order of their names."""
     tasks = sorted(_tasks(folder), key=lambda task: task.path)
     read: list[ReadResult] = []
     for task in tasks:
@@ -136,7 +136,7 @@ _TOOLBENCH: dict[str, tuple[str, Callable[[Path], Reading[Any]]]] = {
     toolbench.RESPONSES: ("responses", toolbench.read_responses),
     TEST_QUERIES: ("ids of test queries", _held_out),
 }
-"""The end of a folder's path → its reader, which is given the folder that this lies in."""
+"""Reader by the end of a folder's path; it gets the folder that contains this one."""
 
 
 def _files(folder: Path) -> Iterator[Path]:

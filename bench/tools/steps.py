@@ -39,13 +39,13 @@ from loopline.trainers.errors import UnreadableData
 TOOLBENCH = "toolbench"
 SOURCE = "https://github.com/OpenBMB/ToolBench (its data or data_example)"
 KEPT_OUTPUT_CHARS = 20_000
-"""Of a tool's answer; no observation may be longer."""
+"""Most characters of a tool's answer; no observation may be longer."""
 
 _DECISIONS: dict[str, Decision] = {"call": "call", "conclude": "finish", "give_up": "give_up"}
 
 
 def load(request: Request) -> Dataset:
-    """`samples` steps. Raises UsageError or DataError."""
+    """Return `samples` steps. Raises UsageError or DataError."""
     if request.split == TOOLBENCH:
         return _load_toolbench(request)
     if request.split in first_calls.SPLITS:
@@ -59,7 +59,7 @@ def load(request: Request) -> Dataset:
 
 
 def _worlds_items(split: str, steps: int, seed: int) -> list[Item]:
-    """The first steps of a split. A longer list of instances begins with the shorter one."""
+    """Return the first steps of a split. A longer list of instances begins with the shorter one."""
     instances = steps // 2 + 1
     while True:
         items = list(_items(from_worlds(split, instances, seed).trajectories))
@@ -96,7 +96,8 @@ def _source_note(source: Source) -> str:
 
 
 def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
-    """Every step that has a reference: not those that end without an answer, or with `none`."""
+    """Yield every step that has a reference: not those that end without an answer, or with
+    `none`."""
     for trajectory in records:
         before: list[GivenCall] = []
         for number, step in enumerate(trajectory.steps):
@@ -118,7 +119,7 @@ def _given_call(step: trajectories.Step) -> GivenCall:
 
 
 def _truncate_output(output: JsonValue) -> JsonValue:
-    """A long answer as a tool worker cuts it."""
+    """Cut a long answer as a tool worker does."""
     match output:
         case {"result": str(text)} if len(text) > KEPT_OUTPUT_CHARS:
             return {
@@ -172,7 +173,7 @@ def _reference(step: trajectories.Step) -> JsonObject:
 
 
 class StepsJudge:
-    """Verdicts `step` and `plan`; the five metrics as measures, each where it applies."""
+    """Judge a run: verdicts `step` and `plan`; the five metrics as measures, where they apply."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         reference = reference_of(question)
@@ -193,7 +194,7 @@ class StepsJudge:
 
 
 def reference_of(question: Question) -> ToolStep:
-    """The reference step of an item."""
+    """Return the reference step of an item."""
     match question.about.get("reference"):
         case {"decision": ("call" | "finish" | "give_up") as decision, **rest}:
             action, arguments, answer = (rest.get(k) for k in ("action", "arguments", "answer"))
@@ -208,7 +209,7 @@ def reference_of(question: Question) -> ToolStep:
 
 
 def predicted_step(trajectory: Trajectory) -> ToolStep:
-    """The decision of a run of one step, from its models' texts."""
+    """Return the decision of a run of one step, from its models' texts."""
     texts = {step.agent: step.calls[-1].text for step in trajectory.steps if step.calls}
     if "umi_single" in texts:
         return _step_from_single(texts["umi_single"])

@@ -48,7 +48,7 @@ _LIMIT = "which is the limit"
 
 
 def load(request: Request) -> Dataset:
-    """Instances, the same for the same split, number and seed. Raises UsageError."""
+    """Return instances, the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
     instances = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
@@ -59,20 +59,20 @@ def load(request: Request) -> Dataset:
 
 
 def instances_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
-    """This many instances of these splits in equal parts, taken in turn, so that a run which stops
-    early has seen every split alike."""
+    """Return this many instances of these splits in equal parts, alternating, so that a run which
+    stops early has seen all splits equally."""
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
     groups = [instances(split, seed, share) for split, share in zip(splits, shares, strict=True)]
     return tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
 
 
 def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Item, ...]:
-    """`instances_in_turn` as questions."""
+    """Return `instances_in_turn` as questions."""
     return tuple(map(_item, instances_in_turn(splits, samples, seed)))
 
 
 def samples_of(request: Request) -> int:
-    """How many are asked for. Raises UsageError."""
+    """Number of requested samples. Raises UsageError."""
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
     if not 1 <= samples <= MAX_SAMPLES:
         raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")
@@ -80,7 +80,8 @@ def samples_of(request: Request) -> int:
 
 
 def splits_of(name: str) -> tuple[Split, ...]:
-    """The splits of a name; `held_out` is all that training never sees. Raises UsageError."""
+    """Return the splits of a name; `held_out` is all that training never sees. Raises
+    UsageError."""
     if name == MIXED:
         return HELD_OUT
     if name not in set(Split):
@@ -104,8 +105,8 @@ def _item(instance: Instance) -> Item:
 
 
 class WorldsJudge:
-    """Verdict `solved`; measures `calls` and `hallucination` (1 for a run that named a tool which
-    is not on offer)."""
+    """Judge a run: verdict `solved`; measures `calls` and `hallucination` (1 for a run that named a
+    tool which is not on offer)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = instance_of(question)
@@ -129,7 +130,7 @@ class WorldsJudge:
 
 
 def instance_of(question: Question) -> Instance:
-    """The instance that was asked. Raises OutputError for a damaged item."""
+    """Return the instance that was asked. Raises OutputError for a damaged item."""
     match question.about.get("task"):
         case {"instance": dict(recipe)}:
             return rebuild(recipe)
@@ -158,7 +159,7 @@ def _failure_classes(
     *,
     invented: bool,
 ) -> list[str]:
-    """The classes that apply to a run that solved nothing."""
+    """Return the classes that apply to a run that solved nothing."""
     reason, way = trajectory.reason or "", instance.oracle.answer is not None
     gave_up = trajectory.outcome is Outcome.GAVE_UP
     damaged, undone = _unwanted_changes(instance, calls)
@@ -179,8 +180,8 @@ def _failure_classes(
 
 
 def _unwanted_changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]:
-    """Whether a table is neither as before nor as wanted, and whether one is as before that
-    should have changed."""
+    """Whether a table is neither as before nor as expected, and whether one that should have
+    changed is as before."""
     recipe = instance.recipe
     after = World.after(recipe.world, calls, recipe.tools)
     right = World.after(recipe.world, instance.oracle.calls, recipe.tools)

@@ -8,7 +8,7 @@ from loopline.agents.records import Trajectory
 
 
 def as_on_the_bus(ended: Trajectory) -> dict[bytes, bytes]:
-    """The fields of the entry by which the bus publishes an ended run."""
+    """Return the fields of the entry by which the bus publishes an ended run."""
     return {
         b"run": ended.run.model_dump_json().encode(),
         b"steps": json.dumps([step.model_dump(mode="json") for step in ended.steps]).encode(),

@@ -19,7 +19,7 @@ from loopline.runtime.redis.binary import RedisBinary, candidates, choose
 from loopline.workers.process_lifetime import dies_with_parent
 
 Persistence = Literal["none", "no", "everysec", "always"]
-"""Without an append-only file, or how often it is flushed to the disk (`appendfsync`)."""
+"""Persistence: no append-only file, or how often it is flushed to the disk (`appendfsync`)."""
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.005
@@ -50,7 +50,7 @@ class RedisProcess:
         self.folder = folder
         self.persistence: Persistence = persistence
         self.port: int = 0
-        """0 on a socket file."""
+        """Port of the server; 0 on a socket file."""
         self._options = options
         # An address is open to all who reach it: without a password only where that is allowed.
         self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
@@ -62,17 +62,17 @@ class RedisProcess:
 
     @property
     def socket(self) -> Path:
-        """The socket file."""
+        """Path of the socket file."""
         return self.folder / "s"
 
     @property
     def url(self) -> str:
-        """As `bus.redis_url` takes it."""
+        """URL in the form of `bus.redis_url`."""
         return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}?db=0"
 
     @property
     def pid(self) -> int:
-        """Raises RuntimeError if it was not started."""
+        """Process id. Raises RuntimeError if it was not started."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
@@ -123,15 +123,16 @@ class RedisProcess:
             self._process = None
 
     def kill(self) -> None:
-        """As `kill -9` does: what the kernel has of the append-only file stays."""
+        """Kill the server as `kill -9` does: data that the kernel has of the append-only file
+        survives."""
         self.stop(signal.SIGKILL)
 
     def pause(self) -> None:
-        """It accepts connections, and answers nothing until `resume`."""
+        """Pause it: it accepts connections, and answers nothing until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """The end of `pause`."""
+        """Resume it after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_for_writes(self) -> None:
@@ -154,7 +155,7 @@ class RedisProcess:
                     time.sleep(_PROBE_SECONDS)
 
     def configure(self, name: str, value: str) -> None:
-        """CONFIG SET."""
+        """Set a configuration value (CONFIG SET)."""
         with self._client() as client:
             client.config_set(name, value)
 
@@ -164,7 +165,7 @@ class RedisProcess:
             client.flushall()
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """User and system CPU seconds so far."""
         import psutil
 
         times = psutil.Process(self.pid).cpu_times()

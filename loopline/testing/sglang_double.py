@@ -31,10 +31,11 @@ from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 WHOLE = "weights"
-"""How the engine in this process calls a whole model that has taken the place of its own."""
+"""Name of the engine in this process for a whole model that has replaced its own."""
 
 Item = dict[str, Any]
-"""One prompt of a request: its own `sampling_params` and `rid`, and what all have in common."""
+"""One prompt of a request, with its `sampling_params` and `rid`, and the fields that all prompts
+share."""
 
 
 class SglangDouble(VllmDouble):
@@ -44,15 +45,15 @@ class SglangDouble(VllmDouble):
         super().__init__(model, max_context=max_context, port=port)
         self.model = model
         self.version = "default"
-        """Of the weights that answer."""
+        """Version of the weights that answer."""
         self.exchanges: list[str] = []
-        """Versions of weights in the order in which they came."""
+        """Versions of weights in the order of their arrival."""
         self.aborted: list[str] = []
-        """Ids of requests that were given up."""
+        """Ids of aborted requests."""
         self.incremental = False
-        """`--incremental-streaming-output`: events bring only what is new."""
+        """Whether events bring only what is new, as with `--incremental-streaming-output`."""
         self.deterministic = True
-        """`--enable-deterministic-inference`: seeds hold."""
+        """Whether seeds are respected, as with `--enable-deterministic-inference`."""
 
     @property
     def url(self) -> str:
@@ -74,7 +75,7 @@ class SglangDouble(VllmDouble):
         ]
 
     async def forget_adapters(self) -> None:
-        """As a server that was started again."""
+        """Return to the state of a restarted server."""
         self.version = "default"
         await super().forget_adapters()
 
@@ -219,7 +220,7 @@ class SglangDouble(VllmDouble):
         }
 
     async def _item_events(self, item: Item) -> AsyncGenerator[dict[str, Any]]:
-        """What the other double says of it, in SGLang's words."""
+        """Yield the events of one prompt: those of the vLLM double in SGLang's form."""
         try:
             request, matcher = await self._prepare(item)
         except (EngineError, ValueError) as error:
@@ -269,7 +270,7 @@ class SglangDouble(VllmDouble):
             yield {"output_ids": ids[begin:], "meta_info": meta}
 
     async def _all_events(self, items: Sequence[Item]) -> AsyncGenerator[dict[str, Any]]:
-        """Of all prompts, as they come."""
+        """Events of all prompts, as they arrive."""
         if len(items) == 1:
             async for event in self._item_events(items[0]):
                 yield event
@@ -298,7 +299,7 @@ class SglangDouble(VllmDouble):
 
 
 def _items(body: dict[str, Any]) -> list[Item]:
-    """A request's prompts."""
+    """Return a request's prompts."""
     if not isinstance(body["rid"], list):
         return [body]
     names = ("input_ids", "sampling_params", "rid", "lora_path")
@@ -320,9 +321,9 @@ def _error(message: str, status: int) -> Response:
 
 
 def write_program(folder: Path) -> Path:
-    """What `sglang.python` may name in the place of an environment with SGLang."""
+    """Write a program that `sglang.python` may name in place of an environment with SGLang."""
     program = folder / "sglang-python"
-    # Behind `-m sglang.launch_server`.
+    # Arguments after `-m sglang.launch_server`.
     arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.sglang_double"])
     program.write_text(f'#!/bin/sh\nshift 2\nexec {arguments} "$@"\n')
     program.chmod(0o755)
@@ -335,7 +336,7 @@ async def _serve(model: str, port: int) -> None:
 
 
 def main() -> None:
-    """As `python -m sglang.launch_server`."""
+    """Start the double with the arguments of `python -m sglang.launch_server`."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model-path", required=True)
     parser.add_argument("--port", type=int, required=True)

@@ -1,4 +1,4 @@
-"""Processes whose wall clock is wrong, and may jump while they run: their C library is told so."""
+"""Processes whose wall clock is wrong, and may jump while they run, by a preloaded C library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 
 class ShiftedClock:
-    """One wrong clock; the processes that are started within `lying` go by it."""
+    """One wrong clock for the processes that are started within `lying`."""
 
     def __init__(self, library: Path, file: Path) -> None:
         self._library = library
@@ -25,7 +25,7 @@ class ShiftedClock:
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
-        """From now on it is off by so much."""
+        """Set the clock off by this many seconds from now on."""
         with self._file.open("r+b" if self._file.exists() else "w+b") as file:
             file.write(struct.pack("=q", int(seconds * 1e9)))
 

@@ -39,11 +39,11 @@ from loopline.workers.engines.torch.loading import LoadedModel
 from loopline.workers.scripted_api.server import Listener
 
 BASE = "base"
-"""What the server calls its model."""
+"""Name of the model in the server."""
 
 
 class _IdsModel(LoadedModel):
-    """Takes its prompts as token ids: see `_request`."""
+    """Model whose prompts are token ids: see `_request`."""
 
     def render(self, messages: Sequence[Message], tools: Sequence[object]) -> str:
         return messages[0].content
@@ -56,33 +56,34 @@ class _IdsBackend(TorchBackend):
 
 @dataclass
 class Mischief:
-    """What goes wrong from now on."""
+    """Faults that the server has from now on."""
 
     dies_after: int | None = None
-    """Tokens of a stream, or answers that are not streamed (0): then the whole server is gone."""
+    """Tokens of a stream (0: answers that are not streamed) after which the whole server dies."""
     refuses_structures: bool = False
-    """Structured outputs are answered by 400."""
+    """Whether structured outputs are answered by 400."""
     has_guidance: bool = True
     wrong_ids: bool = False
-    """Token ids that the model does not have."""
+    """Whether it returns token ids that the model does not have."""
     wrong_prompt: bool = False
-    """Other prompt ids than it was sent."""
+    """Whether it returns other prompt ids than it was sent."""
     wrong_model: bool = False
-    """An answer that names another model."""
+    """Whether an answer names another model."""
     late_tokens: bool = False
-    """Tokens behind the end of a completion."""
+    """Whether tokens follow after the end of a completion."""
     raw_logprobs: bool = False
-    """`--logprobs-mode raw_logprobs`, vLLM's default."""
+    """Whether it behaves as with `--logprobs-mode raw_logprobs`, vLLM's default."""
     loses_end: bool = False
-    """Streams end without the mark of their end."""
+    """Whether streams end without the mark of their end."""
     refuses_sleep: bool = False
-    """Without `--enable-sleep-mode`, in no mode for developers."""
+    """Whether it behaves as without `--enable-sleep-mode` and outside the development mode."""
     refuses_weights: bool = False
-    """A whole model is not taken."""
+    """Whether it refuses a whole model."""
     hangs: bool = False
-    """Completions and the list of models get no answer, as from a server whose GPU is stuck."""
+    """Whether completions and the list of models get no answer, as from a server whose GPU is
+    stuck."""
     shift: float = 0.0
-    """Added to each log-probability of a given text: the weights of another model."""
+    """Value added to each log-probability of a given text, as another model's weights would."""
 
 
 class VllmDouble:
@@ -95,18 +96,18 @@ class VllmDouble:
         self.engine: LocalEngine[LoadedModel] = LocalEngine(settings, _IdsBackend)
         self.mischief = Mischief()
         self.adapters: dict[str, str] = {}
-        """Those that are loaded now, and where they lie."""
+        """Folder of each adapter that is loaded now, by name."""
         self.loads: list[str] = []
         """Names of adapters in the order in which they were loaded."""
         self.asked: list[dict[str, Any]] = []
         """Bodies of completions."""
         self.asleep = False
         self.naps = 0
-        """How often it was put to sleep."""
+        """Number of times that it was put to sleep."""
         self.disturbed = 0
-        """Completions that it was asked for in its sleep."""
+        """Completions that were requested while it slept."""
         self.name = name
-        """What it calls its model."""
+        """Name under which it serves its model."""
         self.pace = 0.0
         """Seconds before each token of a stream, and before an answer that is not streamed."""
         self._port = port
@@ -132,7 +133,7 @@ class VllmDouble:
         await self.engine.close()
 
     async def listen(self) -> None:
-        """Be there (again), at the same address."""
+        """Start serving (again), at the same address."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=1024)
         self._port = listening.getsockname()[1]
         config = uvicorn.Config(
@@ -144,7 +145,7 @@ class VllmDouble:
         await self._listener.ready.wait()
 
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """Routes of the server."""
         return [
             Route("/v1/completions", self._completions, methods=["POST"]),
             Route("/v1/models", self._models),
@@ -156,7 +157,7 @@ class VllmDouble:
         ]
 
     async def die(self) -> None:
-        """As by `kill -9`: connections break, and what was loaded is gone."""
+        """End as after `kill -9`: connections break, and loaded adapters are gone."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -170,7 +171,7 @@ class VllmDouble:
         await self.forget_adapters()
 
     async def forget_adapters(self) -> None:
-        """As a server that was started again."""
+        """Unload all adapters, as a restart does."""
         for name in list(self.adapters):
             del self.adapters[name]
             await self.engine.unload_adapter(name)
@@ -387,7 +388,7 @@ def _empty_choice(index: int, ids: list[int]) -> dict[str, Any]:
 
 
 def _joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    """A stream's chunks as an answer in one piece."""
+    """Join a stream's chunks to an answer in one piece."""
     choices: dict[int, dict[str, Any]] = {}
     usage = None
     for chunk in chunks:
@@ -417,9 +418,10 @@ def _error(status: int, message: str) -> Response:
 
 
 def write_program(folder: Path) -> Path:
-    """What `vllm.python` may name in the place of an environment with vLLM: this double serves."""
+    """Write a program that `vllm.python` may name in place of an environment with vLLM; it starts
+    this double."""
     program = folder / "vllm-python"
-    # Behind `-m vllm.entrypoints.cli.main`.
+    # Arguments after `-m vllm.entrypoints.cli.main`.
     arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.vllm_double"])
     program.write_text(f'#!/bin/sh\nshift 2\nexec {arguments} "$@"\n')
     program.chmod(0o755)
@@ -432,7 +434,7 @@ async def _serve(model: str, port: int, name: str) -> None:
 
 
 def main() -> None:
-    """As `vllm serve`."""
+    """Start the double with the arguments of `vllm serve`."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("command", choices=["serve"])
     parser.add_argument("model")

@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.05
 
 
 class WorkerProcess(Protocol):
-    """What is needed of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that is needed."""
 
     def send_signal(self, number: int, /) -> None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -32,8 +32,8 @@ class WorkerProcess(Protocol):
 
 
 def write_settings(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
-    """Write the settings of a worker to `folder/NAME.json`; the paths of that file and of its log,
-    `folder/NAME.log`."""
+    """Write the settings of a worker to `folder/NAME.json`; return the paths of that file and of
+    its log, `folder/NAME.log`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = _log(settings, folder)
     path = log.with_name(f"{log.stem}.json")
@@ -105,8 +105,8 @@ async def running_workers(
 
 
 def end_workers(processes: Collection[WorkerProcess], seconds: float = DRAIN_SECONDS) -> None:
-    """SIGTERM to all, paused or not, and SIGKILL to those that have not drained after that many
-    seconds."""
+    """Send SIGTERM to all, paused or not, and SIGKILL to those that have not drained after that
+    many seconds."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)

@@ -53,9 +53,9 @@ class App(Definition):
     """See the module."""
 
     def __init__(self, *, redis_url: str | None = None) -> None:
-        """Without a `redis_url` the deployment is found as commands find it: the one of the folder
-        `.loopline` here, or of `LOOPLINE_STATE`, or the bus that `LOOPLINE_BUS__REDIS_URL`
-        names."""
+        """Create an app. Without a `redis_url` the deployment is found as commands find it: the one
+        of the folder `.loopline` here, or of `LOOPLINE_STATE`, or the bus that
+        `LOOPLINE_BUS__REDIS_URL` names."""
         super().__init__()
         caller = inspect.currentframe()
         outer = caller.f_back if caller else None
@@ -146,8 +146,8 @@ class App(Definition):
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> AsyncGenerator[Event]:
-        """What happens until the answer, the event `Answered`. Raises as `ask` does; a reader that
-        closes the generator early cancels the run."""
+        """Yield the events of a run up to its answer, the event `Answered`. Raises as `ask` does; a
+        reader that closes the generator early cancels the run."""
         async with self.session() as session:
             team = self.checked_team(session, agent, None)
             run = asking.new_run(
@@ -164,13 +164,13 @@ class App(Definition):
                     yield event
 
     def thread(self, thread_id: str) -> Thread:
-        """A conversation of several turns under a name of yours, which any process can go on
-        with. Raises `InputError` for a name that is empty or too long."""
+        """Return a conversation of several turns under a name of yours, which any process can
+        continue. Raises `InputError` for a name that is empty or too long."""
         return Thread(self, thread_id)
 
     @cached_property
     def sync(self) -> SyncApp:
-        """The same for code without an event loop, or called from one that it may block."""
+        """The same app for code without an event loop, or for calls that may block one."""
         return SyncApp(self)
 
     def testing(self, **models: Model) -> AbstractAsyncContextManager[None]:
@@ -211,13 +211,13 @@ class App(Definition):
 
     @asynccontextmanager
     async def lifespan(self, server: object = None) -> AsyncGenerator[None]:
-        """Keeps one connection while a server runs: `FastAPI(lifespan=app.lifespan)`."""
+        """Keep one connection while a server runs: `FastAPI(lifespan=app.lifespan)`."""
         async with self:
             yield
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
-        """The connection that is kept in this event loop, or one of its own."""
+        """Yield the shared connection of this event loop, or a new one."""
         if self._local is not None:
             yield self._local
         elif self._shared is not None and self._shared_loop is asyncio.get_running_loop():
@@ -228,12 +228,12 @@ class App(Definition):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is asked in this process (`testing`)."""
+        """Whether the app is asked in this process (`testing`)."""
         return self._local is not None
 
     def checked_team(self, session: Session, agent: Part | str | None, answer: Any) -> Part:
-        """Who is asked, with the type of the answer. Raises `InputError`, also where the deployment
-        does not serve this app's tools."""
+        """Return the team to ask, with the type of the answer. Raises `InputError`, also where the
+        deployment does not serve this app's tools."""
         team = self.part(agent)
         if answer is not None:
             team = asking.with_answer(team, schema_of(answer))
@@ -271,13 +271,14 @@ class App(Definition):
 
 
 def whole(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
-    """The conversation with the question at its end; empty where that is all."""
+    """Return the conversation with the question at its end; empty where there is only the
+    question."""
     return (*messages, Message(role="user", content=question)) if messages else ()
 
 
 def parsed(text: str, answer: Any, run_id: str) -> Any:
-    """The answer as its type. Raises `WrongAnswer` for what the type refuses and its schema did
-    not."""
+    """Parse the answer as its type. Raises `WrongAnswer` for an answer that the type refuses
+    although its schema accepts it."""
     if answer is None or isinstance(answer, dict):
         return text
     try:

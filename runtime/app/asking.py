@@ -1,4 +1,4 @@
-"""One ask, from the run that it becomes to the answer or the error that it comes to."""
+"""One ask: from its run to the answer, or the error that it ends with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from loopline.runtime.errors import InputError
 
 MOST_USD = 1e6
 CANCEL_SECONDS = 5.0
-"""That a cancelled ask waits for the bus."""
+"""Seconds that a cancelled ask waits for the bus."""
 GRACE_SECONDS = 5.0
-"""Beyond the run's deadline, at which the bus ends it: for word of that to come."""
+"""Seconds beyond the run's deadline, at which the bus ends it, for the news of its end to
+arrive."""
 
 
 def new_run(
@@ -60,8 +61,8 @@ def budget_of(seconds: float, usd: float | None, tokens: int | None) -> Budget:
 
 
 def with_answer(team: Part, schema: dict[str, object]) -> Part:
-    """The team, whose answer has this JSON schema. Raises `InputError` where no agent's answer is
-    the team's."""
+    """Return the team with this JSON schema for its answer. Raises `InputError` where no agent's
+    answer is the team's."""
     agent = answering_agent(team)
     if agent is None:
         raise InputError(
@@ -93,7 +94,7 @@ async def finish(session: Session, run: Run, timeout: float) -> Trajectory:
 
 
 async def cancel(session: Session, run_id: str) -> None:
-    """A bus that is away ends the run at its deadline."""
+    """Cancel a run, and wait for a bounded time: it ends at its deadline if the bus is away."""
     with suppress(BusError, TimeoutError):
         async with asyncio.timeout(CANCEL_SECONDS):
             await session.cancel(run_id)

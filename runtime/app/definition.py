@@ -1,4 +1,4 @@
-"""What an app defines: its tools, its agents, and teams of them.
+"""The definition of an app: its tools, its agents, and teams of them.
 
 Plain data but for the functions of the tools. Nothing is registered in this process, so any number
 of apps can be made in one."""
@@ -40,9 +40,9 @@ class Definition:
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool[Any]] = {}
-        """By name."""
+        """Tools by name."""
         self.agents: dict[str, AgentPart] = {}
-        """By name."""
+        """Agents by name."""
         self._tool_names: dict[AnyFunction, str] = {}
         self._teams: list[Part] = []
 
@@ -154,11 +154,13 @@ class Definition:
         return agent
 
     def sequence(self, *parts: Part) -> SequencePart:
-        """One after the other: each agent reads what those before it answered."""
+        """Return a team whose agents run one after the other: each reads what those before it
+        answered."""
         return self._team(SequencePart, parts=parts)
 
     def parallel(self, *parts: Part) -> ParallelPart:
-        """Side by side: none reads the others, and what follows reads all."""
+        """Return a team whose agents run in parallel: none reads the others, and the next part
+        reads all."""
         return self._team(ParallelPart, parts=parts)
 
     def loop(
@@ -179,8 +181,8 @@ class Definition:
         return self._team(LoopPart, parts=parts, until=until, max_rounds=max_rounds)
 
     def main(self) -> Part:
-        """Who is asked where nobody is named: the one agent or team that no other contains. Raises
-        `InputError` where there are several, or none."""
+        """Default agent or team to ask: the only one that no other contains. Raises `InputError`
+        where there are several, or none."""
         inner = [part for team in self._teams for path, part in walk(team) if path]
         outer = [part for part in (*self.agents.values(), *self._teams) if part not in inner]
         if len(outer) == 1:
@@ -194,7 +196,7 @@ class Definition:
         )
 
     def part(self, agent: Part | str | None) -> Part:
-        """A part by itself or by its name. Raises `InputError`."""
+        """Return a part, given itself or its name. Raises `InputError`."""
         if agent is None:
             return self.main()
         if not isinstance(agent, str):
@@ -233,7 +235,7 @@ class Definition:
 
 
 def schema_of(answer: Any) -> dict[str, Any]:
-    """The JSON schema of a type, or a schema as it is. Raises `InputError`."""
+    """Return the JSON schema of a type; a schema is returned unchanged. Raises `InputError`."""
     if isinstance(answer, dict):
         return answer
     try:

@@ -1,4 +1,4 @@
-"""How an ask can fail, each with its own type. All are `UserError`s and name the run."""
+"""Errors of an ask, one type for each way to fail. All are `UserError`s and name the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AnswerTimeout(AskError, TimeoutError):
 
 
 class RunCancelled(AskError):
-    """Somebody else cancelled the run."""
+    """Another caller cancelled the run."""
 
 
 class GaveUp(AskError):
@@ -27,7 +27,7 @@ class GaveUp(AskError):
 
 
 class WrongAnswer(GaveUp):
-    """The model's answer never fitted the type that was asked for. `answer` is its last one."""
+    """The model's answer never fitted the requested type. `answer` is its last one."""
 
     answer: str = ""
 
@@ -41,7 +41,7 @@ class ThreadBusy(AskError):
 
 
 def error_of(trajectory: Trajectory) -> AskError:
-    """What to raise for a run that ended without an answer."""
+    """Return the error to raise for a run that ended without an answer."""
     run_id = trajectory.run.id
     reason = trajectory.reason or "no reason was given"
     match trajectory.outcome:

@@ -1,4 +1,4 @@
-"""What happens in a run, as `App.stream` tells it."""
+"""Events of a run, as `App.stream` yields them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextRestarted:
-    """Another worker took a completion over and its text differs: this stands in place of all text
-    of that completion."""
+    """Another worker took a completion over and its text differs: this event replaces all text of
+    that completion."""
 
     agent: str
     text: str
@@ -31,7 +31,7 @@ class TextRestarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """A tool was called; told when the step that called it is committed."""
+    """A tool was called; reported when the step that called it is committed."""
 
     agent: str
     name: str
@@ -41,7 +41,7 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """An agent's turn is committed. `answer` is what it came to, if it answered."""
+    """An agent's turn is committed. `answer` is its result, if it answered."""
 
     agent: str
     decision: str

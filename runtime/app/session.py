@@ -1,4 +1,4 @@
-"""Where an app's runs are played: on a deployment's bus, or on models in this process."""
+"""Sessions that play an app's runs: on a deployment's bus, or on models in this process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from loopline.workers.engine_runner import EnginePool, EngineRunner
 
 
 class Session(Protocol):
-    """What an app needs of the place."""
+    """Interface that an app needs of the place where its runs are played."""
 
     client: Client
-    """Makes runs."""
+    """Client that creates runs."""
     pools: tuple[str, ...]
     app: AppFile | None
     """The app whose tools are served there."""
@@ -45,7 +45,7 @@ class Session(Protocol):
 
 
 class BusSession:
-    """A deployment."""
+    """Session on a deployment."""
 
     needs_app = True
 
@@ -89,8 +89,8 @@ class BusSession:
 
 @asynccontextmanager
 async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
-    """The deployment of this state directory, or the one at a URL. Raises `Unreachable` and
-    `BusUnavailable`."""
+    """Yield a session on the deployment of this state directory, or the one at a URL. Raises
+    `Unreachable` and `BusUnavailable`."""
     # It reads files, and may ask a server: not in the loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)
     settings = where.settings
@@ -99,7 +99,8 @@ async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
 
 
 class LocalSession:
-    """Models in this process, and no bus: what `EngineRunner` lacks of one is lacking here, too."""
+    """Session on models in this process without a bus; it lacks what `EngineRunner` lacks of
+    one."""
 
     needs_app = False
     app: AppFile | None = None
@@ -131,7 +132,7 @@ class LocalSession:
         self._task(run_id).cancel()
 
     async def follow(self, run_id: str) -> AsyncGenerator[BusEvent]:
-        """Its steps, once it has ended."""
+        """Yield its steps, once it has ended."""
         trajectory = await self.wait(run_id)
         for index in range(len(trajectory.steps)):
             yield BusEvent(f"{index}-0", "step", {"index": str(index)})
@@ -163,7 +164,7 @@ class LocalSession:
         return True
 
     async def close(self) -> None:
-        """Ends the runs in progress. Runs of other event loops (of `app.sync`) end in theirs."""
+        """End the runs in progress. Runs of other event loops (of `app.sync`) end in those."""
         here = asyncio.get_running_loop()
         mine = [task for task in self._runs.values() if task.get_loop() is here]
         for task in self._runs.values():

@@ -39,7 +39,7 @@ class _Loop:
 
 
 class SyncApp:
-    """Made by `App.sync`."""
+    """App for code without an event loop; made by `App.sync`."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -53,11 +53,11 @@ class SyncApp:
     def ask(self, question: str, *, answer: None = None, **options: Any) -> str: ...
 
     def ask(self, question: str, *, answer: Any = None, **options: Any) -> Any:
-        """As `App.ask`."""
+        """Ask a question, as `App.ask` does."""
         return self._loop().run(self._app.ask(question, answer=answer, **options))
 
     def stream(self, question: str, **options: Any) -> Iterator[Event]:
-        """As `App.stream`."""
+        """Yield the events of a run, as `App.stream` does."""
         loop = self._loop()
         events: AsyncGenerator[Event] = self._app.stream(question, **options)
         try:
@@ -67,7 +67,7 @@ class SyncApp:
             loop.run(_close(events))
 
     def thread(self, thread_id: str) -> SyncThread:
-        """As `App.thread`."""
+        """Return a conversation, as `App.thread` does."""
         return SyncThread(self, thread_id)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -105,7 +105,7 @@ class SyncApp:
 
 
 class SyncThread:
-    """As `Thread`."""
+    """Conversation without an event loop, otherwise like `Thread`."""
 
     def __init__(self, sync: SyncApp, thread_id: str) -> None:
         self._sync = sync
@@ -118,7 +118,7 @@ class SyncThread:
     def ask(self, question: str, *, answer: None = None, **options: Any) -> str: ...
 
     def ask(self, question: str, *, answer: Any = None, **options: Any) -> Any:
-        """As `Thread.ask`."""
+        """Ask the next question, as `Thread.ask` does."""
         return self._sync.run(self._thread.ask(question, answer=answer, **options))
 
 

@@ -22,12 +22,12 @@ Model = Sequence[Reply] | Callable[[tuple[Message, ...]], Reply] | ModelSettings
 
 
 def call(tool: str, /, **arguments: Any) -> ScriptedCall:
-    """A tool call, as what a model says."""
+    """Tool call that a model makes."""
     return ScriptedCall(tool, arguments)
 
 
 class ToldEngine(ScriptedEngine):
-    """Says what it is told, in the order in which it is asked."""
+    """Model that gives its scripted answers in the order of the requests."""
 
     def __init__(self, settings: ModelSettings, pool: str, model: Any) -> None:
         super().__init__(settings)

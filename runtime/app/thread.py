@@ -26,13 +26,13 @@ T = TypeVar("T")
 DEFAULT_SECONDS = 600.0
 MAX_ID_CHARS = 200
 ADMISSION_SECONDS = 30.0
-"""After it claimed the thread, for a caller to have its run admitted. One that died before that is
-passed over then."""
+"""Seconds that a caller has after it claimed the thread to get its run admitted. The thread skips a
+caller that died before that."""
 _LOOK_SECONDS = 0.1
 
 
 class Thread:
-    """Made by `App.thread`."""
+    """Conversation; made by `App.thread`."""
 
     def __init__(self, app: App, thread_id: str) -> None:
         if not thread_id or len(thread_id) > MAX_ID_CHARS or not thread_id.isprintable():
@@ -77,8 +77,8 @@ class Thread:
         budget_tokens: int | None = None,
         generation: GenerationOptions | None = None,
     ) -> Any:
-        """The next turn: as `App.ask`, with all that was said in this thread before. It waits for
-        the current turn; raises `ThreadBusy` if that takes longer than `timeout`."""
+        """Ask the next turn, as `App.ask` does, with all previous messages of this thread. It waits
+        for the current turn; raises `ThreadBusy` if that takes longer than `timeout`."""
         from loopline.runtime.app.app import parsed
 
         app, give_up = self._app, time.monotonic() + timeout
@@ -126,8 +126,8 @@ class Thread:
     async def _read(
         self, session: Session, head: ThreadHead | None, give_up: float
     ) -> tuple[ThreadHead | None, list[Message]]:
-        """What was said up to the thread's last run, once that has ended; and the head that this
-        was read of."""
+        """Return the messages up to the thread's last run, once it has ended, with the head that
+        they were read from."""
         while head is not None:
             if await session.is_known(head.run_id):
                 try:
@@ -156,7 +156,7 @@ class Thread:
     async def _run_of(
         self, session: Session, run_id: str, *, wait: bool
     ) -> tuple[Run, list[Message]]:
-        """A run of the thread, and what its turn adds: the question and the answer, or nothing."""
+        """Run of the thread, and what its turn adds: the question and the answer, or nothing."""
         if not wait and not await session.has_ended(run_id):
             return await session.run(run_id), []
         trajectory = await session.wait(run_id)

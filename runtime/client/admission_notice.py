@@ -13,7 +13,7 @@ FURTHER_SECONDS = 60.0
 
 
 class AdmissionNotice:
-    """For all runs that one command submits."""
+    """Notice for all runs that one command submits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -23,7 +23,7 @@ class AdmissionNotice:
         self._next = None
 
     def refused(self, error: Overloaded) -> None:
-        """Once more, and nothing was admitted since."""
+        """Note another refusal without an admission since the last one."""
         now = time.monotonic()
         if self._next is None:
             self._next = now + FIRST_SECONDS

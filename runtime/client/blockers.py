@@ -17,7 +17,7 @@ from loopline.runtime.observe.status import supervisor_status
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
-"""How often it looks: as often as workers announce their presence."""
+"""Seconds between two looks: as often as workers announce their presence."""
 
 
 async def report_blockers(

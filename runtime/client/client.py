@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOLD_SECONDS = 0.05
-"""How long to wait for the notice of an end that is already in the log."""
+"""Seconds to wait for the notice of an end that is already in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class RunEvent:
 
     id: str
     kind: str
-    """`tokens`, `restart`, `step` or `ended`."""
+    """Kind of the entry: `tokens`, `restart`, `step` or `ended`."""
     fields: dict[str, str]
 
 
@@ -94,9 +94,9 @@ class Expected:
     """The end of a run that this process admits."""
 
     end: RunEnd
-    """Kept here, so that its inbox knows that somebody waits for it."""
+    """Reference that keeps the run's waiter alive in this process's inbox."""
     deadline: float
-    """Unix seconds."""
+    """Deadline in Unix seconds."""
 
 
 @dataclass
@@ -105,16 +105,17 @@ class Client(WaitingCalls):
 
     settings: BusSettings
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Role → pool; overrides the workflow's defaults."""
+    """Policies that override the workflow's defaults, by role."""
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Prompt file → content; replaces the shipped prompts."""
+    """Prompts that replace the shipped ones: content by prompt file."""
     options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """Workflow → its options; a run's own options override them."""
+    """Options by workflow; a run's own options override them."""
     writes: bool = False
-    """For many runs: a server that takes no writes now (it is full, or its disk is) is refused at
-    the join, not after each admission has waited for room."""
+    """Whether the client writes many runs: a server that takes no writes now (it is full, or its
+    disk is) is then refused when the client joins, instead of after each admission has waited for
+    room."""
     deployment: Settings | None = None
-    """Its settings, if they are known: they contain prices."""
+    """Settings of the deployment, if they are known: they contain prices."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -148,7 +149,8 @@ class Client(WaitingCalls):
         inbox: Inbox,
         settings: Settings,
     ) -> Client:
-        """As `of`, within a process that has joined the bus already, and closes it itself."""
+        """Return a client like `of` within a process that has already joined the bus, and closes it
+        itself."""
         client = cls.of(settings)
         client.bus, client._inbox = bus, inbox
         return client
@@ -252,8 +254,11 @@ class Client(WaitingCalls):
             raise InputError(_prompt_error_message(error, prompt)) from None
 
     async def submit(self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS) -> bool:
-        """Admit a run, which begins after `delay` seconds. True if it is new, False if this very
-        run was admitted before. `key_limits` are those of its account's day.
+        """Admit a run, which begins after `delay` seconds. Returns True if it is new, False if this
+        very run was admitted before. `key_limits` are those of its account's day. Raises
+        `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that it
+        shares has nothing left for it), `MessageTooLarge`, or `BusUnavailable` (it may have been
+        accepted: submitting the same run again is safe).
 
         Raises `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that
         it shares has nothing left for it), `MessageTooLarge`, or
@@ -274,7 +279,8 @@ class Client(WaitingCalls):
         return await self._admit(run, handoffs, delay=delay, key_limits=key_limits)
 
     async def with_offered_tools(self, run: Run) -> Run:
-        """The run with each tool whole that it names and no package has. Raises `InputError`."""
+        """Return the run with each tool that it names and no package has, in full. Raises
+        `InputError`."""
         workflow = workflows.get(run.workflow)
         naming = capability(workflow, NamingTools)
         of_agents = naming.tools_in(run.options) if naming else ()
@@ -307,8 +313,9 @@ class Client(WaitingCalls):
         run_id: str | None = None,
         key_limits: Limits = NO_LIMITS,
     ) -> Run:
-        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
-        else is given as for `loopline.agents.replay.fork`.
+        """Admit a run that keeps the parent's journal before `at_turn` and continues from there;
+        the other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
+        parent never reached that turn or its workflow has no such role, and what `submit` raises.
 
         Raises `InputError` if the parent never reached that turn or its workflow has no such role,
         and what `submit` raises.
@@ -366,7 +373,8 @@ class Client(WaitingCalls):
         )
 
     def expect(self, run: Run) -> Expected:
-        """Call this before `submit` to learn of the end immediately."""
+        """Register for the end of a run; call this before `submit` to learn of the end
+        immediately."""
         return Expected(self._inbox.expect_end(run.id), run.deadline)
 
     async def wait(self, run_id: str, expected: Expected | None = None) -> Trajectory:
@@ -391,7 +399,7 @@ class Client(WaitingCalls):
         return make(await self.trajectory(run_id, expected))
 
     async def trajectory(self, run_id: str, expected: Expected | None = None) -> Trajectory:
-        """An ended run, from the bus, or from this process, if it has ended it. Raises
+        """Return an ended run, from the bus, or from this process, if it has ended it. Raises
         `RunUnknown`, or `UserError` while it is active."""
         if expected is not None:
             # The log has an end a moment before who ended the run has told of it.
@@ -408,19 +416,19 @@ class Client(WaitingCalls):
     async def follow(
         self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[RunEvent]:
-        """A run's events from `after` on, until it has ended: no gap and no repeat, also for a
-        follower that was away. Resume with the `id` of the last event seen. `fresh`: it was
+        """Yield a run's events from `after` on, until it has ended: without a gap or a repeat, also
+        for a follower that was away. Resume with the `id` of the last event seen. `fresh`: it was
         admitted a moment ago."""
         async with aclosing(self.bus.follow(run_id, after, fresh=fresh)) as events:
             async for event_id, fields in events:
                 yield RunEvent(event_id, fields["type"], fields)
 
     async def usage(self, run_id: str) -> list[UsageEntry]:
-        """Every model call of the run that was paid for, used or discarded."""
+        """Return every model call of the run that was paid for, used or discarded."""
         return [UsageEntry.model_validate_json(line) for line in await self.bus.usage(run_id)]
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
-        """End a run. False if it was over or unknown."""
+        """End a run. Returns False if it was over or unknown."""
         return await self.bus.cancel(run_id, reason)
 
     async def reward(
@@ -461,8 +469,8 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """As `reward`, for every trajectory of a session: of all runs with the tag
-        `session=<session>`."""
+        """Post a reward as `reward` does, for every trajectory of a session: for all runs with the
+        tag `session=<session>`."""
         return await self._post_reward(
             reward_id, session=session, value=value, agent=agent, source=source, comment=comment,
             account=account,
@@ -473,7 +481,7 @@ class Client(WaitingCalls):
         return await post_reward(self.bus, reward)
 
     async def steps(self, run_id: str) -> tuple[Step, ...]:
-        """The journal so far. Raises `RunUnknown`."""
+        """Return the journal so far. Raises `RunUnknown`."""
         state = await self.bus.run_state(run_id)
         return steps_of(state)
 

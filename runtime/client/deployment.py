@@ -1,4 +1,4 @@
-"""Which deployment a command is about: the one of this state directory, or one joined by URL."""
+"""The deployment that a command works on: that of this state directory, or one joined by URL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Deployment:
     state: StateDirectory
     run: RunFile | None
     profile: str
-    """Profile of the settings: its name, or the full path of its file."""
+    """Profile of the settings: its name, or the absolute path of its file."""
 
 
 def find(
@@ -69,7 +69,7 @@ def find(
 
 
 def local_run_file(state: StateDirectory | None = None) -> RunFile:
-    """The supervisor of this machine. Raises `Unreachable` when none runs, or it is just
+    """Check the supervisor of this machine. Raises `Unreachable` when none runs, or it is just
     starting."""
     state = state or StateDirectory.from_environment()
     run = state.running()

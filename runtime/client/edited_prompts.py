@@ -12,7 +12,8 @@ from loopline.runtime.errors import InputError
 
 
 def prompts_of_run(run: Run) -> dict[str, Prompt]:
-    """Prompt file → what the run was given. None of a workflow that this process does not know."""
+    """Return the texts that the run was given, by prompt file; empty for a workflow that this
+    process does not know."""
     try:
         prompts = prompts_of(run.workflow, run.task.environment, run.options)
     except AgentError:
@@ -24,8 +25,8 @@ def prompts_of_run(run: Run) -> dict[str, Prompt]:
 
 
 def changed_prompts(run: Run, texts: Mapping[str, str]) -> dict[str, str]:
-    """Prompt file → whole content, of those whose text is another one than the run was given.
-    `texts`: prompt file → text. Raises `InputError` for a file that the run has none of."""
+    """Return the whole content, by prompt file, of prompts whose text differs from the run's.
+    `texts`: text by prompt file. Raises `InputError` for a file that the run does not use."""
     prompts = prompts_of_run(run)
     changed: dict[str, str] = {}
     for file, words in texts.items():

@@ -27,13 +27,14 @@ class PolicyChange:
 
     policy: Policy
     states: Mapping[str, str]
-    """Worker → its report on the version in use; `not yet` if it has reported nothing in time."""
+    """Report on the version in use, by worker; `not yet` for a worker that has not reported in
+    time."""
     refusals: tuple[str, ...]
     """Reports of the workers that can't load it."""
 
     @property
     def path(self) -> str | None:
-        """Of the version in use; None for the model itself."""
+        """Path of the version in use; None for the model itself."""
         return self.policy.path_of(self.policy.current)
 
 
@@ -68,7 +69,7 @@ async def change(
 
 
 def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
-    """Whether a worker knows the version in use, and the one on trial."""
+    """Whether a worker has reported on the version in use, and on the one on trial."""
     in_use = (policy.current, policy.published_at(policy.current))
     canary = policy.canary
     trial = (None, None) if canary is None else (canary.version, canary.since)
@@ -79,7 +80,7 @@ def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
 
 
 def describe_state(state: Mapping[str, object]) -> str:
-    """A worker's report on a policy, in words."""
+    """Describe a worker's report on a policy."""
     if state["refused"] is None:
         words = f"serves version {state['version']}"
     else:
@@ -93,7 +94,7 @@ def describe_state(state: Mapping[str, object]) -> str:
 
 
 def describe_canary(canary: Canary) -> str:
-    """What it does, in words."""
+    """Describe the effect of a canary in words."""
     what = "in the shadow of" if canary.mode == "shadow" else "answers"
     return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
 
@@ -102,7 +103,7 @@ NOT_LOOKED = "no recorder has looked at it yet"
 
 
 def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Policy → a recorder's report on its canary."""
+    """Recorders' reports on canaries, by policy."""
     return {
         name: evidence
         for worker in workers
@@ -111,7 +112,7 @@ def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any
 
 
 def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
-    """Router file → a recorder's report on it."""
+    """Recorders' reports on routers, by router file."""
     return {
         name: facts
         for worker in workers
@@ -120,7 +121,7 @@ def routers_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
 
 
 def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
-    """When, which policy, what, by whom, and why."""
+    """Return the time, policy, change, author and reason of an entry, each as text."""
     when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     what = f"{entry.action}: {entry.version}"
     if entry.before != entry.version:

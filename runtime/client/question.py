@@ -66,7 +66,9 @@ def resolve_question(
     system: str | None = None,
     messages: Path | None = None,
 ) -> Query:
-    """The question that is asked, with the conversation before it.
+    """Return the question, with the conversation before it. Without either it is read from stdin,
+    unless that is a terminal. Raises `InputError` for none, for one together with --world, and what
+    `read_question` and `read_conversation` raise.
 
     Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
     one together with --world, and what `read_question` and `read_conversation` raise.
@@ -121,7 +123,8 @@ def _no_question() -> InputError:
 
 
 def read_question(argument: str) -> str:
-    """The question; `-` reads stdin.
+    """Read the question; `-` reads stdin. Raises `InputError` when it is not UTF-8, empty, or
+    longer than `MAX_PROMPT_CHARS`.
 
     Raises `InputError` when it is not UTF-8, empty, or longer than `MAX_PROMPT_CHARS`.
     """
@@ -137,8 +140,8 @@ def read_question(argument: str) -> str:
 
 
 def read_conversation(path: Path) -> list[Message]:
-    """The messages of a file, in the form of OpenAI's API: a JSON list of them, or an object with
-    the list under "messages". Raises `InputError` that names the place."""
+    """Read the messages of a file, in the form of OpenAI's API: a JSON list of them, or an object
+    with the list under "messages". Raises `InputError` that names the place."""
     try:
         raw = read_bounded_file(path, MAX_CONVERSATION_BYTES)
     except OSError as error:
@@ -191,7 +194,8 @@ def _decodable(text: str, what: str) -> str:
 
 
 def _read_stdin() -> str:
-    """Reads one byte more than could be allowed, so that a huge input is refused unread."""
+    """Read one byte more than is allowed, so that a huge input is refused without being read in
+    full."""
     limit = MAX_PROMPT_CHARS * MAX_BYTES_PER_CHAR
     raw = sys.stdin.buffer.read(limit + 1)
     if len(raw) > limit:

@@ -19,11 +19,12 @@ class PostedReward:
 
     reward: Reward
     new: bool
-    """False if this very reward was accepted before: it counts once."""
+    """Whether the reward is new; False if this very reward was accepted before, since it counts
+    once."""
 
 
 def new_reward(now: float, *, reward_id: str | None, **fields: Any) -> Reward:
-    """A reward with its fields checked; without an id it gets one by the time. Raises
+    """Return a reward with its fields checked; without an id it gets one from the time. Raises
     `InputError`."""
     try:
         return Reward(id=new_run_id(now) if reward_id is None else reward_id, **fields)
@@ -37,8 +38,9 @@ def new_reward(now: float, *, reward_id: str | None, **fields: Any) -> Reward:
 
 
 async def post_reward(bus: Bus, reward: Reward) -> PostedReward:
-    """Hand a reward over to the recorder, once however often it is sent. Raises `InputError` if its
-    id stands for another reward of the same run or session, and what `publish_reward` raises."""
+    """Hand a reward over to the recorder; it counts once however often it is sent. Raises
+    `InputError` if its id belongs to another reward of the same run or session, and what
+    `publish_reward` raises."""
     body = reward.model_dump_json().encode()
     try:
         new = await publish_reward(bus, reward.target, reward.id, body)

@@ -11,7 +11,7 @@ from loopline.agents.usage import UsageEntry
 
 
 class RunClient(Protocol):
-    """Admit runs, wait for them, ask what they cost."""
+    """Client that admits runs, waits for them and returns what they cost."""
 
     def new_run(
         self,
@@ -28,21 +28,21 @@ class RunClient(Protocol):
         run_id: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
-        """A run that is ready to be submitted. Nothing is sent yet."""
+        """Create a run that is ready to be submitted. Nothing is sent yet."""
         ...
 
     async def submit(self, run: Run) -> bool:
-        """Admit a run; False if this very run was admitted before. Raises `Overloaded`."""
+        """Admit a run; return False if this very run was admitted before. Raises `Overloaded`."""
         ...
 
     async def wait(self, run_id: str) -> Trajectory:
-        """The trajectory, once the run has ended, also if it ended long ago."""
+        """Return the trajectory, once the run has ended, also if it ended long ago."""
         ...
 
     async def usage(self, run_id: str) -> list[UsageEntry]:
-        """Every model call of the run that was paid for so far."""
+        """Return every model call of the run that was paid for so far."""
         ...
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
-        """End a run. False if it was over or unknown."""
+        """End a run. Returns False if it was over or unknown."""
         ...

@@ -8,7 +8,7 @@ import uuid
 
 
 def new_run_id(now: float | None = None) -> str:
-    """48 bits of milliseconds since 1970, then 74 random bits."""
+    """Return 48 bits of milliseconds since 1970, followed by 74 random bits."""
     milliseconds = int((time.time() if now is None else now) * 1000)
     random = secrets.randbits(74)
     value = (

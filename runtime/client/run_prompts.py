@@ -13,12 +13,12 @@ from loopline.bus import Bus, read_content
 from loopline.workers.store.prompts import read_stored_prompt
 
 Find = Callable[[str], Awaitable[str | None]]
-"""The text with a hash, if it exists."""
+"""Return the text with a hash, if it exists."""
 
 
 async def with_own_prompts(run: Run, find: Find) -> Run:
-    """The run with the texts that it began with among its `prompt_files`, where this version ships
-    others. Those that nobody has any more are left out: a replay then names them."""
+    """Return the run with its original texts among its `prompt_files`, where this version ships
+    others. Texts that no longer exist are left out: a replay then names them."""
     try:
         here = prompt_hashes(run.workflow, run.prompt_files, run.task.environment, run.options)
     except AgentError:  # of what is not installed here; its worker says so
@@ -32,7 +32,7 @@ async def with_own_prompts(run: Run, find: Find) -> Run:
 
 
 def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
-    """Looks on the bus, where there is one, then in the store."""
+    """Look on the bus, where there is one, then in the store."""
 
     async def find(digest: str) -> str | None:
         text = None if bus is None else await read_content(bus, digest)
@@ -42,5 +42,5 @@ def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
 
 
 async def as_it_began(trajectory: Trajectory, find: Find) -> Trajectory:
-    """The trajectory with its run as by `with_own_prompts`."""
+    """Return the trajectory with its run as by `with_own_prompts`."""
     return trajectory.model_copy(update={"run": await with_own_prompts(trajectory.run, find)})

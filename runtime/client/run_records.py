@@ -36,8 +36,8 @@ def steps_of(state: RunState) -> tuple[Step, ...]:
 
 
 def without_own_trace(trajectory: Trajectory) -> Trajectory:
-    """Without the tag that names a span of the run's own trace: a fork has its own. In the trace of
-    a client it stays."""
+    """Return the trajectory without the tag that names a span of the run's own trace, since a fork
+    has its own. In the trace of a client the tag stays."""
     run = trajectory.run
     context = TraceContext.parse(run.tags.get(TRACEPARENT_TAG, ""))
     if context is None or context.trace_id != trace_id_of(run.id):
@@ -56,7 +56,7 @@ def _read(state: RunState, read: Callable[[], T]) -> T:
 
 
 def trajectory_of(state: RunState) -> Trajectory:
-    """What the bus holds of an ended run, as the record that the store keeps.
+    """Return an ended run as the record that the store keeps, from its state on the bus.
 
     Raises `RunUnknown`.
     """

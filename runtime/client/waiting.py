@@ -44,7 +44,7 @@ class PendingApproval:
 
     @property
     def id(self) -> str:
-        """Of the run, and of the step that waits."""
+        """Id of the run and of the step that waits."""
         return f"{self.waiting.run_id}:{self.waiting.wait.guard}"
 
     def as_json(self) -> dict[str, JsonValue]:
@@ -64,13 +64,13 @@ class PendingApproval:
 
 
 def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
-    """From a wait of the kind `approval`."""
+    """Build a pending approval from a wait of the kind `approval`."""
     request = ApprovalRequest.model_validate_json(wait.note)
     return PendingApproval(WaitingRun(run_id, wait), request)
 
 
 class WaitingCalls:
-    """The part of a client that concerns runs that wait."""
+    """Part of a client for runs that wait."""
 
     bus: Bus
 
@@ -113,8 +113,8 @@ class WaitingCalls:
                 return sent
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
-        """Requests that wait for approval, the oldest first; of the runs of one account, or of
-        all."""
+        """Return the requests that wait for approval, the oldest first; of the runs of one account,
+        or of all."""
         pending = [
             pending_approval(waiting.run_id, waiting.wait)
             async for waiting in waits.waiting_runs(self.bus, "approval")
@@ -128,7 +128,7 @@ class WaitingCalls:
         return sorted(pending, key=lambda approval: approval.waiting.wait.since)
 
     async def approval(self, approval_id: str) -> PendingApproval:
-        """One of them. Raises `ApprovalUnknown`."""
+        """Return one of these requests. Raises `ApprovalUnknown`."""
         run_id, _, guard = approval_id.partition(":")
         state = await self.bus.run_state(run_id)
         for wait in state.waits:
@@ -176,7 +176,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def parse_delay(text: str, option: str) -> float:
-    """Seconds from `90s`, `30m`, `2h` or `3d`. Raises `InputError`."""
+    """Return the seconds of `90s`, `30m`, `2h` or `3d`. Raises `InputError`."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= MAX_WAIT_SECONDS:
@@ -188,7 +188,7 @@ def parse_delay(text: str, option: str) -> float:
 
 
 def describe_waits(open_waits: Sequence[OpenWait]) -> list[str]:
-    """What a run waits for, in words."""
+    """Describe in words what a run waits for."""
     return [f"{_subject(wait)} until {_utc(wait.expires)}" for wait in open_waits]
 
 
@@ -211,7 +211,7 @@ def _utc(seconds: float) -> str:
 
 
 def waits_json(open_waits: Sequence[OpenWait]) -> list[dict[str, JsonValue]]:
-    """The same for programs."""
+    """Return the waits in the form for programs."""
     return [
         {"kind": wait.kind, "name": wait.name, "since": wait.since, "expires": wait.expires}
         for wait in open_waits

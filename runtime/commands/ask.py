@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 5.0
-"""How long a cancelled question waits for the bus."""
+"""Seconds that a cancelled question waits for the bus."""
 
 
 class _Task(TypedDict, total=False):
@@ -269,7 +269,7 @@ async def _ask_deployment(
     show: bool,
     delay: float = 0.0,
 ) -> Trajectory | str:
-    """The trajectory; of a run that begins later, its id."""
+    """Return the trajectory; for a run that begins later, its id."""
     import asyncio
 
     from loopline.bus import BusUnavailable, tasks
@@ -330,7 +330,7 @@ async def _ask_deployment(
 
 
 async def _cancel_run(client: Client, run_id: str) -> str:
-    """What happened to the run, in words; none if it had ended."""
+    """Cancel a run and describe the result in words; empty if it had already ended."""
     import asyncio
 
     try:
@@ -341,7 +341,7 @@ async def _cancel_run(client: Client, run_id: str) -> str:
 
 
 def tool_names(run: Run) -> set[str]:
-    """Tools that a model of the run may call: markup of such a call is not shown as text."""
+    """Tools that a model of the run may call: the markup of such a call is not shown as text."""
     from loopline.agents.tools import tools
     from loopline.agents.tools.handover import HAND_OVER_TOOLS
     from loopline.agents.tools.offered import offered_tools

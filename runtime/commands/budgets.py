@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _by_kind(state: BudgetState) -> list[tuple[str, tuple[int, int, int]]]:
-    """Limit, spent and reserved of each kind."""
+    """Return limit, spent and reserved amount of each kind."""
     numbers = zip(state.limits.values, state.spent.values, state.reserved.values, strict=True)
     return list(zip(("tokens", "micro", "ms"), numbers, strict=True))
 

@@ -107,7 +107,7 @@ def register_canaries(policies: typer.Typer) -> None:
 
 
 def share_of(text: str) -> float:
-    """The share from `10%` or `0.1`. Raises `InputError` if it is not above 0 and up to 1."""
+    """Parse the share from `10%` or `0.1`. Raises `InputError` if it is not above 0 and up to 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")
@@ -125,7 +125,7 @@ def share_of(text: str) -> float:
 def _beginning(
     version: int, share: str | None, shadow: bool, margin: float, delta: float, runs: int
 ) -> Callable[[Policy], Policy]:
-    """The trial of a version. Raises `InputError`."""
+    """Return the trial of a version. Raises `InputError`."""
     import getpass
 
     from pydantic import ValidationError

@@ -111,7 +111,7 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Of words that may be a server's."""
+    """Shorten a reason to one safe line; its words may come from a server."""
     from loopline.runtime.terminal.safe_text import sanitize
 
     return sanitize((reason.splitlines() or [""])[0][:100])

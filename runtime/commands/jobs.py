@@ -119,7 +119,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _value_of(option: str, arguments: list[str]) -> str:
-    """Of an option in a command line; empty without it."""
+    """Value of an option in a command line; empty without it."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == option:
             return following

@@ -148,7 +148,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _rights(key: ApiKey) -> str:
-    """What else is said of it."""
+    """Describe a key's tenant, limit of time and rights."""
     seconds = key.seconds_per_day
     parts = (
         f"tenant {key.tenant}" if key.tenant else "",

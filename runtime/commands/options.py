@@ -22,7 +22,7 @@ def _profile(without: str) -> Any:
 
 Profile = Annotated[str | None, _profile("micro")]
 OfRunning = Annotated[str | None, _profile("the running deployment's, else micro")]
-"""A profile in a command about the deployment that runs."""
+"""Profile option of commands about the running deployment."""
 RedisUrl = Annotated[
     str | None,
     typer.Option(
@@ -51,7 +51,7 @@ UnsafeExec = Annotated[
 
 
 def budget_of(seconds: float, tokens: int | None, dollars: float | None) -> Budget:
-    """A run's budget, as the options have it."""
+    """Return a run's budget from the options."""
     from loopline.agents.records import Budget
 
     micro_dollars = None if dollars is None else max(1, round(dollars * 1e6))

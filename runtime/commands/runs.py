@@ -310,7 +310,7 @@ def _waits_for(line: RunLine) -> str:
 
 
 def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
-    """A run of the deployment; where none runs, one that it left in the store of this state
+    """Return a run of the deployment; where none runs, one that it left in the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
@@ -329,7 +329,8 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
 
 
 def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
-    """With the prompts of its run, of the bus where a deployment runs, else of the store."""
+    """Return the run with its original prompts, read from the bus where a deployment runs, else
+    from the store."""
     import asyncio
 
     from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
@@ -347,7 +348,7 @@ def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
 
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
-    """A run of a store by its whole id. Raises `InputError`."""
+    """Return a run of a store by its whole id. Raises `InputError`."""
     from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     known_run = find_recorded_run(store, run_id)

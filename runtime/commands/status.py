@@ -72,7 +72,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _check_health(status: Status, kind: str) -> None:
-    """For a container's health check: one word, and an exit code."""
+    """Print one word for a container's health check, and set the exit code."""
     import socket
 
     from loopline.runtime.errors import EXIT_FAILED

@@ -167,7 +167,7 @@ def register(app: typer.Typer) -> None:
 
 
 def store_folder(store: Path | None) -> Path:
-    """The store that a command names, or this deployment's. Raises InputError for none."""
+    """Return the store that a command names, or this deployment's. Raises InputError for none."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import InputError
 
@@ -182,7 +182,8 @@ def store_folder(store: Path | None) -> Path:
 
 @contextmanager
 def _stoppable() -> Generator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask for an end; a second one ends immediately."""
+    """Yield a function that says whether Ctrl-C or SIGTERM came; a second signal ends the program
+    immediately."""
     signals: list[int] = []
 
     def note(number: int, _frame: object) -> None:
@@ -199,7 +200,7 @@ def _stoppable() -> Generator[Callable[[], bool]]:
 
 
 def _progress(name: str) -> Callable[[int, int], None]:
-    """A line on stderr that counts files, where that is a terminal."""
+    """Show a line on stderr that counts files, where that is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,1 +1,1 @@
-"""What one deployment is: profiles, files, environment and options, resolved and typed."""
+"""Configuration of one deployment: profiles, files, environment and options, resolved and typed."""

@@ -47,11 +47,11 @@ from loopline.runtime.errors import InputError
 COMMAND_LINE = "command line"
 DEFAULT_PANEL = "Options"
 MOST_SHOWN = 80
-"""Characters of a wrong value in an error."""
+"""Most characters of a wrong value that an error quotes."""
 
 
 class Options(BaseModel):
-    """Base of the models that commands take their options from."""
+    """Base of the models of a command's options."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
@@ -66,50 +66,52 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Option:
-    """How a field stands on the command line, where its name and its type don't say it all."""
+    """Appearance of a field on the command line, where its name and type don't define it."""
 
     name: str | None = None
-    """Without dashes: `agent` for `--agent`. A flag may name both sides: `greedy/--sampled`."""
+    """Name without dashes: `agent` for `--agent`. A flag may name both sides:
+    `greedy/--sampled`."""
     short: str | None = None
     metavar: str | None = None
-    """What the help shows as the value: `POLICY=FOLDER`."""
+    """Placeholder for the value in the help: `POLICY=FOLDER`."""
     example: str = "turns=40"
-    """Of a NAME=VALUE, for the error of one that isn't."""
+    """Example of NAME=VALUE, for the error of a value in another form."""
     panel: str | None = None
-    """Heading in the help, in place of that of the field's class."""
+    """Heading in the help, in place of the one of the field's class."""
     comma: bool = False
-    """The values of a sequence stand in one word, separated by commas; else the option repeats."""
+    """Whether a sequence is one word with values separated by commas; else the option repeats."""
     default: str | None = None
-    """What the help shows as the default, where that is not the field's."""
+    """Default value that the help shows, where it differs from the field's."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """The field is a positional argument."""
+    """Marks a field as a positional argument."""
 
     metavar: str | None = None
 
 
 @dataclass(frozen=True)
 class OnlyWith:
-    """A value of the field other than its default is refused unless others go with it."""
+    """Refuses a value of the field other than its default unless other options are given with
+    it."""
 
     needed: str
-    """As the user writes it: `--weights lora`."""
+    """Needed options as the user writes them: `--weights lora`."""
     holds: Callable[[Any], bool]
-    """Whether it is there; is given the whole model."""
+    """Whether they are given; takes the whole model."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A field that is an option or an argument."""
+    """Field that is an option or an argument."""
 
     path: tuple[str, ...]
     field: FieldInfo
     panel: str
 
     def mark(self, kind: type[M2]) -> M2 | None:
-        """What the field's annotation says by a marker of that kind."""
+        """Marker of the given kind in the field's annotation; None without one."""
         return next((marker for marker in self.field.metadata if isinstance(marker, kind)), None)
 
     @property
@@ -118,12 +120,12 @@ class Entry:
 
     @property
     def type(self) -> Any:
-        """The field's type, where it is not None."""
+        """Type of the field, without None."""
         return _without_none(self.field.annotation)
 
     @property
     def flag(self) -> str:
-        """As a user writes it: `--group-size`, or `OUTPUT` of an argument."""
+        """Name as a user writes it: `--group-size`, or `OUTPUT` for an argument."""
         if (argument := self.mark(Argument)) is not None:
             return argument.metavar or self.path[-1].upper()
         return f"--{(self.option.name or self.path[-1].replace('_', '-')).partition('/')[0]}"
@@ -138,8 +140,8 @@ M2 = TypeVar("M2", Option, Argument, OnlyWith)
 
 
 def entries(model: type[BaseModel]) -> tuple[Entry, ...]:
-    """Every field that is an option or an argument, those of nested models too: the class's own
-    before those of its bases."""
+    """Return every field that is an option or an argument, those of nested models too: the class's
+    fields before those of its bases."""
     return tuple(_entries(model, (), None))
 
 
@@ -167,8 +169,9 @@ def _declares(model: type[BaseModel], name: str) -> type:
 
 
 def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None = None) -> M:
-    """The model of a command line, above a file. `arguments` are parameters that were written, in
-    texts and lists of them, and switches. Raises `InputError`, naming option, or file and key."""
+    """Build the model from a command line and, below it, a file. `arguments` are the parameters
+    that the user wrote, as texts, lists of texts, and switches. Raises `InputError`, naming option,
+    or file and key."""
     config_entries = entries(model)
     layers: list[Layer] = []
     if file is not None:
@@ -189,8 +192,8 @@ def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None 
 
 
 def validated(model: type[M], values: Mapping[str, Any], layers: list[Layer] | None = None) -> M:
-    """A model of values that were written in these layers; None: as options, or as what follows
-    from them. Raises `InputError`, with the words of every command's errors."""
+    """Build a model from the values of these layers; None means options, or values that follow from
+    them. Raises `InputError`, with the words of every command's errors."""
     config_entries = entries(model)
     flags = {".".join(entry.path): entry.flag for entry in config_entries}
     layers = layers or [Layer(COMMAND_LINE, dict(values), flags)]
@@ -224,7 +227,7 @@ def _command_line(config_entries: Iterable[Entry], arguments: Mapping[str, objec
 
 
 def _value(entry: Entry, value: object) -> object:
-    """What pydantic is given for what was written."""
+    """Convert what the user has written to the value that pydantic gets."""
     origin, option = get_origin(entry.type), entry.option
     if origin is dict:
         words = cast(list[str], value)
@@ -238,7 +241,7 @@ def _value(entry: Entry, value: object) -> object:
 
 
 def _changed(options: BaseModel, entry: Entry) -> bool:
-    """Whether the field has another value than without a word about it."""
+    """Whether the field differs from its default."""
     value: Any = options
     for part in entry.path:
         value = getattr(value, part)
@@ -255,7 +258,7 @@ def _has(tree: Tree, path: tuple[str, ...]) -> bool:
 
 
 def _place(entry: Entry, layers: list[Layer]) -> str:
-    """How the user finds what was written: the option, or file and key."""
+    """Name the place where the user wrote a value: the option, or file and key."""
     layer = next(
         (candidate for candidate in reversed(layers) if _has(candidate.data, entry.path)),
         layers[-1],
@@ -276,7 +279,7 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
         None,
     )
     if entry is None:
-        # What concerns several options names them itself.
+        # A rule about several options names them itself.
         place = "" if layers[0].origin == COMMAND_LINE else f"{layers[0].origin}: "
         return f"{place}{'.'.join(where)}: {message}" if where else message
     if error["type"] == "missing":
@@ -289,14 +292,14 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
 
 
 def toml_of(options: BaseModel) -> list[str]:
-    """The whole model as a file that `--config` reads. What is None has no line of its own: TOML
-    has no word for it, and a comment says so. Passwords are hidden."""
+    """Return the whole model as a file that `--config` reads. A None value gets a comment in place
+    of a line, since TOML has no word for it. Passwords are hidden."""
     return toml_lines(Redactor().value(options.model_dump(mode="json")))
 
 
 def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
-    """The parameters by which typer reads the command line of a model. Without a value each is None
-    (or an empty list): what is missing and what is wrong is pydantic's to say."""
+    """Return the parameters by which typer reads the command line of a model. Without a value each
+    is None (or an empty list): pydantic reports missing and wrong values."""
     parameters = [_parameter(entry) for entry in entries(model)]
     names = [parameter.name for parameter in parameters]
     config = typer.Option(
@@ -340,7 +343,7 @@ def _parameter(entry: Entry) -> inspect.Parameter:
     written = [entry.flag, *([option.short] if option.short else [])]
     if kind is bool:
         side = (option.name or "").partition("/")[2] or f"--no-{entry.flag[2:]}"
-        # A switch that is off needs no word that leaves it off.
+        # A switch that is off needs no option that turns it off.
         if entry.field.default is not False or "/" in (option.name or ""):
             written[0] = f"{written[0]}/{side}"
         annotation, metavar = bool | None, None
@@ -367,7 +370,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _notes(entry: Entry) -> str:
-    """Default and range, as the help shows them."""
+    """Return default and range as the help shows them."""
     field, option = entry.field, entry.option
     notes: list[str] = []
     default = option.default if option.default is not None else _default(entry)
@@ -382,7 +385,7 @@ def _notes(entry: Entry) -> str:
                 low = f"{below}<"
             case Le(le=most):
                 high = f"<={most}"
-            case Lt(lt=above) if above != 2**63:  # What seeds may be is not a help.
+            case Lt(lt=above) if above != 2**63:  # The range of seeds is not worth a line of help.
                 high = f"<{above}"
             case _:
                 pass

@@ -1,5 +1,5 @@
-"""Prompt files of the user's, in place of shipped prompts: of a profile (`[prompts]`), of one run
-(`runtime ask --prompt`), or tried by `train prompts`.
+"""Users' prompt files in place of shipped prompts: of a profile (`[prompts]`), of one run (`runtime
+ask --prompt`), or tried by `train prompts`.
 
 A file is read here, and checked by `loopline.agents.prompts.parse_replacement_prompt`.
 """
@@ -18,8 +18,8 @@ MAX_BYTES_PER_CHAR = 4
 
 
 def prompt_content(path: Path) -> str:
-    """The text of a file. Raises `InvalidPrompt`, a ValueError, for one that is not there, is not
-    UTF-8 or is longer than any prompt may be; a huge one is not read to its end."""
+    """Read the text of a file. Raises `InvalidPrompt`, a ValueError, for one that is missing, is
+    not UTF-8 or is longer than any prompt may be; a huge file is not read to its end."""
     limit = MAX_PROMPT_FILE_CHARS * MAX_BYTES_PER_CHAR
     try:
         raw = read_bounded_file(path, limit)
@@ -40,7 +40,7 @@ def prompt_content(path: Path) -> str:
 
 def shipped_prompt(name: str) -> Prompt:
     """Raises `UnknownName` with the nearest name."""
-    # Every role, which few processes have a use for.
+    # Imported here, since it loads every role, which few processes need.
     from loopline.agents.roles import all_prompts
 
     prompts_by_name = {prompt.name: prompt for prompt in all_prompts().values()}
@@ -50,7 +50,7 @@ def shipped_prompt(name: str) -> Prompt:
 
 
 def parse_prompt_files(words: list[str]) -> dict[str, str]:
-    """`--prompt NAME=FILE` options, as `Run.prompt_files`. Raises `InputError`."""
+    """Parse `--prompt NAME=FILE` options to `Run.prompt_files`. Raises `InputError`."""
     files: dict[str, str] = {}
     paths = key_value_texts("--prompt", words, form="NAME=FILE", example="solo=terse.md")
     for name, path in paths.items():

@@ -1,4 +1,4 @@
-"""What a secret looks like, and how it is hidden before anything is printed or logged."""
+"""Recognizes secrets, and hides them before anything is printed or logged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:password|passwd|secret|token|api[_-]?key|apikey|authorization|credential)s?$",
     re.IGNORECASE,
 )
-"""Names whose value is never shown. `api_key_env` holds a variable's *name* and stays readable, as
-do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
+"""Names whose values are never shown. `api_key_env` holds a variable's *name* and stays readable,
+as do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
 excepted below."""
 
 _NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)
@@ -59,13 +59,14 @@ _IN_TEXT = tuple(
         (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{8,}", HIDDEN),
     )
 )
-"""Every repetition that something must follow is bounded: text of others may be a megabyte of what
+"""Bound of every repetition that something must follow: a foreign text may be a megabyte of what
 begins like a secret."""
 _PERHAPS = re.compile(rf"[=:\s]|\b{_KEY_PREFIX}|AKIA|ASIA|AIza|eyJ")
 """What each of these patterns has something of: most texts of a log (ids, names, levels) have
 nothing, and need not be searched ten times."""
 MIN_SECRET_CHARS = 6
-"""A shorter value (an empty variable, `test`) would hide half of every log line."""
+"""Least characters of a hidden value: a shorter one (an empty variable, `test`) would hide half of
+every log line."""
 
 
 @lru_cache(maxsize=1024)
@@ -96,7 +97,8 @@ class Redactor:
         return text
 
     def value(self, value: Any, name: str = "") -> Any:
-        """A JSON-like value with every secret hidden, by its key's name or by its look."""
+        """Return a JSON-like value with every secret hidden, recognized by its key's name or by its
+        form."""
         if name and is_secret_name(name) and value not in (None, ""):
             return HIDDEN
         if isinstance(value, str):
@@ -117,8 +119,8 @@ class Redactor:
 def secret_values(
     redis_url: str | None, key_variables: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The values that must never be written: the passwords in the URL, as they are written and as
-    they are meant, and the configured API keys."""
+    """Return the values that must never be written: the passwords in the URL, encoded and decoded,
+    and the configured API keys."""
     environ = os.environ if environ is None else environ
     values = [environ[name] for name in key_variables if environ.get(name)]
     parts = urlsplit(redis_url or "")

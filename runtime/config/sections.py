@@ -1,5 +1,5 @@
-"""The tables of a configuration, each as a model. What they come to together is
-`loopline.runtime.config.settings`."""
+"""The tables of a configuration, each as a model. `loopline.runtime.config.settings` combines
+them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WorkerSettings(Section):
 
 
 class SupervisorSettings(Section):
-    """How `runtime up` keeps its workers alive."""
+    """Settings by which `runtime up` keeps its workers alive."""
 
     backoff_seconds: float = Field(default=0.5, gt=0)
     """Pause before the first restart; doubles with each death, with jitter."""
@@ -62,7 +62,7 @@ class SupervisorSettings(Section):
     crash_loop_deaths: int = Field(default=5, ge=1)
     """After this many deaths within `crash_loop_seconds` a worker is `broken` and not restarted."""
     crash_loop_seconds: float = Field(default=60.0, gt=0)
-    """The window in which deaths are counted."""
+    """Seconds of the window in which deaths are counted."""
     ready_seconds: float = Field(default=120.0, gt=0)
     """How long `runtime up` waits for every worker to report ready (a model may load slowly; with a
     managed server at least its `start_seconds`). The download of a model does not count."""
@@ -76,7 +76,7 @@ class SupervisorSettings(Section):
 
 
 class LoggingSettings(Section):
-    """What the processes write."""
+    """Logs of the processes."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lines below this level are dropped."""
@@ -85,7 +85,7 @@ class LoggingSettings(Section):
 
 
 class RecorderSection(Section):
-    """How ended runs and the ledger are written to the store."""
+    """Settings for writing ended runs and the ledger to the store."""
 
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits on the bus for more entries: fewer, larger files, later. A recorder
@@ -114,15 +114,15 @@ class JobSettings(Section):
 
 
 class TenantSettings(Section):
-    """One `[tenants.<name>]` table: how its runs take turns where `bus.max_working`, or its own
-    limit, makes runs wait."""
+    """One `[tenants.<name>]` table. It sets how a tenant's runs take turns where `bus.max_working`,
+    or the tenant's own limit, makes runs wait."""
 
     weight: float = Field(default=1.0, ge=0.001, le=1_000_000)
-    """Its share of the turns, relative to the weights of other waiting tenants."""
+    """Share of the turns, relative to the weights of other waiting tenants."""
     max_working: int = Field(default=0, ge=0, le=1_000_000)
-    """Its runs at work at once; 0 means no limit."""
+    """Most runs that work at the same time; 0 means no limit."""
     priority: int = Field(default=0, ge=-100, le=100)
-    """Tenants with a higher priority always come first."""
+    """Priority among tenants; higher ones always come first."""
 
 
 class GatewayKey(Section):
@@ -139,9 +139,9 @@ class GatewayKey(Section):
     seconds_per_day: float | None = Field(default=None, gt=0)
     """Seconds that its runs may take a day."""
     tenant: str = Field(default="", max_length=64)
-    """Its tenant: a tenant's keys share budgets."""
+    """Tenant of the key. A tenant's keys share budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
-    """Whether it may look at the dashboard, or change things there."""
+    """Access to the dashboard: none, reading, or also changes."""
     approves: bool = False
     """Whether it may approve and deny calls of everybody's runs."""
 
@@ -173,13 +173,13 @@ class GatewaySettings(Section):
 
 
 class PromptFile(Section):
-    """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
-    once, so that a deployment's prompts do not change during its runs."""
+    """A prompt in place of a shipped one. A profile names the path of its file, which is read once,
+    so that a deployment's prompts do not change during its runs."""
 
     path: str
-    """Where it was read from; in a profile, from the profile's own folder on."""
+    """Path that it was read from; in a profile, relative to the profile's own folder."""
     content: str
-    """The whole file."""
+    """Content of the whole file."""
 
     @model_validator(mode="before")
     @classmethod

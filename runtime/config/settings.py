@@ -55,13 +55,13 @@ DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
 """Worker kinds that need neither roles nor models."""
 _checked: ContextVar[bool] = ContextVar("checked", default=False)
-"""Whether a supervisor has checked the options. `BaseSettings` passes no context of a validation
-on."""
+"""Whether a supervisor has already checked the options. `BaseSettings` does not pass on the context
+of a validation."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
-    """Names the setting that limits the concurrent work of a worker kind, for kinds whose
-    `concurrency` has no effect but was set."""
+    """Name the setting that limits the concurrent work of a worker kind whose `concurrency` was set
+    without effect; empty for others."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
         return ""
     if worker.models:
@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     app: AppFile | None = None
     """An app of one file, whose tools the tool workers run."""
     sandbox: SandboxSettings = SandboxSettings()
-    """How the judge runs the programs that models write."""
+    """Settings by which the judge runs programs that models write."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"
@@ -114,8 +114,8 @@ class Settings(BaseSettings):
     jobs: JobSettings = JobSettings()
     """Offline jobs."""
     tenants: dict[str, TenantSettings] = Field(default_factory=dict)
-    """Tenants by name: of a key (`runtime keys create --tenant`), of the tag `tenant`, or else the
-    id of a key."""
+    """Tenants by name. A run's tenant is that of its key (`runtime keys create --tenant`), or of
+    its tag `tenant`, or else the id of its key."""
     gateway: GatewaySettings = GatewaySettings()
     """OpenAI's API and this project's own over HTTP."""
 
@@ -128,13 +128,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """`load` has read and merged every layer; constructing never looks at the environment."""
+        """Ignore pydantic's own sources: `load` has read and merged every layer, and constructing
+        never looks at the environment."""
         return (init_settings,)
 
     @field_validator("options", mode="after")
     @classmethod
     def _parse_text_options(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
-        """What comes from a variable or from `--set` is always a text."""
+        """Parse options that come from a variable or from `--set`, which are always texts."""
         return {
             workflow: {name: option_value(value) for name, value in workflow_options.items()}
             for workflow, workflow_options in options.items()
@@ -186,7 +187,7 @@ class Settings(BaseSettings):
 
     @property
     def prompt_files(self) -> dict[str, str]:
-        """Prompt file → content, as `Run.prompt_files` has them."""
+        """Content by prompt file, as in `Run.prompt_files`."""
         return {f"{name}.md": file.content for name, file in self.prompts.items()}
 
     @property
@@ -204,7 +205,8 @@ class Settings(BaseSettings):
 
     @property
     def ready_seconds(self) -> float:
-        """How long workers may take to be ready: one that starts a server has the server's time."""
+        """Seconds that workers may take to be ready; a worker that starts a server has the server's
+        time."""
         servers = [model.serving.start_seconds for model in self.models.values() if model.managed]
         return max([self.supervisor.ready_seconds, *servers])
 
@@ -214,25 +216,26 @@ class Settings(BaseSettings):
         return "redis_url" not in self.bus.model_fields_set
 
     def with_redis_url(self, url: str) -> Settings:
-        """The same settings on the server at `url`."""
+        """Return the same settings for the server at `url`."""
         bus = BusSettings.model_validate(
             {**self.bus.model_dump(exclude_unset=True), "redis_url": url}
         )
         return self.model_copy(update={"bus": bus})
 
     def naming(self, keys: set[str]) -> Settings:
-        """The same values, with these settings of the bus marked as set."""
+        """Return the same values, with these settings of the bus marked as set."""
         bus = self.bus.naming(keys)
         return self.model_copy(update={"bus": bus})
 
     def to_json(self) -> str:
-        """Everything, secrets included: only ever written to files of mode 0600."""
+        """Return all settings as JSON, secrets included: only ever written to files of mode
+        0600."""
         return self.model_dump_json(exclude_unset=False)
 
 
 def _check_options(options: Mapping[str, JsonObject]) -> None:
     """Raises ValueError for an unknown workflow or option."""
-    # Every role and environment, for which most processes have no use.
+    # Imported here, since it loads every role and environment, which most processes don't need.
     from loopline.agents.workflows import workflows
 
     for workflow, its_options in options.items():
@@ -243,7 +246,7 @@ def _check_options(options: Mapping[str, JsonObject]) -> None:
 
 
 def chosen_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """The profile that is given, else the environment's, else the default one."""
+    """Return the given profile, else the environment's, else the default one."""
     environ = os.environ if environ is None else environ
     return profile or environ.get("LOOPLINE_PROFILE") or DEFAULT_PROFILE
 
@@ -271,7 +274,7 @@ def load(
 
 
 def is_profile_given(profile: str | None, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a profile is given, or the environment has one."""
+    """Whether a profile is given, or the environment names one."""
     environ = os.environ if environ is None else environ
     return bool(profile or environ.get("LOOPLINE_PROFILE"))
 
@@ -304,9 +307,10 @@ def load_for_running_deployment(
     overrides: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """What a deployment was started with, or another profile on its bus; the overrides over it.
-    Neither that profile nor the environment changes where the bus is: anyone who had another prefix
-    would miss the deployment unawares, and a shared value that differs is refused at the join.
+    """Load the settings that a deployment was started with, or another profile on its bus, with the
+    overrides on top. Neither that profile nor the environment changes where the bus is: a process
+    with another prefix would miss the deployment without notice, and a shared value that differs is
+    refused at the join.
 
     Raises `ConfigError` as `load` does.
     """
@@ -330,7 +334,8 @@ def load_for_running_deployment(
 def configured_redis_url(
     profile: str | None, overrides: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """The bus that a profile, the environment or an override names; `None` if none does.
+    """Return the bus that a profile, the environment or an override names; `None` if none does.
+    Raises `ConfigError` when one of them can't be read.
 
     Raises `ConfigError` when one of them can't be read.
     """
@@ -344,7 +349,7 @@ def configured_redis_url(
 
 
 def environment_names_bus(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a variable gives a setting of the bus a value."""
+    """Whether a variable sets a value of the bus."""
     around = environment_layer(Settings, os.environ if environ is None else environ)
     return bool(around.data.get("bus"))
 
@@ -360,7 +365,7 @@ def _resolve_layers(layers: list[Layer]) -> Settings:
 
 
 def parse(text: str) -> Settings:
-    """Settings from the JSON that `Settings.to_json` wrote."""
+    """Read settings from the JSON that `Settings.to_json` wrote."""
     before = _checked.set(True)
     try:
         return Settings.model_validate_json(text)
@@ -375,8 +380,8 @@ def parse(text: str) -> Settings:
 
 
 def load_resolved_file(path: Path) -> Settings:
-    """Settings from a file that the supervisor wrote. Nobody names them: what the deployment has
-    agreed on since goes before them. Raises `ConfigError`."""
+    """Read settings from a file that the supervisor wrote. The user did not choose them: the
+    deployment's later agreements override them. Raises `ConfigError`."""
     try:
         return parse(path.read_text()).naming(set())
     except OSError as error:

@@ -16,14 +16,16 @@ from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
-"""How often it looks; each look keeps admission closed for much longer."""
+"""Seconds between two looks; each look keeps admission closed for much longer."""
 
 
 async def change_shards(
     bus: Bus, wanted: int, *, wait: float, say: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Shards before and after. Raises `UserError` when what is on the bus is not done in `wait`
-    seconds; then admission opens again and nothing was changed.
+    """Change the number of shards, and return the numbers before and after. Raises `UserError` when
+    the messages on the bus are not done in `wait` seconds; then admission opens again and nothing
+    was changed. A process that is killed here leaves admission closed for ten seconds and changes
+    nothing, or has changed everything.
 
     A process that is killed here leaves admission closed for ten seconds and changes nothing, or
     has changed everything.
@@ -64,7 +66,7 @@ async def change_shards(
 
 
 async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:
-    """Keep admission closed; returns what is still on the bus."""
+    """Keep admission closed; return what is still on the bus."""
     for shard in keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=CLOSED_MS)
     return await in_flight(bus.redis, keys.prefix, shards)

@@ -54,23 +54,23 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SharedConfiguration:
-    """As it lies on the bus."""
+    """Configuration as stored on the bus."""
 
     profile: str
     digest: str
-    """Settings that must not differ and are not the defaults."""
+    """Digest of the settings that must not differ and are not the defaults."""
     values: Tree
-    """Sections of the configuration that are not as the defaults have it; paths are whole, secrets
-    hidden. A program that does not know a setting yet reads them as long as nobody chose it."""
+    """Sections of the configuration that differ from the defaults; paths are absolute, secrets
+    hidden. A program that does not know a setting yet can read them as long as nobody sets it."""
     defaults: Tree = field(default_factory=dict[str, Any])
-    """The whole sections: two programs may have different defaults."""
+    """Default values of whole sections, since two programs may have different defaults."""
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def shared_configuration(settings: Settings, profile: str) -> SharedConfiguration:
-    """The part of these settings that all machines must share."""
+    """Return the part of these settings that all machines must share."""
     named_values = _public(settings.model_dump(mode="json", exclude_defaults=True))
     whole = _public(settings.model_dump(mode="json"))
     fixed = json.dumps(_drop_local_keys(named_values), sort_keys=True)
@@ -80,7 +80,7 @@ def shared_configuration(settings: Settings, profile: str) -> SharedConfiguratio
 
 
 def _public(dump: Tree) -> Tree:
-    """The shared sections of a dump, whole or of what is chosen alone."""
+    """Return the shared sections of a dump, whole or only the chosen values."""
     values = {name: value for name, value in dump.items() if name in _SECTIONS}
     for model in values.get("models", {}).values():
         if model["engine"] in ("torch", "llama_cpp", "vllm", "sglang"):
@@ -101,7 +101,7 @@ def _public(dump: Tree) -> Tree:
 
 
 def _absolute_path(name: str) -> str:
-    """The whole path of what is a file or folder here; anything else as it is."""
+    """Return the absolute path of a file or folder that exists here; anything else unchanged."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
@@ -112,7 +112,7 @@ def _without_password(url: str) -> str:
 
 
 def _drop_local_keys(values: Tree) -> Tree:
-    """Without what may differ."""
+    """Return the values without the keys that may differ."""
     return {
         section: {
             name: {key: v for key, v in table.items() if key not in _OF_ONE_MACHINE[section]}
@@ -125,8 +125,8 @@ def _drop_local_keys(values: Tree) -> Tree:
 
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
-    """One sentence for each key that differs. One that the other program does not know is none, as
-    long as it is as its own program's default has it."""
+    """Yield one sentence for each key that differs. A key that the other program does not know
+    does not count, as long as it has its own program's default."""
     local_values, deployment_values = _comparable(here, there), _comparable(there, here)
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
@@ -138,7 +138,7 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
 
 
 def _comparable(mine: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
-    """By key: what was chosen, and the defaults of what both programs know."""
+    """Settings to compare by key: all chosen ones, and the defaults that both programs know."""
     named_values = dict(_leaves(_drop_local_keys(mine.values)))
     known_there = {key for key, _ in _leaves(_drop_local_keys(other.defaults or other.values))}
     defaults = _leaves(_drop_local_keys(mine.defaults))
@@ -163,7 +163,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
-    """The shared settings of a deployment; None if nobody has written them yet."""
+    """Return the shared settings of a deployment; None if nobody has written them yet."""
     text = agreement.fields.get(CONFIGURATION)
     if text is None:
         return None
@@ -173,8 +173,8 @@ def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
 
 
 def read_from(bus: BusSettings) -> SharedConfiguration | None:
-    """What the deployment behind a bus serves; None where it says nothing, or can't be asked: then
-    the join says why."""
+    """Read the configuration of the deployment behind a bus; None where it has published none, or
+    can't be reached: the join then says why."""
     agreements: list[Agreement | None] = []
 
     def ask() -> None:
@@ -217,7 +217,7 @@ def require_passwords(settings: Settings) -> None:
 
 
 def store_identity(store: Path) -> str:
-    """Names a store wherever its folder is mounted: an id that lies in it, then where it is."""
+    """Identify a store wherever its folder is mounted: the id in its folder, then host and path."""
     store.mkdir(parents=True, exist_ok=True)
     file = store / ".identity"
     if not file.exists():
@@ -244,8 +244,8 @@ def require_same_store(agreement: Agreement, store: str) -> None:
 
 
 def claims_of(settings: Settings, profile: str, state: StateDirectory | None) -> Mapping[str, str]:
-    """The entries that the first process writes about the deployment; with `state`, also where its
-    recorder writes."""
+    """Return the entries that the first process writes about the deployment; with `state`, also
+    where its recorder writes."""
     claims = {CONFIGURATION: shared_configuration(settings, profile).text()}
     if state is not None:
         claims[STORE] = store_identity(state.store)

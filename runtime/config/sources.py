@@ -1,4 +1,4 @@
-"""Where configuration comes from, layer by layer, and where each key was written.
+"""Reads the configuration layer by layer, and records where each key was written.
 
 Lowest first: the defaults in the code, the profile (and what it `extends`), the environment
 (`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
@@ -58,14 +58,14 @@ class Layer:
     origin: str
     data: Tree
     names: Mapping[str, str] | None = None
-    """Dotted key → how the user spelled it, where that differs (environment variables)."""
+    """How the user spelled each dotted key, where that differs (environment variables)."""
 
     def spell_key(self, path: tuple[str, ...]) -> str:
         dotted = ".".join(path)
         return (self.names or {}).get(dotted, dotted)
 
     def respell_key(self, dotted: str) -> str:
-        """A valid key in the spelling of this layer."""
+        """Return a valid key in the spelling of this layer."""
         if self.names is None:
             return dotted
         return ENV_PREFIX + dotted.replace(".", ENV_DELIMITER).upper()
@@ -98,7 +98,7 @@ def profile_layers(profile: str) -> list[Layer]:
 
 
 def _resolve_prompt_paths(data: Tree, folder: Path) -> None:
-    """Prompt files are named from the profile's folder on: both travel together."""
+    """Resolve prompt files relative to the profile's folder, since both travel together."""
     prompts = data.get("prompts")
     if isinstance(prompts, dict):
         for name, file in cast(Tree, prompts).items():
@@ -107,8 +107,8 @@ def _resolve_prompt_paths(data: Tree, folder: Path) -> None:
 
 
 def absolute_profile(profile: str) -> str:
-    """A profile as it can be named from every directory: its name, or the whole path of its
-    file."""
+    """Return a name for a profile that is valid in every directory: its name, or the absolute path
+    of its file."""
     return profile if _is_name(profile) else os.path.abspath(Path(profile).expanduser())
 
 
@@ -177,7 +177,7 @@ def environment_layer(settings: type[BaseSettings], environ: Mapping[str, str]) 
 
 
 class _Environment(EnvSettingsSource):
-    """pydantic-settings' reader over a given mapping instead of the process's own."""
+    """pydantic-settings' reader for a given mapping instead of the process's environment."""
 
     def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in environ.items()}
@@ -224,7 +224,7 @@ def _value(assignment: str, text: str) -> Any:
 
 
 def unknown_keys(model: type[BaseModel], layer: Layer) -> Iterator[str]:
-    """One sentence for each key of the layer that the model doesn't have."""
+    """Yield one sentence for each key of the layer that the model doesn't have."""
     yield from _unknown_in_table(model, model, layer, layer.data, ())
 
 
@@ -278,7 +278,7 @@ def _nested_model(annotation: Any) -> tuple[str, type[BaseModel] | None]:
 def _nearest_key(
     root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]
 ) -> str | None:
-    """The nearest valid key of the same table, else the nearest of any table."""
+    """Return the nearest valid key of the same table, else the nearest of any table."""
     same_table = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
     if same_table:
         return ".".join((*path[:-1], same_table[0]))
@@ -289,7 +289,7 @@ def _nearest_key(
 
 
 def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted key; the names in a table of models are written `<name>`."""
+    """Yield every dotted key; the names in a table of models are written `<name>`."""
     for name, field in model.model_fields.items():
         dotted = f"{prefix}{name}"
         kind, inner = _nested_model(field.annotation)
@@ -300,7 +300,7 @@ def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every dotted key with its type and what it means."""
+    """Yield every dotted key with its type and meaning."""
     for name, field in model.model_fields.items():
         kind, inner = _nested_model(field.annotation)
         if inner is None:
@@ -312,7 +312,7 @@ def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple
 
 
 def _type_text(annotation: Any) -> str:
-    """A type as an annotation writes it, without what else is checked of its values."""
+    """Return a type as an annotation writes it, without its validators."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type_text(arguments[0])
@@ -327,7 +327,7 @@ def _type_text(annotation: Any) -> str:
 
 
 def merge_layers(layers: Iterable[Layer]) -> Tree:
-    """Later layers win, key by key; lists are replaced whole."""
+    """Merge layers: later ones win, key by key; lists are replaced whole."""
     result: Tree = {}
     for layer in layers:
         _merge_into(result, layer.data)
@@ -348,7 +348,8 @@ def _merge_into(target: Tree, data: Tree) -> None:
 
 
 def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
-    """The highest layer that wrote `path` (or the table above it), spelled as there."""
+    """Return the highest layer that wrote `path` (or the table above it), in that layer's
+    spelling."""
     for layer in reversed(list(layers)):
         node: Any = layer.data
         for part in path:
@@ -361,8 +362,8 @@ def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
 
 
 def toml_lines(table: Tree, path: tuple[str, ...] = ()) -> list[str]:
-    """A tree of JSON values as TOML. Of None, which TOML lacks, a comment says that it is not
-    set."""
+    """Write a tree of JSON values as TOML. A comment replaces None, which TOML lacks, and says that
+    the key is not set."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     lines: list[str] = []
     if path and (plain or not table):
@@ -377,7 +378,7 @@ def toml_lines(table: Tree, path: tuple[str, ...] = ()) -> list[str]:
 
 
 def _toml_key(name: str) -> str:
-    """With anything but letters, digits, `_` and `-` in it, a name must be quoted."""
+    """Quote a name that contains anything but letters, digits, `_` and `-`, as TOML requires."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml_value(name)
 
 
@@ -388,5 +389,5 @@ def _toml_value(value: Any) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, cast(list[Any], value)))}]"
-    # A text of JSON is one of TOML, but for the surrogates of its escapes and a bare DEL.
+    # A JSON text is also a TOML text, but for the surrogates of its escapes and a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -31,9 +31,9 @@ MAX_SOCKET_PATH = 100
 """Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
 directory instead."""
 _LOOK_PAUSE = 0.001
-"""Seconds; more than a look at the lock takes."""
+"""Seconds that others may look at the lock; more than a look takes."""
 LOOK_SECONDS = 5.0
-"""How long to wait, at most, for others that look at the lock."""
+"""Most seconds to wait for other processes that check the lock."""
 
 
 class RunFile(BaseModel):
@@ -43,11 +43,11 @@ class RunFile(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     pid: int
-    """The supervisor."""
+    """Process id of the supervisor."""
     started: float
-    """Unix seconds."""
+    """Start in Unix seconds."""
     profile: str
-    """Its name, or the whole path of its file."""
+    """Name of the profile, or the absolute path of its file."""
     redis_url: str
     control: str
     """Path of the supervisor's control socket."""
@@ -57,7 +57,7 @@ class RunFile(BaseModel):
 
 
 class StateDirectory:
-    """Paths, and the lock that makes one supervisor the only one."""
+    """Paths of the directory, and the lock that makes a single supervisor its owner."""
 
     def __init__(self, path: Path) -> None:
         # One name for one directory, whatever links lead to it: what a process says of its own
@@ -115,12 +115,12 @@ class StateDirectory:
 
     @property
     def gateway_key(self) -> Path:
-        """The key of the gateway's first caller. Mode 0600."""
+        """Key of the gateway's first caller. Mode 0600."""
         return self.path / "gateway.key"
 
     @property
     def scrape_targets(self) -> Path:
-        """What Prometheus reads to find the workers' `/metrics`."""
+        """File that Prometheus reads to find the workers' `/metrics`."""
         return self.path / "metrics-targets.json"
 
     @property
@@ -128,7 +128,7 @@ class StateDirectory:
         return self.path / "resolved.json"
 
     def resolved_settings_file_of(self, kind: str) -> Path:
-        """The same for one kind of worker, with a user of its own on the bus."""
+        """The same for one kind of worker, with a separate user on the bus."""
         return self.path / f"resolved-{kind}.json"
 
     @property
@@ -159,7 +159,7 @@ class StateDirectory:
             ) from error
 
     def socket(self, name: str) -> Path:
-        """Where to bind a unix socket of this deployment: inside the directory, or, when that
+        """Path to bind a unix socket of this deployment to: inside the directory, or, when that
         path is too long for a socket, in a private directory under the system's temporary one."""
         inside = self.path / name
         if len(os.fsencode(inside)) <= MAX_SOCKET_PATH:
@@ -175,14 +175,14 @@ class StateDirectory:
         return short / name
 
     def running(self) -> RunFile | None:
-        """The process that runs this deployment; `None` if there is none (a stale file does not
-        count)."""
+        """Return the process that runs this deployment; `None` if there is none (a stale file does
+        not count)."""
         run_info = self._read_run_file()
         return run_info if run_info is not None and self._is_locked() else None
 
     def holder(self) -> str | None:
-        """The pid of the supervisor that has the lock, also before it runs; `None` when nobody
-        has it."""
+        """Return the pid of the supervisor that has the lock, also before it runs; `None` when
+        nobody has it."""
         return (self.lock_file.read_text().strip() or "unknown") if self._is_locked() else None
 
     def _read_run_file(self) -> RunFile | None:
@@ -229,7 +229,7 @@ class StateLock:
                 hint="`runtime status` shows it and `runtime down` stops it; for a second one"
                 " set LOOPLINE_STATE to another directory.",
             )
-        # Of a supervisor that was killed: from now on the lock is held, and would vouch for it.
+        # The file of a killed supervisor: from now on the lock is held, and would vouch for it.
         state.run_file.unlink(missing_ok=True)
         state.lock_file.write_text(str(os.getpid()))
 
@@ -263,7 +263,7 @@ def _try_lock(lock: FileLock) -> bool:
 
 
 def read_json(path: Path) -> object:
-    """A small JSON file, or `None` when it is not there."""
+    """Read a small JSON file; `None` when it does not exist."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

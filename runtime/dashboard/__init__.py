@@ -1,4 +1,4 @@
-"""The live page: what runs now, what it costs, what became of it."""
+"""The live page: current runs, their costs and their results."""
 
 from loopline import require_full_name
 

@@ -1,4 +1,4 @@
-"""What waits for a person's approval, and forms that decide of it."""
+"""Requests that wait for a person's approval, and the forms that decide on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME = "%Y-%m-%d %H:%M"
 
 @dataclass(frozen=True)
 class ApprovalRow:
-    """One of them, as the page shows it."""
+    """A request as the page shows it."""
 
     id: str
     run_id: str
@@ -60,7 +60,7 @@ class ApprovalsView:
         return [approval_row(approval) for approval in await self._frame.client.approvals()]
 
     async def _decide(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
-        """Of what the page has shown, by its digest."""
+        """Decide on the request that the page has shown, identified by its digest."""
         require_change(viewer)
         decision = {"approve": "approved", "deny": "denied"}.get(form.get("decision", ""))
         if decision is None:
@@ -77,13 +77,13 @@ class ApprovalsView:
             by=f"{name} ({key})" if name else key,
             reason=form.get("reason", "").strip(),
         )
-        # Back to where the form stood: the list, or the run's page.
+        # Back to the page with the form: the list, or the run's page.
         is_of_run = form.get("place") == "run"
         return self._frame.go_to(f"/runs/{approval.waiting.run_id}" if is_of_run else "/approvals")
 
 
 def approval_row(approval: PendingApproval) -> ApprovalRow:
-    """As the page shows it."""
+    """Row of the page for an approval."""
     request, wait = approval.request, approval.waiting.wait
     return ApprovalRow(
         id=approval.id,

@@ -1,4 +1,4 @@
-"""Benchmarks of the folder of results: all of them, their course over time, two compared."""
+"""Benchmarks of the folder of results: the list, their course over time, and comparisons of two."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from loopline.workers.isolated_python import OWN_PYTHON
 MAX_SHOWN = 200
 COMPARE_SECONDS = 120.0
 _COMPARISONS = 32
-"""That are remembered: the same two folders are the same figures."""
+"""Most comparisons that are cached: the same two folders give the same figures."""
 _DAY_SECONDS = 86_400
-# Of another program's page: it may run its own script, as its own policy says, and is kept from
-# everything of this site.
+# Headers of another program's page: it may run its own script, under its own policy, and has no
+# access to this site.
 _REPORT_HEADERS = {
     **HEADERS,
     "content-security-policy": "sandbox allow-scripts allow-popups; frame-ancestors 'none'",
@@ -93,7 +93,7 @@ class BenchmarksView:
             return folders, await asyncio.to_thread(self._reader.read, folders.benchmarks)
 
     async def _known(self, folder: str) -> BenchmarkResult:
-        """The benchmark of that folder, which must be one of the list. Raises `Refused`."""
+        """Return the benchmark of that folder, which must be one of the list. Raises `Refused`."""
         _, results = await self._results()
         for result in results:
             if result.folder == folder:
@@ -101,7 +101,7 @@ class BenchmarksView:
         raise Refused(f"{folder[:200]!r} is not the folder of a benchmark below {self._root}")
 
     async def _report(self, request: Request, viewer: Viewer) -> Response:
-        """The page that the bench wrote."""
+        """Return the page that the bench wrote."""
         result = await self._known(request.query_params.get("folder", ""))
         if not result.has_page:
             raise Refused(f"{result.folder} has no report yet: `bench report` writes one")
@@ -131,8 +131,8 @@ class BenchmarksView:
     async def _comparison(
         self, first: BenchmarkResult, second: BenchmarkResult
     ) -> list[dict[str, Any]]:
-        """What `bench compare` says of two folders. It is a program of a floor above this one, and
-        takes a processor for a while: a process of its own runs it."""
+        """Compare two folders with `bench compare`, in a separate process: it belongs to a higher
+        layer than the dashboard, and keeps a processor busy for a while."""
         pair = [str(self._root / result.folder) for result in (first, second)]
         stamp = tuple((path, (Path(path) / "items.jsonl").stat().st_mtime_ns) for path in pair)
         async with self._turn:
@@ -146,7 +146,7 @@ class BenchmarksView:
 
 
 async def _bench_compare(pair: Sequence[str]) -> list[dict[str, Any]]:
-    """Raises `UserError` with what the program says."""
+    """Run the program. Raises `UserError` with its error message."""
     process = await asyncio.create_subprocess_exec(
         *OWN_PYTHON, "-c", f"from {MODULES['bench']} import main; main()",
         "compare", *pair, "--json",
@@ -160,7 +160,7 @@ async def _bench_compare(pair: Sequence[str]) -> list[dict[str, Any]]:
     except TimeoutError:
         raise UserError(f"the comparison took more than {COMPARE_SECONDS:g} s") from None
     finally:
-        # Also where the viewer has gone meanwhile.
+        # Also when the viewer has left the page.
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -171,7 +171,7 @@ async def _bench_compare(pair: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def courses(results: Sequence[BenchmarkResult]) -> list[Course]:
-    """Accuracy of each arm over time, of each benchmark that was run more than once."""
+    """Plot the accuracy of each arm over time, for each benchmark that was run more than once."""
     groups: dict[tuple[str, str], list[BenchmarkResult]] = {}
     for result in reversed(results):
         if result.arms:

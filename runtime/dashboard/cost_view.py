@@ -1,4 +1,4 @@
-"""What was spent: by day, model, workflow, tag and key."""
+"""Costs by day, model, workflow, tag and key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMES: Mapping[Grouping, str] = {
     "tag": "without a tag",
     "key": "without a key",
 }
-"""What a line without a name is called."""
+"""Titles of lines without a name."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 940.0, 210.0, 62.0, 34.0, 12.0
 
 
@@ -61,7 +61,7 @@ class CostView:
         self._frame = frame
         self._store = state.store
         self._turn = asyncio.Lock()
-        """One query at a time: each may take the memory that it is allowed."""
+        """Lock that allows one query at a time: each may take the memory that it is allowed."""
 
     def routes(self) -> list[Route]:
         return [Route("/cost", self._frame.page(self._page), methods=["GET"])]
@@ -109,8 +109,8 @@ class CostView:
 
 
 def period(fields: Mapping[str, str], now: float) -> tuple[float, float]:
-    """The first and the last day that a form asks for, as the Unix seconds of their beginnings.
-    Raises `Refused`."""
+    """Return the first and the last day that a form asks for, as the Unix seconds of their
+    beginnings. Raises `Refused`."""
     today = now - now % DAY_SECONDS
     last = _day(fields, "until", today)
     first = _day(fields, "since", last - (DEFAULT_DAYS - 1) * DAY_SECONDS)
@@ -132,7 +132,7 @@ def _day(fields: Mapping[str, str], name: str, default: float) -> float:
 
 
 def grouping(fields: Mapping[str, str]) -> Grouping:
-    """By what the table sums. Raises `Refused`."""
+    """Grouping of the table's sums. Raises `Refused`."""
     name = fields.get("by") or "model"
     for known_grouping in GROUPINGS:
         if name == known_grouping:
@@ -141,7 +141,7 @@ def grouping(fields: Mapping[str, str]) -> Grouping:
 
 
 def cost_words(line: CostLine) -> str:
-    """Dollars as a reader is told them: what is not known is never a number."""
+    """Format dollars for a reader: an unknown amount is never shown as a number."""
     if not line.calls:
         return "nothing"
     dollars = f"${line.micro_dollars / 1e6:,.4f}"
@@ -175,7 +175,7 @@ def _axis_dollars(dollars: float) -> str:
 
 
 def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
-    """Dollars of each day; tokens where nothing has a price. Empty without a call."""
+    """Plot the dollars of each day; tokens where nothing has a price. Empty without a call."""
     if not days:
         return ""
     priced = any(line.micro_dollars for line in days)

@@ -36,7 +36,7 @@ _STATIC = {
 
 
 def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Mount:
-    """Everything below `/dashboard`."""
+    """Return all routes below `/dashboard`."""
     frame = Frame(client, settings)
     routes = [*Doors(frame).routes()]
     for view in (
@@ -54,7 +54,7 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
 
 
 class Doors:
-    """In, out, and what pages load."""
+    """Routes to sign in and out, and for the files that pages load."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -71,7 +71,7 @@ class Doors:
         return RedirectResponse(f"{PATH}/runs", 303, headers=HEADERS)
 
     async def _sign_in(self, request: Request) -> Response:
-        """By a key, or by a ticket of `runtime dashboard`."""
+        """Sign in by a key, or by a ticket of `runtime dashboard`."""
         key_digest: str | None = None
         message = ""
         if request.method == "POST":

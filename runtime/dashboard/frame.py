@@ -1,4 +1,4 @@
-"""The frame of all pages: who looks, the forms' guard, errors, and what stands around a page.
+"""The frame of all pages: the viewer, the forms' guard, errors, and the parts around a page.
 
 Pages are HTML from templates and forms are plain forms: all of it works without a script, which
 only keeps what is on the screen up to date.
@@ -32,7 +32,7 @@ HEADERS = {
     " img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none';"
     " frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # Not `no-referrer`: a browser would then say `null` of where a form comes from.
+    # Not `no-referrer`: a browser would then send `null` as the origin of a form.
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
@@ -42,7 +42,7 @@ FormView = Callable[[Request, Viewer, dict[str, str]], Awaitable[Response]]
 
 
 class Frame:
-    """What its parts share: the bus, who looks, a page's frame."""
+    """State that all views share: the bus, the viewer, a page's frame."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -53,7 +53,7 @@ class Frame:
         return self.client.bus
 
     def page(self, view: PageView) -> Callable[[Request], Awaitable[Response]]:
-        """A handler for who is signed in; anyone else is sent to sign in."""
+        """Return a handler for signed-in viewers; anyone else is sent to the sign-in page."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -65,7 +65,7 @@ class Frame:
         return handle
 
     def form(self, view: FormView) -> Callable[[Request], Awaitable[Response]]:
-        """A handler of a form: of this session, from a page of ours."""
+        """Return a handler of a form that belongs to this session, from one of our pages."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -86,7 +86,7 @@ class Frame:
     async def _answered(
         self, request: Request, viewer: Viewer, answer: Awaitable[Response]
     ) -> Response:
-        """With errors as pages that say what happened, and the time that it took here."""
+        """Return the answer with the time that it took here, or a page that explains the error."""
         began = time.perf_counter()
         response = await self._with_error_pages(request, viewer, answer)
         seconds = time.perf_counter() - began
@@ -118,7 +118,7 @@ class Frame:
         status: int = 200,
         **values: object,
     ) -> Response:
-        """A page within the frame of all pages."""
+        """Render a page within the frame of all pages."""
         body = self.part(template, viewer=viewer, path=PATH, **values)
         page = render(
             _PACKAGE,
@@ -132,15 +132,15 @@ class Frame:
         return HTMLResponse(str(page), status, headers=HEADERS)
 
     def part(self, template: str, **values: object) -> Markup:
-        """A part of a page."""
+        """Render a part of a page."""
         return render(_PACKAGE, f"templates/{template}", **values)
 
     def fragment(self, template: str, **values: object) -> Response:
-        """A part of a page as an answer of its own, which the script puts in its place."""
+        """Return a part of a page as a separate answer, which the script inserts in its place."""
         return HTMLResponse(str(self.part(template, path=PATH, **values)), headers=HEADERS)
 
     def go_to(self, place: str) -> Response:
-        """What a form ends with: the page that shows what it did."""
+        """Redirect after a form to the page that shows its result."""
         return RedirectResponse(PATH + place, 303, headers=HEADERS)
 
     def _error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
@@ -154,7 +154,7 @@ class Frame:
         return RedirectResponse(f"{PATH}/sign-in", 303, headers=HEADERS)
 
     async def read_form(self, request: Request) -> dict[str, str]:
-        """The fields of a form; of several of one name the last. Raises `Refused`."""
+        """Return the fields of a form; the last of several with the same name. Raises `Refused`."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -165,7 +165,7 @@ class Frame:
 
 
 def number_of(form: Mapping[str, Any], name: str) -> float | None:
-    """A number of a form or an address; None where it is empty. Raises `Refused`."""
+    """Parse a number of a form or an address; None where it is empty. Raises `Refused`."""
     text = str(form.get(name, "")).strip()
     if not text:
         return None
@@ -179,5 +179,5 @@ def number_of(form: Mapping[str, Any], name: str) -> float | None:
 
 
 def new_form_id() -> str:
-    """Names what a form sends, so that it counts once however often it is sent."""
+    """Return a new id for a form, so that it counts once however often it is sent."""
     return secrets.token_hex(16)

@@ -1,4 +1,5 @@
-"""Which weights answer: versions, who serves them, canaries, and the log of every change."""
+"""The weights that answer: versions, the workers that serve them, canaries, and the log of all
+changes."""
 
 from __future__ import annotations
 
@@ -28,17 +29,18 @@ from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
 
 LOG_ROWS = 30
 WAIT_SECONDS = 5.0
-"""For the workers to say what became of a change; afterwards the page says so."""
+"""Seconds that the page waits for the workers' results of a change; afterwards it reports what it
+has."""
 
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """A policy with what its workers say."""
+    """A policy with its workers' reports."""
 
     policy: Policy
     served_by: dict[str, str]
     trial: str
-    """What its canary does and has come to; empty without one."""
+    """Description of its canary and the canary's result so far; empty without one."""
 
 
 class PoliciesView:

@@ -78,7 +78,7 @@ class RunsView:
         ]
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
-        """Runs on the bus first; behind the last of them, those of the store."""
+        """List the runs on the bus first, and the runs of the store after the last of them."""
         fields = {name: value for name, value in request.query_params.items() if value}
         query, now = query_of(fields), self._frame.bus.clock.now()
         place = fields.pop("recorded", None)
@@ -118,7 +118,7 @@ class RunsView:
     async def _recorded(
         self, query: RunQuery, count: int, place: str
     ) -> tuple[Sequence[RunLine], str | None]:
-        """Runs of the store from a place on, and where the next page begins."""
+        """Return runs of the store from a place on, and where the next page begins."""
         if count <= 0:
             return (), place
         async with self._turn:
@@ -153,7 +153,7 @@ class RunsView:
 
 
 def query_of(fields: Mapping[str, str]) -> RunQuery:
-    """What a form asks for. Raises `Refused` for a field that can't be read."""
+    """Return the query of a form. Raises `Refused` for a field that can't be read."""
     tags: dict[str, str] = {}
     if tag := fields.get("tag", "").strip():
         name, equals, value = tag.partition("=")
@@ -187,11 +187,11 @@ def _waits(line: RunLine) -> str:
 
 
 def dollars_of(line: RunLine, priced: Collection[str]) -> str:
-    """What a run cost, by the pools of its policies; empty before its first call."""
+    """Cost of a run, by the pools of its policies; empty before its first call."""
     if not line.tokens:
         return ""
     unpriced = any(pool_of(policy) not in priced for policy in line.policies)
-    # A run that names no policy says nothing of prices.
+    # A run that names no policy says nothing about prices.
     has_all = not unpriced if line.policies else bool(line.micro_dollars)
     return spent_words(line.micro_dollars, all_known=has_all, none_known=not line.micro_dollars)
 

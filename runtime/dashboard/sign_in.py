@@ -1,4 +1,4 @@
-"""Who looks at the dashboard: an API key's owner, who signs in with the key or with a ticket.
+"""Sign-in to the dashboard: the owner of an API key signs in with the key or with a ticket.
 
 A browser keeps a random cookie; the bus keeps its digest, the key's digest and the token that forms
 carry. A key that is revoked ends its sessions with it. A ticket is a link that works once, for a
@@ -27,11 +27,11 @@ MAX_FORM_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who is signed in."""
+    """Person who is signed in."""
 
     key: ApiKey
     form_token: str
-    """What a form of this session carries, so that no other page can send one."""
+    """Token that a form of this session carries, so that no other page can send one."""
 
     @property
     def may_change(self) -> bool:
@@ -43,26 +43,26 @@ class NotSignedIn(Exception):
 
 
 class Refused(Exception):
-    """The viewer may look, and not do this; the message says why."""
+    """The viewer may look, but not do this; the message says why."""
 
 
 async def make_ticket(bus: Bus, key_digest: str) -> str:
-    """For the owner of a key: works once, for a minute."""
+    """Return a ticket for the owner of a key: it works once, for a minute."""
     ticket = secrets.token_urlsafe(32)
     await bus.redis.set(bus.keys.dashboard("ticket", _sha(ticket)), key_digest, ex=TICKET_SECONDS)
     return ticket
 
 
 async def use_ticket(bus: Bus, ticket: str) -> str | None:
-    """The digest of the ticket's key, once."""
+    """Return the digest of the ticket's key, once."""
     key = bus.keys.dashboard("ticket", _sha(ticket))
     stored: bytes | None = await bus.redis.get(key)
-    # Of two who use it at once, one deletes it.
+    # If two use it at the same time, only one of them deletes it.
     return stored.decode() if stored and await bus.redis.delete(key) else None
 
 
 async def sign_in(bus: Bus, key_digest: str) -> str | None:
-    """The cookie of a new session; None if the key may not look."""
+    """Return the cookie of a new session; None if the key may not look."""
     key = await by_digest(bus, key_digest)
     if key is None or key.revoked or key.dashboard == "none":
         return None
@@ -107,7 +107,7 @@ def require_form_token(viewer: Viewer, form: dict[str, str]) -> None:
 
 
 def require_change(viewer: Viewer) -> None:
-    """Raises `Refused` for who may only look."""
+    """Raises `Refused` for a viewer who may only look."""
     if not viewer.may_change:
         raise Refused(
             "this key may only look: `runtime keys create NAME --dashboard write` makes one that"

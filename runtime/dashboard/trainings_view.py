@@ -1,4 +1,4 @@
-"""Trainings of the folder of results: their curves over each other, and what was sampled."""
+"""Trainings of the folder of results: their overlaid curves, and their samples."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from loopline.runtime.observe.training_curves import (
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 MAX_TRAININGS = 200
-"""Of the list, the newest ones."""
+"""Most trainings in the list; it shows the newest ones."""
 MAX_CHOSEN = 12
 MAX_PLOTS = 40
 MAX_SAMPLED_GROUPS = 5
 SAMPLE_CHARS = 1_500
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
 GOING_ON_SECONDS = 900.0
-"""A training that has drawn nothing for so long is looked at less often."""
+"""Seconds without a new point after which a training is polled less often."""
 OFTEN_SECONDS, SELDOM_SECONDS = 2, 30
-"""Between two looks at whether the curves have grown."""
+"""Seconds between two looks at whether the curves have grown."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Plot:
-    """One kind of curve of all that were selected."""
+    """Curves of one kind for all selected trainings."""
 
     name: str
     drawing: str
 
     @property
     def id(self) -> str:
-        """Of its element, without spaces."""
+        """Id of its element, without spaces."""
         return "curve-" + "-".join(self.name.split())
 
 
@@ -96,9 +96,10 @@ class TrainingsView:
         self._root = Path(frame.settings.gateway.results).resolve()
         self._turn = asyncio.Lock()
         self._listed: frozenset[str] = frozenset()
-        """Folders that the last list had: what refreshes itself looks through no folders."""
+        """Folders of the last list. Pages that refresh themselves search no folders."""
         self._readers: dict[str, CurveReader] = {}
-        """By folder: reading many points takes a while, so only new ones are read."""
+        """Curve readers by folder: reading many points takes a while, so that only new ones are
+        read."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -139,7 +140,7 @@ class TrainingsView:
         )
 
     async def _curves(self, request: Request, viewer: Viewer) -> Response:
-        """The curves alone, or nothing where they are what the page has."""
+        """Return the curves alone, or nothing where the page already has them."""
         fields = request.query_params
         weight = _weight(number_of(fields, "smoothing"))
         async with self._turn:
@@ -152,12 +153,12 @@ class TrainingsView:
         return self._frame.fragment("training_curves.html.j2", **drawn)
 
     def _stamp(self, selected: Sequence[str]) -> str:
-        """Of what a page has: the curves, and how often it looks at them."""
+        """Stamp of a page's content: the curves, and how often the page polls them."""
         folders = [self._root / folder for folder in selected]
         return f"{stamp_of(folders)}-{_seconds(folders)}"
 
     def _draw(self, selected: Sequence[str], weight: float) -> dict[str, Any]:
-        """What the curves' part of the page is made of."""
+        """Return the content of the curves' part of the page."""
         stamp = self._stamp(selected)
         fields = [("run", folder) for folder in selected]
         fields += [("smoothing", f"{weight:g}"), ("stamp", stamp)]
@@ -194,13 +195,13 @@ class TrainingsView:
 
     def _curves_of(self, folder: str) -> dict[str, Series]:
         reader = self._readers.pop(folder, None) or CurveReader(self._root / folder)
-        self._readers[folder] = reader  # the last that was asked for
+        self._readers[folder] = reader  # the last that was requested
         while len(self._readers) > MAX_CHOSEN:
             del self._readers[next(iter(self._readers))]
         return reader.read()
 
     async def _samples(self, folder: str, number: int) -> list[SampledGroup]:
-        """The groups whose rewards differ most: they show what is learned."""
+        """Return the groups whose rewards differ most: they show what is learned."""
         groups = await asyncio.to_thread(groups_of, self._root / folder, number)
         groups = [group for group in groups if group.members]
         groups.sort(key=_reward_range, reverse=True)
@@ -229,7 +230,7 @@ class TrainingsView:
 
 
 def _text(known_run: KnownRun, member: Member) -> str | None:
-    """What a candidate said."""
+    """Text of a candidate; None where the run has no such candidate."""
     for step in known_run.steps:
         if (step.turn, step.branch) == (member.turn, member.branch) and member.candidate < len(
             step.candidates
@@ -251,13 +252,13 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
 
 
 def _seconds(trainings: Sequence[Path]) -> int:
-    """How long a page waits until it looks at the curves of these again."""
+    """Seconds until a page polls the curves of these trainings again."""
     newest = max((last_change(training) for training in trainings), default=0.0)
     return OFTEN_SECONDS if time.time() - newest < GOING_ON_SECONDS else SELDOM_SECONDS
 
 
 def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """The folders to draw; without a choice the first. Raises `Refused`."""
+    """Return the folders to draw; without a choice the first. Raises `Refused`."""
     for folder in folders_of_form:
         if folder not in folders:
             raise Refused(f"{folder[:200]!r} is not the folder of a training")
@@ -273,7 +274,7 @@ def _weight(value: float | None) -> float:
 
 
 def _round(value: float | None, rounds: Sequence[int]) -> int | None:
-    """The round that is asked for, else the newest. Raises `Refused`."""
+    """Return the requested round, else the newest. Raises `Refused`."""
     if value is None:
         return rounds[-1] if rounds else None
     if value not in rounds:

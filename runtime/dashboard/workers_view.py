@@ -1,4 +1,4 @@
-"""Who works, what waits, and which versions they run."""
+"""Workers with the versions that they run, and the messages that wait."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Keys of the gateway's callers. Only a key's SHA-256 is kept: it has 256 bits of chance, so nobody
-finds it from that, and looking it up by its digest compares nothing of the key itself."""
+"""Keys of the gateway's callers. Only a key's SHA-256 is stored: the key has 256 random bits, so
+nobody can find it from the digest, and a look-up by digest compares nothing of the key itself."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ MAX_REMEMBERED = 4_096
 
 
 class ApiKey(BaseModel):
-    """What the bus keeps of a key."""
+    """Record of a key on the bus."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str = Field(pattern=r"^[a-z0-9]{12}$")
-    """Names it in `runtime keys` and in the tags of runs."""
+    """Id that names it in `runtime keys` and in the tags of runs."""
     name: str = Field(default="", max_length=64)
     created: float
     """Unix seconds."""
     models: tuple[str, ...] = ("*",)
-    """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
+    """Patterns of the models that it may name, such as `slm/*` and `workflow/*`."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, since midnight UTC; None means no limit."""
+    """Tokens of prompts and completions since midnight UTC; None means no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     seconds_per_day: float | None = Field(default=None, gt=0)
-    """Of its runs, from admission to their end, together."""
+    """Seconds of its runs, from admission to their end, together."""
     tenant: str = Field(default="", max_length=64)
-    """Whom it belongs to: keys of one tenant share its budgets."""
+    """Tenant of the key; keys of one tenant share its budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
     """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
     there as well."""
@@ -57,11 +57,11 @@ class ApiKey(BaseModel):
     """Whether its owner may see and decide what waits for approval, of everybody's runs."""
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
-    """Signs what is sent to the caller's webhooks."""
+    """Secret that signs messages to the caller's webhooks."""
 
     @property
     def limits(self) -> Limits:
-        """Of its day."""
+        """Limits of its day."""
         return Limits(
             self.tokens_per_day or 0,
             self.micro_dollars_per_day or 0,
@@ -70,11 +70,11 @@ class ApiKey(BaseModel):
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of its runs."""
+        """Tags of its runs."""
         return {TENANT_TAG: self.tenant} if self.tenant else {}
 
     def allows(self, model: str) -> bool:
-        """Who may use a policy may also name one version of it."""
+        """Whether it may use a model. A key for a policy also allows each of its versions."""
         if "*" in self.models:
             return True
         names = (model, split_pin(model)[0])
@@ -86,7 +86,7 @@ def new_key() -> str:
 
 
 def new_webhook_secret() -> str:
-    """As the Standard Webhooks scheme writes it."""
+    """Return a new secret in the form of the Standard Webhooks scheme."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -100,7 +100,7 @@ async def add(bus: Bus, key: str, record: ApiKey) -> None:
 
 
 class Authentication:
-    """Tells callers by their keys. A key that was known is not looked up again for a moment."""
+    """Authenticates callers by their keys. A valid key is not looked up again for a moment."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -108,7 +108,7 @@ class Authentication:
         """By digest: until when (monotonic seconds). Only keys that there are."""
 
     async def caller(self, authorization: str | None) -> ApiKey:
-        """Whose request it is. Raises `ApiError` 401."""
+        """Return the key of the caller. Raises `ApiError` 401."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise ApiError(
@@ -132,8 +132,8 @@ class Authentication:
 
 
 async def revoke(bus: Bus, key_id: str) -> bool:
-    """Refuse a key from now on; False if there is none of that id. Its record stays, so that the
-    key of a state directory is not registered again by its next gateway."""
+    """Refuse a key from now on; return False if no key has that id. Its record stays, so that the
+    next gateway of a state directory does not register its key again."""
     for field, record in await _records(bus):
         if record.id == key_id:
             body = record.model_copy(update={"revoked": True}).model_dump_json()
@@ -143,7 +143,7 @@ async def revoke(bus: Bus, key_id: str) -> bool:
 
 
 async def by_id(bus: Bus, key_id: str) -> ApiKey | None:
-    """The record of a key, revoked or not."""
+    """Return the record of a key, revoked or not."""
     return next((record for _, record in await _records(bus) if record.id == key_id), None)
 
 
@@ -156,7 +156,7 @@ class KeyUse:
 
 
 async def uses(bus: Bus) -> list[KeyUse]:
-    """All keys, the oldest first."""
+    """Return all keys, the oldest first."""
     records = sorted((record for _, record in await _records(bus)), key=lambda key: key.created)
     return [KeyUse(record, await bus.spent(record.id)) for record in records]
 
@@ -178,14 +178,14 @@ def _read(body: bytes) -> ApiKey | None:
 
 
 async def by_digest(bus: Bus, key_digest: str) -> ApiKey | None:
-    """The record of a key, revoked or not."""
+    """Return the record of a key, revoked or not."""
     body: bytes | None = await bus.redis.hget(bus.keys.api_keys, key_digest)  # pyright: ignore
     return _read(body) if body else None
 
 
 async def own_key(bus: Bus, state: StateDirectory) -> str:
-    """The key of this state directory, which its first gateway makes: of who runs it. Outlasts
-    outages: a gateway may start while Redis restarts."""
+    """Return the key of this state directory, which its first gateway makes for the operator.
+    Outlasts outages: a gateway may start while Redis restarts."""
     key = key_file(state)
     record = ApiKey(
         id=digest(key)[:12],
@@ -199,13 +199,13 @@ async def own_key(bus: Bus, state: StateDirectory) -> str:
 
 
 def key_file(state: StateDirectory) -> str:
-    """The key in the state directory, made where there is none. Raises OSError."""
+    """Return the key in the state directory; make it where there is none. Raises OSError."""
     path = state.gateway_key
     if not path.exists():
         state.path.mkdir(parents=True, exist_ok=True)
         mine = path.with_name(f".{path.name}.{os.getpid()}")
         write_atomic(mine, new_key() + "\n", private=True)
-        # Of several that start together one makes the name, and all read what it wrote.
+        # If several start together, one creates the file, and all read what it wrote.
         with contextlib.suppress(FileExistsError):
             os.link(mine, path)
         mine.unlink()

@@ -61,17 +61,17 @@ from loopline.runtime.gateway.waiting_api import WaitingApi
 from loopline.workers.tracing.outbox import SpanOutbox
 
 METRICS = "metrics"
-"""Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
+"""Name in a key's list of models that allows it to read `/metrics`, and nothing else by itself."""
 HEADERS_SECONDS = 2.0
-"""How long the first chunk of a stream is waited for, so that a refusal has its own status. After
-that the stream begins, and a refusal is an event of it."""
+"""Seconds to wait for the first chunk of a stream, so that a refusal has its own status. After that
+the stream begins, and a refusal is an event of it."""
 
 
 def gateway_app(
     service: Service, state: StateDirectory, outbox: SpanOutbox | None = None, worker: str = ""
 ) -> ASGIApp:
-    """The application of one gateway; with an outbox it leaves the spans of its requests there, as
-    those of `worker`."""
+    """Return the application of one gateway; with an outbox it puts the spans of its requests
+    there, as those of `worker`."""
     http = Http(service)
     gateway, embeddings = Gateway(service, http), EmbeddingsApi(service, http)
     routes: list[BaseRoute] = []
@@ -106,7 +106,7 @@ def gateway_app(
 
 
 class Gateway:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._service = service
@@ -162,7 +162,7 @@ class Gateway:
         )
 
     async def get_chat(self, request: Request) -> Response:
-        """A completion that was asked for before: whole, or its stream from an event on."""
+        """Return a completion that was requested before: whole, or its stream from an event on."""
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
@@ -197,11 +197,11 @@ class Gateway:
         return json_response(_model(name))
 
     async def openapi(self, request: Request) -> Response:
-        """What there is. Needs no key."""
+        """Return the OpenAPI document. Needs no key."""
         return json_response(openapi_document())
 
     async def health(self, request: Request) -> Response:
-        """For load balancers: whether this process reaches its bus. Needs no key."""
+        """Answer load balancers whether this process reaches its bus. Needs no key."""
         try:
             await self._service.client.bus.redis.ping()  # pyright: ignore
         except OUTAGE as error:
@@ -209,7 +209,8 @@ class Gateway:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """Of the whole deployment, for Prometheus: whichever gateway answers, the same."""
+        """Return the metrics of the whole deployment for Prometheus; every gateway gives the same
+        answer."""
         caller = await self._http.caller(request)
         if not caller.allows(METRICS):
             raise not_allowed(METRICS)
@@ -268,7 +269,8 @@ async def _on_api_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_outage(request: Request, error: Exception) -> Response:
-    """Redis went away under a command that is not repeated here: the client may come again."""
+    """Answer a request after Redis went away during a command that is not repeated here: the client
+    may retry."""
     return await _on_api_error(
         request, unavailable(f"Redis does not answer: {type(error).__name__}")
     )
@@ -289,7 +291,7 @@ async def _on_client_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
-    """The server writes the traceback into its log."""
+    """Answer after a defect; the server writes the traceback into its log."""
     return json_response(
         ApiError(500, "the gateway failed; its log says why", code="internal_error").body, 500
     )

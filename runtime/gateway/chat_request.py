@@ -1,4 +1,5 @@
-"""The body of `POST /v1/chat/completions`, as OpenAI's API has it, and what a run makes of it."""
+"""The body of `POST /v1/chat/completions` in the form of OpenAI's API, and the run that it
+becomes."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class ImagePart(_Part):
 
 
 class OtherPart(BaseModel):
-    """A sound, a file: no model here takes one."""
+    """Part with a sound or a file, which no model here takes."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -78,11 +79,11 @@ class ToolCallPart(_Part):
     type: Literal["function"] = "function"
     function: FunctionCall
     index: int | None = None
-    """Some clients send back what they were streamed."""
+    """Index of the call in a stream, which some clients send back."""
 
 
 class ChatMessage(BaseModel):
-    """One message. Fields that servers add to an answer and clients send back are taken."""
+    """One message. Fields that servers add to an answer and clients send back are accepted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -140,7 +141,8 @@ class AllowedTools(BaseModel):
 
 
 class AllowedToolsChoice(BaseModel):
-    """Some of the tools. The list of all stays as it is, for the sake of the prompt's cache."""
+    """Choice among some of the tools. The full list stays unchanged, to keep the prompt's cache
+    valid."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
@@ -181,8 +183,8 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """What is not listed here is refused by name: nothing is ignored that would change the
-    answer."""
+    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
+    that would change the answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -206,7 +208,7 @@ class ChatRequest(BaseModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     return_token_ids: bool | None = None
-    """As vLLM has it: the ids of prompt and output, for training."""
+    """Whether to return the ids of prompt and output for training, as in vLLM."""
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
     # What names the caller, or a choice that our server does not offer: no answer
@@ -246,7 +248,7 @@ class ChatRequest(BaseModel):
         return self
 
     def _chosen_names(self) -> tuple[str, ...]:
-        """The tools that the choice names."""
+        """Return the names of the tools that the choice names."""
         match self.tool_choice:
             case NamedTool(function=function):
                 return (function.name,)
@@ -257,7 +259,7 @@ class ChatRequest(BaseModel):
 
     @property
     def offered_tools(self) -> tuple[ToolSpec, ...]:
-        """Of the tools those that the model is told of."""
+        """Return the tools that the model is offered."""
         tools = tuple(tool_spec(tool.function) for tool in self.tools or ())
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())
@@ -273,7 +275,7 @@ class ChatRequest(BaseModel):
 
     @property
     def options(self) -> ChatOptions:
-        """What the workflow `chat` is to do."""
+        """Options of the workflow `chat`."""
         return ChatOptions(
             tools=self.offered_tools,
             json_schema=self._schema(),
@@ -281,7 +283,8 @@ class ChatRequest(BaseModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How an answer is made, of a model as of a team. Raises `ApiError` for what none can."""
+        """Sampling of an answer, by a model or a team. Raises `ApiError` for options that neither
+        supports."""
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
         if self.top_logprobs:

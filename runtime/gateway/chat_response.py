@@ -1,4 +1,4 @@
-"""What a run of the workflow `chat`, or of any other, is to the caller of a chat API."""
+"""Responses of the chat API for a run of the workflow `chat`, or of any other."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that a response is made of."""
+    """All content of a response."""
 
     id: str
-    """Of the run."""
+    """Id of the run."""
     created: int
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     fingerprint: str
     choices: tuple[Choice, ...]
     usage: dict[str, Any]
@@ -63,7 +63,7 @@ def require_answer(trajectory: Trajectory) -> None:
 
 
 def _finish_reason(trajectory: Trajectory) -> str:
-    """Of a team: `stop`, unless the text that it answered with was cut off."""
+    """Finish reason of a team: `stop`, unless the text that it answered with was cut off."""
     last = trajectory.steps[-1] if trajectory.steps else None
     if last is None or "cut_off" not in last.decision.data or not last.calls:
         return "stop"
@@ -77,7 +77,7 @@ def choice_of(call: Call) -> Choice:
 
 
 def fingerprint_of(calls: Sequence[Call]) -> str:
-    """The weights that answered: base, adapter and version of each, once."""
+    """Return the weights that answered: base, adapter and version of each, once."""
     names = [
         "/".join(filter(None, (call.policy.base, call.policy.adapter)))
         + (f"@{call.policy.version}" if call.policy.version else "")
@@ -87,7 +87,7 @@ def fingerprint_of(calls: Sequence[Call]) -> str:
 
 
 def usage_of(usages: Sequence[Usage]) -> dict[str, Any]:
-    """The sum over all calls, as OpenAI's API has it."""
+    """Sum up all calls, in the form of OpenAI's API."""
     prompt = sum(usage.prompt for usage in usages)
     completion = sum(usage.completion for usage in usages)
     return {
@@ -100,7 +100,7 @@ def usage_of(usages: Sequence[Usage]) -> dict[str, Any]:
 
 
 def completion_body(answer: Answer, *, logprobs: bool, token_ids: bool) -> dict[str, Any]:
-    """A `chat.completion`."""
+    """Return a `chat.completion`."""
     body: dict[str, Any] = {
         "id": completion_id(answer.id),
         "object": "chat.completion",
@@ -159,7 +159,7 @@ def tool_call_body(call: ToolCall) -> dict[str, Any]:
 
 
 def logprobs_of(call: Call | None) -> dict[str, Any] | None:
-    """None where the engine has no log-probabilities, or no text for each token."""
+    """Return the log-probabilities; None where the engine has none, or no text for each token."""
     if call is None or not call.logprobs or len(call.tokens) != len(call.logprobs):
         return None
     return {

@@ -27,7 +27,7 @@ from loopline.runtime.gateway.chat_response import (
 from loopline.runtime.gateway.errors import ApiError
 
 BEGIN = "0-0"
-"""Stands for the log entry of what comes before any."""
+"""Id in place of a log entry for chunks that come before any entry."""
 
 _FIELDS: dict[str, Literal["content", "reasoning_content"]] = {
     "content": "content",
@@ -41,15 +41,15 @@ class Chunk:
 
     id: str
     data: dict[str, Any] | None
-    """None ends the stream: `[DONE]`."""
+    """Content of a chunk; None ends the stream with `[DONE]`."""
 
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What the caller asked of the stream."""
+    """Form of the stream that the caller requested."""
 
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     created: int
     include_usage: bool = False
     logprobs: bool = False
@@ -59,8 +59,8 @@ class StreamShape:
 
 
 class Diverged(ApiError):
-    """A model was asked again after its worker had died, and wrote another text than the one that
-    the client has the beginning of."""
+    """Raised when a model was asked again after its worker had died, and wrote another text than
+    the beginning that the client already has."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -73,10 +73,10 @@ class Diverged(ApiError):
 
 @dataclass
 class GrowingText:
-    """One field of an answer: what was emitted, and what the present text has come to."""
+    """One field of an answer: the emitted text, and the present state of the whole text."""
 
     path: str
-    """Where the whole answer will be."""
+    """Path of the field in the whole answer."""
     emitted: str = ""
     current: str = ""
 
@@ -84,7 +84,7 @@ class GrowingText:
         self.current = ""
 
     def grow(self, text: str) -> str:
-        """What is new to the client. Raises `Diverged`."""
+        """Return the part of the text that is new to the client. Raises `Diverged`."""
         begin = len(self.current)
         self.current += text
         overlap = self.emitted[begin : begin + len(text)]
@@ -102,7 +102,8 @@ class ChatStream:
     run_id: str
     shape: StreamShape
     streams_text: bool
-    """Whether the run's tokens are the answer's: of the workflow `chat`. A team's are not."""
+    """Whether the run's tokens are the answer's, which holds for the workflow `chat`. A team's are
+    not."""
     _entry: str = BEGIN
     _number: int = 0
     _text: VisibleText | None = None
@@ -116,7 +117,7 @@ class ChatStream:
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Chunk]:
-        """What a log entry adds. Raises `Diverged`."""
+        """Return the chunks that a log entry adds. Raises `Diverged`."""
         self._entry, self._number = entry, 0
         if not self.streams_text or event["type"] not in ("tokens", "restart"):
             return []
@@ -129,8 +130,8 @@ class ChatStream:
         return list(self._deltas(self._text.feed(event["text"])))
 
     def finish(self, trajectory: Trajectory) -> list[Chunk]:
-        """What is left once the run has ended: the rest of the text, tool calls, the reason of the
-        end, the usage. Raises `ApiError` for a run without an answer."""
+        """Return the chunks after the end of the run: the rest of the text, tool calls, the reason
+        of the end, the usage. Raises `ApiError` for a run without an answer."""
         answer = answer_of(trajectory, self.shape.model)
         chunks = list(self._rest(answer.choices[0]))
         for index, choice in enumerate(answer.choices):
@@ -148,10 +149,11 @@ class ChatStream:
         return chunks
 
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
-        """What the record has beyond the tokens that were published: all of it where none were."""
+        """Yield the record's content beyond the published tokens; all of it where none were
+        published."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
         if self._text is not None and self._text.corrected:
-            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            # Text that was shown turned out to be a thought. It stays; the answer follows it.
             yield from self._deltas(self._text.finish())
             if self._fields["content"].emitted.endswith(whole["content"]):
                 return
@@ -159,7 +161,7 @@ class ChatStream:
             part = self._fields[kind]
             part.restart()
             if kind == "reasoning" and self._fields["content"].emitted:
-                continue  # thoughts of a field of their own, which no delta had: too late for them
+                continue  # thoughts in a separate field, which no delta had: too late for them
             if new := part.grow(text):
                 yield self._chunk({_FIELDS[kind]: new})
 
@@ -221,7 +223,7 @@ _EVENT_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})/([0-9]{1,9})")
 
 
 def place_of(event_id: str) -> tuple[int, int, int]:
-    """An event's place in its stream, to compare by. Raises ValueError for what is not an id."""
+    """Return an event's place in its stream, to compare by. Raises ValueError for an invalid id."""
     match = _EVENT_ID.fullmatch(event_id)
     if match is None:
         raise ValueError(f"{event_id[:64]!r} is not the id of an event")

@@ -30,7 +30,7 @@ _MARK = "loopline-summary-1."
 
 
 class CompactRequest(StrictBody):
-    """What is not listed here is refused by name."""
+    """Body of a request. A field that is not listed here is refused by name."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input | None = None
@@ -43,7 +43,8 @@ class CompactRequest(StrictBody):
 
 
 def summary_request(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation with the question for its summary. Raises `ApiError` for an empty one."""
+    """Return the conversation with the question for its summary. Raises `ApiError` for an empty
+    one."""
     if not any(message.role != "system" for message in messages):
         raise invalid("there is no conversation to compact: give 'input' or 'previous_response_id'")
     return (*messages, Message(role="user", content=REQUEST))
@@ -52,7 +53,7 @@ def summary_request(messages: Sequence[Message]) -> tuple[Message, ...]:
 def compacted(
     run_id: str, created: int, messages: Sequence[Message], summary: str, usage: Any
 ) -> dict[str, Any]:
-    """The body of the answer; its `output` is the input that a conversation goes on with."""
+    """Return the body of the answer; its `output` is the input that continues the conversation."""
     user_messages = [message for message in messages if message.role == "user"]
     output: list[dict[str, Any]] = [
         {
@@ -76,7 +77,8 @@ def compacted(
 
 
 def summary_text(encoded: str, where: str) -> str:
-    """What the model reads of an item. Raises `ApiError` for one of another server."""
+    """Return the text that the model reads for an item. Raises `ApiError` for an item of another
+    server."""
     try:
         if not encoded.startswith(_MARK):
             raise ValueError(encoded)

@@ -16,14 +16,15 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 MAX_HEADER_BYTES = 65_536
 SPARE_FILES = 256
-"""Descriptors that are not a client's: the bus, logs, libraries."""
+"""Descriptors for everything but clients: the bus, logs, libraries."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose headers are late, or too large."""
 
     header_seconds: float
-    """From a connection's start, or the begin of a request, to the end of the request's headers."""
+    """Seconds from a connection's start, or the start of a request, to the end of the request's
+    headers."""
     _late: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
@@ -39,7 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._header_bytes += len(data)
         super().data_received(data)
-        # Still none: what came was all headers. With them, the body's own limit holds.
+        # Still none: all data so far was headers. After them, the body's own limit applies.
         if self._late is not None and self._header_bytes > MAX_HEADER_BYTES:
             self.transport.close()
 
@@ -67,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
-    """The protocol with that time for headers."""
+    """Return the protocol with that time for headers."""
 
     class Protocol(BoundedProtocol):
         header_seconds = seconds
@@ -76,7 +77,7 @@ def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
 
 
 def connection_limit(wanted: int) -> int:
-    """How many connections this process can hold, after asking for as many files as it may have."""
+    """Return how many connections this process can hold, after raising its limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,4 +1,4 @@
-"""Images in a user's message: read from either API, and given back."""
+"""Images in a user's message: read from either API, and returned."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from loopline.runtime.gateway.errors import ApiError, invalid
 
 _SCHEMES = ("https://", "http://", "data:image/")
 _MAX_URL_CHARS = 8_192
-"""Of an image that is elsewhere; one that comes along is bounded by the body's limit."""
+"""Most characters of a URL to an image elsewhere; an embedded image is bounded by the body's
+limit."""
 
 
 def image_part(url: str, detail: str | None, where: str) -> ContentPart:
-    """Raises `ApiError` for what is not an address of an image."""
+    """Return the part for an image. Raises `ApiError` for an invalid address."""
     if not url.startswith(_SCHEMES):
         raise invalid(
             "the address of an image begins with https://, http:// or data:image/",
@@ -36,8 +37,8 @@ def image_part(url: str, detail: str | None, where: str) -> ContentPart:
 
 
 def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Message:
-    """A message of these parts; one without an image is its text. Raises `ApiError` for an image in
-    a message that is not a user's."""
+    """Return a message of these parts; one without an image is its text. Raises `ApiError` for an
+    image in a message that is not a user's."""
     text = "\n".join(part.text for part in parts if part.type == "text")
     images = [index for index, part in enumerate(parts) if part.type == "image"]
     if not images:
@@ -52,7 +53,7 @@ def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Mes
 
 
 def input_parts(message: Message) -> list[dict[str, Any]]:
-    """A message's content as the Responses API has it."""
+    """Return a message's content in the form of the Responses API."""
     if not message.parts:
         return [{"type": "input_text", "text": message.content}]
     return [
@@ -64,7 +65,7 @@ def input_parts(message: Message) -> list[dict[str, Any]]:
 
 
 def text_alone(what: str, param: str) -> ApiError:
-    """The answer to an image for something that takes none."""
+    """Error for an image in a request that takes none."""
     return invalid(
         f"{what} takes text alone. A model of an endpoint takes images if its settings say so: "
         "models.NAME.images = true",

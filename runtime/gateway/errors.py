@@ -1,4 +1,4 @@
-"""Errors as OpenAI's API gives them: `{"error": {message, type, param, code}}` and a status."""
+"""Errors in the form of OpenAI's API: `{"error": {message, type, param, code}}` and a status."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
-"""What `retry-after` asks for where nothing is known: admission frees up run by run."""
+"""Default of `retry-after` in seconds: admission frees up run by run."""
 _DAY_SECONDS = 86_400
 _NO_RETRY = {"x-should-retry": "false"}
-"""OpenAI's clients try a 429 again at once, unless they are told."""
+"""Header that keeps OpenAI's clients from repeating a 429 immediately."""
 
 
 class ApiError(Exception):
-    """What a request is answered with in place of a result."""
+    """Error that answers a request in place of a result."""
 
     def __init__(
         self,
@@ -74,16 +74,17 @@ _TYPES = {
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """The request can't be answered as it is."""
+    """The request can't be answered in this form."""
     return ApiError(400, message, param=param, code=code)
 
 
 _PARAMETERS = {"token_texts": "logprobs"}
-"""What a field of `GenerationOptions` is called in OpenAI's API, where it has another name."""
+"""Names of `GenerationOptions` fields in OpenAI's API, where they differ."""
 
 
 def unusable(error: InputError, within: str = "") -> ApiError:
-    """What a run can't be made of; fields of the request lie at `within`."""
+    """Return the error for a request that no run can be made of; fields of the request are below
+    `within`."""
     cause = error.__cause__
     if not isinstance(cause, UnsupportedGeneration):
         return invalid(str(error))
@@ -113,13 +114,13 @@ def unavailable(message: str) -> ApiError:
 
 
 def lost(message: str) -> ApiError:
-    """A run that was on the bus, and is not: Redis came back without the last it had acknowledged.
-    Who asks again begins it again."""
+    """A run that was on the bus, and no longer is: Redis lost its last acknowledged data in a
+    restart. A caller that asks again starts it again."""
     return unavailable(f"{message}; Redis has lost it: ask again")
 
 
 def translated(error: Exception) -> ApiError | None:
-    """What an error of the client's is to an HTTP caller; None for a defect."""
+    """Return the error of an HTTP caller for an error of the client; None for a defect."""
     match error:
         case Overloaded():
             return overloaded(str(error))
@@ -152,12 +153,11 @@ def too_large(message: str) -> ApiError:
 
 
 def validation_error(error: ValidationError, body: object, within: str = "") -> ApiError:
-    """The first thing that is wrong with a body, or with the part of it that lies at `within`, by
-    the field's path."""
+    """Return the first error in a body, or in the part of it at `within`, with the field's path."""
     errors = error.errors(include_url=False, include_input=False)
     paths = [_path_of(body, fault) for fault in errors]
-    # Of a field that may have several forms each says what it lacks. The one that came furthest
-    # into the field is of the form that was meant.
+    # If a field may have several forms, each form reports an error. The one that matched furthest
+    # into the field is the form that was meant.
     alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
     furthest = max(alternatives, key=lambda at: len(paths[at]))
     fault, path = errors[furthest], _written_path(paths[furthest], within)
@@ -171,13 +171,13 @@ def validation_error(error: ValidationError, body: object, within: str = "") -> 
 
 
 def field_error(param: str, reason: str) -> PydanticCustomError:
-    """What is wrong between several fields of a body, and the one to blame."""
+    """Return an error about several fields of a body, attributed to `param`."""
     return PydanticCustomError("field_error", "{reason}", {"reason": reason, "param": param})
 
 
 def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
-    """Where a fault is, without the names of the forms of a field that were tried on the way: the
-    body has none of these. What is missing, it has not either."""
+    """Path of a fault, without the names of the alternative forms of a field that were tried, since
+    the body has none of these. The body does not have a missing field either."""
     if fault["type"] == "field_error":
         return (*fault["loc"], fault.get("ctx", {})["param"])
     location = fault["loc"]
@@ -215,12 +215,12 @@ _STATUS = {
     "timeout": (504, "timeout"),
     "deadline": (504, "timeout"),
 }
-"""Kind of an engine's error → status and code."""
+"""Status and code by the kind of an engine's error."""
 
 
 def quota_exceeded(error: BudgetExceeded) -> ApiError:
-    """A budget has nothing left; those of a day begin again at midnight UTC. OpenAI's clients don't
-    try again by themselves."""
+    """A budget has nothing left; daily budgets begin again at midnight UTC. OpenAI's clients don't
+    retry this error."""
     if not error.by_day:
         return ApiError(429, str(error), code="insufficient_quota", headers=_NO_RETRY)
     message = f"{error}; the day ends at midnight UTC"
@@ -233,14 +233,14 @@ def _next_day() -> dict[str, str]:
 
 
 def failure_error(kind: str, message: str) -> ApiError:
-    """What the model's engine refused, or failed in."""
+    """Return the error for a call that the model's engine refused, or failed in."""
     status, code = _STATUS.get(kind, (500, "internal_error"))
     headers = {"retry-after": str(RETRY_SECONDS)} if status in (429, 503) else None
     return ApiError(status, message, code=code, headers=headers)
 
 
 def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
-    """A run that ended without an answer, where no step says why."""
+    """Return the error for a run that ended without an answer, where no step gives the reason."""
     message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
     match outcome:
         case Outcome.BUDGET:

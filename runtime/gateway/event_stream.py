@@ -1,4 +1,5 @@
-"""Server-sent events: how each API's stream goes over HTTP, and how it ends when it can't go on."""
+"""Server-sent events: how each API's stream is sent over HTTP, and how it ends when it can't
+continue."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.gateway.errors import ApiError, translated, unavailable
 
 PING_SECONDS = 15
-"""Between two comments of a silent stream: proxies end connections that say nothing."""
+"""Seconds between two comments of a silent stream: proxies end silent connections."""
 
 
 T = TypeVar("T")
 
 
 def event(data: bytes, *, id: str = "", name: str = "") -> bytes:
-    """One event as it is sent. A client that comes back names the last `id` that it has."""
+    """Encode one event. A client that comes back names the last `id` that it has."""
     head = f"id: {id}\n" if id else ""
     if name:
         head += f"event: {name}\n"
@@ -36,15 +37,16 @@ def event_stream(
     last_words: Callable[[ApiError], bytes],
     headers: Mapping[str, str] | None = None,
 ) -> EventSourceResponse:
-    """The response whose events these are, each as `event` writes it. A stream that fails has sent
-    its status already: `last_words` make the event that says why."""
+    """Return the response with these events, each encoded by `event`. A stream that fails has sent
+    its status already: `last_words` makes the event that gives the reason."""
     return EventSourceResponse(
         _until_end(events, last_words), ping=PING_SECONDS, sep="\n", headers=headers
     )
 
 
 async def start_stream(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T]:
-    """All items, of which the first is awaited here for so long: what it raises is raised here."""
+    """Return all items after waiting at most `seconds` for the first: an error before it is raised
+    here."""
     first = asyncio.create_task(_first(items))
     try:
         await asyncio.wait({first}, timeout=seconds)
@@ -73,7 +75,7 @@ async def _from_first(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) ->
 
 
 async def _close(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) -> None:
-    """While its first item is awaited a generator is running, and one that runs can't be closed."""
+    """Close a generator after its pending first item: a generator that runs can't be closed."""
     await end([first])
     await items.aclose()
 

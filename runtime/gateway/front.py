@@ -28,7 +28,7 @@ from loopline.workers.tracing.outbox import SpanOutbox, flushing
 log = structlog.get_logger("loopline.runtime.gateway")
 
 DRAIN_SHARE = 0.8
-"""Of `supervisor.drain_seconds`, for answers that are under way; the rest is for their steps."""
+"""Share of `supervisor.drain_seconds` for answers in progress; the rest is for their steps."""
 
 
 class GatewayFront:
@@ -52,8 +52,8 @@ class GatewayFront:
 
 
 class GatewayServer:
-    """All parts: a request that is under way when it drains still gets its step taken, and that
-    step its answer."""
+    """All parts of the gateway. A request in progress while it drains still gets its step executed,
+    and the step gets its answer."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class GatewayServer:
         settings = service.settings
         traces = settings.tracing.endpoint is not None
         self._outbox = SpanOutbox(service.client.bus, settings.tracing) if traces else None
-        # A consumer is called as its worker is, and a random part.
+        # A consumer's name is its worker's, with a random part.
         worker = consumers[0].name.rpartition("-")[0] if consumers else ""
         self._http = _Server(
             uvicorn.Config(
@@ -77,7 +77,7 @@ class GatewayServer:
                 http=bounded_protocol(settings.gateway.header_seconds),
                 ws="websockets-sansio",
                 ws_max_size=settings.gateway.max_body_bytes,
-                # Anyone's few bytes could unfold into the whole limit.
+                # A few bytes of anyone could unfold into the whole limit.
                 ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
@@ -126,7 +126,7 @@ class GatewayServer:
 
 
 class _Server(uvicorn.Server):
-    """The worker has the signals."""
+    """Install no signal handlers: the worker has the signals."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""What all routes share: who calls, the body within its limit, an answer as JSON."""
+"""Shared parts of all routes: the caller, the body within its limit, an answer as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 
 
 def header(request: HTTPConnection, name: str) -> str | None:
-    """A header by its name in small letters. `Request.headers` reads all of them, each time."""
+    """Return a header by its lower-case name. `Request.headers` reads all of them each time."""
     wanted = name.encode()
     for key, value in request.scope["headers"]:
         if key == wanted:
@@ -45,7 +45,7 @@ def run_headers(admitted: Admitted) -> dict[str, str]:
 
 
 def number_in(text: str, name: str, least: int, most: int) -> int:
-    """A parameter of a query. Raises `ApiError`."""
+    """Return a parameter of a query. Raises `ApiError`."""
     digits = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
     if not digits or not least <= int(text) <= most:
         raise invalid(
@@ -88,18 +88,18 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
 
 
 async def _disconnected(request: Request) -> None:
-    """Returns once the client has gone."""
+    """Return once the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def read_object(raw: bytes | bytearray) -> dict[str, Any]:
-    """A body as a JSON object. Raises `ApiError`."""
+    """Parse a body as a JSON object. Raises `ApiError`."""
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
-    # Brackets are counted first: of most bodies that says enough.
+    # Brackets are counted first: this is enough for most bodies.
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
         raise invalid(f"the body nests more than {MAX_DEPTH} levels deep", code="invalid_json")
     if not isinstance(value, dict):
@@ -115,14 +115,14 @@ class Http:
         self._authentication = api_keys.Authentication(service.client.bus)
 
     async def caller(self, request: HTTPConnection) -> api_keys.ApiKey:
-        """Whose request it is. Raises `ApiError`."""
+        """Return the key of the caller. Raises `ApiError`."""
         try:
             return await self._authentication.caller(header(request, "authorization"))
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
 
     async def body(self, request: Request) -> dict[str, Any]:
-        """The body as a JSON object, within its limit. Raises `ApiError`."""
+        """Read the body as a JSON object, within its limit. Raises `ApiError`."""
         limit = self._service.settings.gateway.max_body_bytes
         seconds = self._service.settings.gateway.body_seconds
         declared = header(request, "content-length") or ""

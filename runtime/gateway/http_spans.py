@@ -24,19 +24,19 @@ CLIENT_GONE = 499
 
 @dataclass
 class RequestSpan:
-    """The span of a request that is under way."""
+    """Span of a request in progress."""
 
     outbox: SpanOutbox
     id: str
     client: TraceContext | None
-    """What the client brought."""
+    """Trace context that the client sent."""
     run_id: str = ""
-    """That was admitted, or joined."""
+    """Run that was admitted, or joined."""
     is_parent: bool = False
-    """The run was admitted by this request: its span lies below this one."""
+    """Whether this request admitted the run, whose span is then a child of this one."""
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """Of a run that this request lets in."""
+        """Tags of a run that this request admits."""
         self.run_id, self.is_parent = run_id, True
         return {TRACEPARENT_TAG: str(self._context(run_id))}
 
@@ -47,7 +47,7 @@ class RequestSpan:
 
     @property
     def context(self) -> TraceContext | None:
-        """In the trace that it is a part of; None for one of a trace that nobody records."""
+        """Context of the span in its trace; None for a trace that nobody records."""
         if self.client is None and not self.is_parent:
             return None
         context = self._context(self.run_id)
@@ -55,7 +55,7 @@ class RequestSpan:
 
 
 class HttpSpans:
-    """Stands around the application of a gateway that traces."""
+    """Middleware around the application of a gateway that traces."""
 
     def __init__(self, app: ASGIApp, bus: Bus, outbox: SpanOutbox, worker: str) -> None:
         self._app = app
@@ -103,7 +103,7 @@ class HttpSpans:
                 attributes=attributes,
                 kind="server",
                 worker=self._worker,
-                # As the conventions have it: what a client did wrong is not an error of the
+                # By the conventions, a client's error is not an error of the
                 # server's.
                 error=f"status {status}" if status >= 500 else "",
             ),
@@ -111,14 +111,14 @@ class HttpSpans:
 
 
 def span_of(request: HTTPConnection) -> RequestSpan | None:
-    """Of a request, where this gateway traces."""
+    """Span of a request, where this gateway traces."""
     return request.scope.get(_KEY)
 
 
 def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
-    """The tag of a run by which it is a part of a trace: of this request's span, else of the
+    """Return the tag that makes a run a part of a trace: of this request's span, else of the
     client's, where it sends a valid W3C `traceparent`. Any other header is not an error, as the
-    standard has it."""
+    standard says."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)
     context = TraceContext.parse(header(request, TRACEPARENT_HEADER) or "")
@@ -126,7 +126,7 @@ def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
 
 
 def note_joined(request: HTTPConnection, run_id: str) -> None:
-    """A request came to a run that is there already."""
+    """Note that a request joined an existing run."""
     if (span := span_of(request)) is not None and not span.run_id:
         span.run_id = run_id
 
@@ -136,9 +136,10 @@ def _is_api(path: str) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The path with the names of its parameters in their place: few values, whatever is asked."""
+    """Return the path with the names of its parameters in their place, so that it has few
+    values."""
     if "endpoint" not in scope:
-        return "/"  # no route has it
+        return "/"  # no route matches
     route = scope["path"]
     for name, value in scope.get("path_params", {}).items():
         route = route.replace(f"/{value}", f"/{{{name}}}", 1)

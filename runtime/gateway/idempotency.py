@@ -21,12 +21,13 @@ MAX_KEY = 255
 
 
 def digest_of(body: Mapping[str, Any]) -> str:
-    """Of a request's body, whatever the order of its fields."""
+    """Digest of a request's body, independent of the order of its fields."""
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 async def run_of_key(bus: Bus, caller: str, key: str, body_digest: str, run_id: str) -> str:
-    """The run that this key stands for: `run_id`, if the caller uses the key for the first time.
+    """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
+    time. Raises `ApiError` 409 if the caller has used it for another body.
 
     Raises `ApiError` 409 if the caller has used it for another body.
     """

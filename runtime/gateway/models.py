@@ -1,4 +1,4 @@
-"""What a caller may name as a model: a pool, a policy with its adapter, or a workflow."""
+"""The models that a caller may name: a pool, a policy with its adapter, or a workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_TEAMS = ("chat", "completion", "embeddings")
 
 @dataclass(frozen=True)
 class Target:
-    """What answers a request."""
+    """Workflow that answers a request, and its policies."""
 
     workflow: str
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -60,8 +60,8 @@ class ModelCatalogue:
         raise _unknown(model, await self.names())
 
     async def _versions(self) -> dict[str, tuple[int, ...]]:
-        """Policy → its version in use, and one on trial; 0 is the pool's own model, which answers
-        for some policies until they are published."""
+        """Versions by policy: the one in use, and one on trial; 0 is the pool's own model, which
+        answers for some policies until they are published."""
         unpublished = {
             f"{pool}/{adapter}": (0,)
             for pool, settings in self._settings.models.items()
@@ -74,7 +74,7 @@ class ModelCatalogue:
         }
 
     def _workflows(self) -> list[str]:
-        """Those whose every policy is served here."""
+        """Workflows whose policies are all served here."""
         names: list[str] = []
         for name in workflows.names():
             if name in _NOT_TEAMS:
@@ -82,7 +82,7 @@ class ModelCatalogue:
             try:
                 agents = agents_of(name)
             except AgentError:
-                continue  # a plug-in that can't be loaded troubles only who names it
+                continue  # a plug-in that can't be loaded affects only callers that name it
             pools = {
                 policies.pool_of(self._settings.policies.get(agent, default))
                 for agent, default in agents.items()
@@ -93,8 +93,8 @@ class ModelCatalogue:
 
 
 def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
-    """One version of a policy is served at a time. Which it is may change before the model is
-    asked: then the gpu worker says the same."""
+    """Error for a version that is not in use, since a policy serves only one at a time. That may
+    change before the model is asked: then the gpu worker gives the same error."""
     return ApiError(
         404,
         f"Version {version} of the model '{name}' is not served: version {current}"

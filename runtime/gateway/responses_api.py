@@ -71,7 +71,7 @@ from loopline.runtime.gateway.service import (
 
 CANCELLED = "its caller cancelled the response"
 MAX_REFERENCES = 64
-"""Items of one input that are looked up: each is read from the bus with its run."""
+"""Most items of one input that are looked up: each is read from the bus with its run."""
 MAX_PAGE = 100
 
 
@@ -85,7 +85,7 @@ class Asked:
 
 
 class ResponsesApi:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._service = service
@@ -134,8 +134,8 @@ class ResponsesApi:
         key: str | None = None,
         unstored: frozenset[str] = frozenset(),
     ) -> Asked:
-        """Admit a response. `unstored`: ids of responses that the caller may go on from though
-        they are not stored. Raises `ApiError`."""
+        """Admit a response. `unstored`: ids of responses that the caller may continue though they
+        are not stored. Raises `ApiError`."""
         try:
             params = ResponseRequest.model_validate(body)
         except ValidationError as error:
@@ -162,12 +162,12 @@ class ResponsesApi:
         return Asked(admitted, self._view(admitted, params.record), params)
 
     def events(self, admitted: Admitted, view: ResponseView) -> AsyncGenerator[Event]:
-        """Of a response, from its beginning. Raises `ApiError`."""
+        """Events of a response from its beginning. Raises `ApiError`."""
         return self._service.render(admitted, ResponseStream(view))
 
     async def compact(self, request: Request) -> Response:
-        """A conversation with a model's summary in place of what was not said by its user. It is a
-        run like any other, but no response: nothing goes on from its id."""
+        """Replace everything in a conversation but its user's messages by a model's summary. This
+        is a run like any other, but not a response: nothing continues from its id."""
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         try:
@@ -209,14 +209,14 @@ class ResponsesApi:
         return Response(status_code=499) if response is None else response  # 499: to nobody
 
     async def get(self, request: Request) -> Response:
-        """A response as it is now, or its events behind one of them."""
+        """Return a response in its present state, or its events after a given one."""
         admitted, view = await self._stored(request)
         if request.query_params.get("stream") in ("true", "1"):
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
     async def delete(self, request: Request) -> Response:
-        """End the response if it is under way, and give it to nobody from now on."""
+        """End the response if it is in progress, and return it to nobody from now on."""
         admitted, view = await self._stored(request)
         bus, run_id = self._service.client.bus, view.run.id
         life = int(bus.settings.retention_seconds * 1000)
@@ -228,14 +228,14 @@ class ResponsesApi:
         )
 
     async def cancel(self, request: Request) -> Response:
-        """The response, which is over now, whether by this or before."""
+        """Return the response, which is over now, whether by this or before."""
         admitted, view = await self._stored(request)
         await self._service.client.cancel(admitted.run.id, CANCELLED)
         return await self._present(admitted, view)
 
     async def list_input(self, request: Request) -> Response:
-        """The conversation that the model was given, without the instructions; the last item first
-        unless the order is `asc`."""
+        """Return the conversation that the model was given, without the instructions; the last item
+        first unless the order is `asc`."""
         _, view = await self._stored(request)
         items = input_items(view.run.id, _without_instructions(view))
         query = request.query_params
@@ -272,7 +272,7 @@ class ResponsesApi:
         caller: ApiKey,
         unstored: frozenset[str] = frozenset(),
     ) -> tuple[tuple[Message, ...], Call | None]:
-        """The messages, and the call before them whose ids they go on from."""
+        """Return the messages, and the call before them whose ids they continue."""
         items = await self._with_references(items_of(params.input or []), caller)
         instructions = (
             (Message(role="system", content=params.instructions),) if params.instructions else ()
@@ -292,7 +292,8 @@ class ResponsesApi:
     async def _earlier(
         self, earlier_id: str, caller: ApiKey, unstored: frozenset[str]
     ) -> tuple[ResponseView, Message, Call | None]:
-        """A response that another goes on from: itself, its answer, the call that gave it."""
+        """A response that another continues: the response, its answer, and the call that gave
+        it."""
         param = "previous_response_id"
         missing = ApiError(
             404,
@@ -318,7 +319,8 @@ class ResponsesApi:
         return view, choice.message, choice.call
 
     async def _with_references(self, items: list[Item], caller: ApiKey) -> list[Item]:
-        """The items, with those in place of references that these name. Raises `ApiError`."""
+        """Return the items, with references replaced by the items that they name. Raises
+        `ApiError`."""
         names = [item.id for item in items if isinstance(item, ItemReference)]
         if len(names) > MAX_REFERENCES:
             raise invalid(f"input has {len(names)} references; the limit is {MAX_REFERENCES}")
@@ -334,7 +336,7 @@ class ResponsesApi:
         ]
 
     async def _items_of(self, run_id: str, caller: ApiKey) -> Sequence[dict[str, Any]]:
-        """A response's input and output; nothing if it is not this caller's, or not stored."""
+        """Return a response's input and output; empty if it is not this caller's, or not stored."""
         try:
             admitted, view = await self._find(response_id(run_id), caller)
         except ApiError as error:
@@ -354,7 +356,8 @@ class ResponsesApi:
     async def _find(
         self, name: str, caller: ApiKey, unstored: frozenset[str] = frozenset()
     ) -> tuple[Admitted, ResponseView]:
-        """A stored response of this caller, or one of these. Raises `ApiError` 404 for another."""
+        """Return a stored response of this caller, or one of these. Raises `ApiError` 404 for
+        another."""
         missing = ApiError(
             404, f"Response with id '{name[:256]}' not found.", code="response_not_found"
         )
@@ -382,7 +385,7 @@ class ResponsesApi:
         return await self._service.client.bus.run_state(admitted.run.id)
 
     async def _present(self, admitted: Admitted, view: ResponseView) -> Response:
-        """The response as it is now."""
+        """Return the response in its present state."""
         state = await self._state(admitted)
         run_of(state)
         if not state.active:
@@ -403,7 +406,7 @@ class ResponsesApi:
 
 
 class _Frames:
-    """The events behind one of them, as they are sent."""
+    """Yield the events after a given one, encoded."""
 
     def __init__(self, events: AsyncGenerator[Event], after: int) -> None:
         self._events = events
@@ -424,7 +427,7 @@ class _Frames:
 
 
 def _last_seen(request: Request) -> int:
-    """The number of the last event that the client has; -1 if it has none."""
+    """Return the number of the last event that the client has; -1 if it has none."""
     text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
     if not text:
         return -1
@@ -436,7 +439,7 @@ def _last_seen(request: Request) -> int:
 
 
 def _check(params: ResponseRequest) -> None:
-    """Raises `ApiError` for what the request's own rules don't say."""
+    """Check rules beyond the request's model. Raises `ApiError`."""
     if params.metadata and any(tag in RESERVED_TAGS for tag in params.metadata):
         raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
     if params.model.startswith(WORKFLOW):
@@ -455,5 +458,6 @@ def _json(record: ResponseRecord) -> str:
 
 
 def _without_instructions(view: ResponseView) -> tuple[Message, ...]:
-    """They are not carried over from one response to the next."""
+    """Return the messages without instructions, which are not carried over from one response to the
+    next."""
     return view.run.task.messages[view.record.has_instructions :]

@@ -31,35 +31,36 @@ def response_id(run_id: str) -> str:
 
 
 def record_of(run: Run) -> ResponseRecord | None:
-    """What the run keeps of its request; None if it was not asked for as a response."""
+    """Return the run's record of its request; None if it was not requested as a response."""
     text = run.tags.get(RESPONSE_TAG)
     return None if text is None else ResponseRecord.model_validate_json(text)
 
 
 @dataclass(frozen=True)
 class ResponseView:
-    """One run, and what its response has from elsewhere."""
+    """One run, with the parts of its response that come from elsewhere."""
 
     run: Run
     record: ResponseRecord
     model: str
-    """As the caller named it."""
+    """Model as the caller named it."""
     temperature: float
-    """That the pool samples at where neither the caller nor a call says another."""
+    """Temperature of the pool where neither the caller nor a call sets another."""
     top_p: float
 
     @property
     def streams_text(self) -> bool:
-        """Whether the run's tokens are the answer's: of the workflow `chat`. A team's are not."""
+        """Whether the run's tokens are the answer's, which holds for the workflow `chat`. A team's
+        are not."""
         return self.run.workflow == "chat"
 
     @cached_property
     def options(self) -> ChatOptions:
-        """A team has none of these."""
+        """Options of the workflow `chat`; a team has none of these."""
         return ChatOptions.model_validate(self.run.options) if self.streams_text else ChatOptions()
 
     def body(self, status: str, **fields: Any) -> dict[str, Any]:
-        """The response, with an answer's `fields` where there is one."""
+        """Return the response, with an answer's `fields` where there is one."""
         run, record = self.run, self.record
         temperature, top_p = record.temperature, record.top_p
         return {
@@ -108,8 +109,8 @@ class ResponseView:
     def ended(
         self, trajectory: Trajectory, order: Sequence[ItemKind] | None = None
     ) -> dict[str, Any]:
-        """The response of a run that is over. `order` is that of the items which a stream has
-        shown already."""
+        """Return the response of a run that is over. `order` is the order of the items that a
+        stream has already shown."""
         common = {"usage": response_usage(trajectory), "completed_at": int(trajectory.ended)}
         if trajectory.outcome is Outcome.CANCELLED:
             return self.body("cancelled", **common | {"completed_at": None})

@@ -22,7 +22,7 @@ from loopline.runtime.gateway.content_parts import image_part, input_parts, user
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 
 ItemKind = Literal["reasoning", "content"]
-"""Of an output item that a model's text streams into, as `TextPiece.kind` names them."""
+"""Kind of an output item that a model's text streams into, named as in `TextPiece.kind`."""
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -31,8 +31,7 @@ _Id = Annotated[str, Field(max_length=256)]
 
 
 class _Item(BaseModel):
-    """An item as clients send it: also one that a server gave them, with the fields of that
-    server."""
+    """Item that a client sends; it may come from a server, with the fields of that server."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -60,14 +59,14 @@ class FunctionCallOutputItem(_Item):
 
 
 class ReasoningItem(_Item):
-    """Thoughts are not sent back to a model: a response that names the one before it goes on from
-    the model's own text, where its chat template decides what it keeps of them."""
+    """Thoughts, which are not sent back to a model: a response that continues another uses the
+    model's own text, and its chat template decides which thoughts it keeps."""
 
     type: Literal["reasoning"]
 
 
 class CompactionItem(_Item):
-    """What `POST /v1/responses/compact` made of a conversation."""
+    """Result of `POST /v1/responses/compact` for a conversation."""
 
     type: Literal["compaction"]
     encrypted_content: str
@@ -88,7 +87,7 @@ class _TextPart(BaseModel):
 
 
 class _ImagePart(BaseModel):
-    """By its address: files are not stored here."""
+    """Image by its address, since files are not stored here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -125,7 +124,7 @@ _ITEMS: dict[str, type[Item]] = {
 
 
 def items_of(body: str | list[Any]) -> list[Item]:
-    """A request's input. Raises `ApiError`, which names the item."""
+    """Parse a request's input. Raises `ApiError`, which names the item."""
     if isinstance(body, str):
         return [MessageItem(role="user", content=body)]
     if len(body) > MAX_MESSAGES:
@@ -152,7 +151,7 @@ def _item(value: Any, where: str) -> Item:
 
 
 def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
-    """The conversation. Raises `ApiError` for a part that no model here takes."""
+    """Return the conversation. Raises `ApiError` for a part that no model here takes."""
     messages: list[Message] = []
     for index, item in enumerate(items):
         where = f"input[{index}]"
@@ -188,8 +187,8 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
 
 
 def check_calls(messages: Sequence[Message]) -> None:
-    """Every tool call is answered once, before anything else is said, and every answer has its
-    call. Raises `ApiError`."""
+    """Check that every tool call is answered once, before any other message, and that every answer
+    has its call. Raises `ApiError`."""
     waiting: dict[str, None] = {}
     for message in messages:
         if message.role == "tool":
@@ -220,7 +219,7 @@ def _tool_call(item: FunctionCallItem) -> ToolCall:
 
 
 def _text(content: str | list[Any], where: str) -> str:
-    """Raises `ApiError` for anything but text."""
+    """Return the text. Raises `ApiError` for anything else."""
     parts = _parts(content, where)
     return user_message(parts, where, role="assistant").content
 
@@ -256,7 +255,7 @@ def _validated(model: type[Parsed], value: Any, where: str) -> Parsed:
         raise validation_error(error, value, where) from error
 
 
-# What a run gives
+# Items of a run's answer
 
 
 def message_id(run_id: str) -> str:
@@ -272,7 +271,7 @@ def call_id(run_id: str, position: int) -> str:
 
 
 def run_of_item(item_id: str) -> str | None:
-    """The run that gave an item, by its id."""
+    """Return the id of the run that gave an item."""
     kind, _, rest = item_id.partition("_")
     return rest.partition("_")[0] if kind in ("msg", "rs", "fc", "in") else None
 
@@ -314,7 +313,7 @@ def call_item(run_id: str, position: int, call: ToolCall) -> dict[str, Any]:
 
 
 def text_order(choice: Choice, *, streamed: bool) -> list[ItemKind]:
-    """Which items a choice's text comes to, in their order.
+    """Return the items that a choice's text becomes, in order.
 
     A stream shows a model's text as it comes; what an endpoint says of the model's thoughts in a
     field of their own is known once all is there, so that it stands last where there was a stream.
@@ -337,7 +336,7 @@ def _first_kinds(call: Call) -> list[ItemKind]:
 def output_items(
     run_id: str, choice: Choice, order: Sequence[ItemKind], *, logprobs: bool
 ) -> list[dict[str, Any]]:
-    """The items of an answer."""
+    """Return the items of an answer."""
     status = "incomplete" if choice.finish_reason in ("length", "content_filter") else "completed"
     token_logprobs = logprobs_of(choice.call) if logprobs else None
     items = {
@@ -354,7 +353,7 @@ def output_items(
 
 
 def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """A conversation as items, each with an id that an `item_reference` may name."""
+    """Return a conversation as items, each with an id that an `item_reference` may name."""
     items: list[dict[str, Any]] = []
 
     def add(item: dict[str, Any]) -> None:
@@ -380,7 +379,7 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
 
 
 def stored_item(item_id: str, items: Sequence[dict[str, Any]], where: str) -> Item:
-    """The item with this id. Raises `ApiError`."""
+    """Return the item with this id. Raises `ApiError`."""
     for item in items:
         if item["id"] == item_id:
             return _item(item, where)

@@ -1,4 +1,5 @@
-"""The body of `POST /v1/responses`, as OpenAI's API and Open Responses have it.
+"""The body of `POST /v1/responses`, in the form of OpenAI's API and Open Responses. Its items are
+in `responses_items`.
 
 Its items are in `responses_items`.
 """
@@ -21,12 +22,12 @@ from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
-"""Of a request: a text, or items."""
+"""Input of a request: a text, or items."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class StrictBody(BaseModel):
-    """What it does not list is refused by name."""
+    """Body of which every unlisted field is refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +75,8 @@ class TextConfig(StrictBody):
 
 
 class ReasoningConfig(StrictBody):
-    """Thoughts are given whole, never summarised, and a model thinks as much as it does."""
+    """Options for thoughts. These are returned whole, never summarised, and their amount is up to
+    the model."""
 
     effort: None = None
     summary: Literal["auto"] | None = None
@@ -89,21 +91,21 @@ Choice = Literal["auto", "none", "required"] | FunctionChoice
 
 
 class ResponseRecord(BaseModel):
-    """What a run keeps of its request in addition to its own fields: a tag of it, as JSON."""
+    """Record of a request that its run keeps in addition to its own fields: a tag, as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     previous_response_id: str | None = None
     has_instructions: bool = False
-    """The conversation's first message is this request's `instructions`."""
+    """Whether the conversation's first message is this request's `instructions`."""
     store: bool = True
     background: bool = False
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
     strict: tuple[bool | None, ...] = ()
-    """Of each tool, where any says so."""
+    """Value of each tool, where any tool sets one."""
     format: TextOutput = TextFormat(type="text")
-    """Without its schema, which is the run's."""
+    """Format of the text without its schema, which is the run's."""
     logprobs: bool = False
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -118,8 +120,8 @@ class ResponseRecord(BaseModel):
 
 
 class ResponseRequest(StrictBody):
-    """What is not listed here is refused by name: nothing is ignored that would change the
-    answer."""
+    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
+    that would change the answer."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input
@@ -136,7 +138,8 @@ class ResponseRequest(StrictBody):
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = (
         Field(default=None, max_length=16)
     )
-    """Thoughts are given in the clear, so there is nothing encrypted to include."""
+    """Parts to include. Thoughts are returned unencrypted, so that there is nothing encrypted to
+    include."""
     max_output_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -186,7 +189,7 @@ class ResponseRequest(StrictBody):
 
     @property
     def options(self) -> ChatOptions:
-        """What the workflow `chat` is to do."""
+        """Options of the workflow `chat`."""
         return ChatOptions(
             tools=tuple(tool.spec for tool in self.tools or ()),
             json_schema=self._schema(),
@@ -194,7 +197,7 @@ class ResponseRequest(StrictBody):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How the answer is made, of a model as of a team."""
+        """Sampling of the answer, by a model or a team."""
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,

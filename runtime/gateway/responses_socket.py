@@ -36,11 +36,11 @@ from loopline.runtime.gateway.service import Service
 
 CREATE, STEER = "response.create", "response.steer"
 MAX_WAITING = 128
-"""Requests of one connection that are not answered yet."""
+"""Most unanswered requests of one connection."""
 MAX_UNSTORED = 64
-"""Responses of a connection that only it can go on from, the newest ones."""
+"""Most responses of a connection that only it can continue, the newest ones."""
 SERVICE_RESTART = 1012
-"""Code of a close by a gateway that ends."""
+"""Code with which a gateway that ends closes a connection."""
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OF_ENVELOPE = ("type", "stream_id", "stream", "background", "generate")
 
@@ -48,7 +48,7 @@ Event = dict[str, Any]
 
 
 class ResponsesSocket:
-    """The handler."""
+    """Handler of connections."""
 
     def __init__(self, service: Service, http: Http, api: ResponsesApi) -> None:
         self._service = service
@@ -99,7 +99,7 @@ class _Connection:
             await end(self._tasks)
 
     async def _take(self, text: str | None) -> None:
-        """One message. What is wrong with it is an event, and the connection goes on."""
+        """Handle one message. An error in it becomes an event, and the connection continues."""
         lane: str | None = None
         try:
             if text is None:
@@ -121,7 +121,7 @@ class _Connection:
             await self._send(_error_event(error), lane)
 
     def _queue(self, lane: str | None, request: Event) -> None:
-        """Raises `ApiError` where too many wait."""
+        """Queue a request. Raises `ApiError` where too many wait."""
         if sum(map(len, self._lanes.values())) >= MAX_WAITING:
             raise overloaded(f"{MAX_WAITING} requests of this connection wait for their answers")
         if (waiting := self._lanes.get(lane)) is not None:
@@ -139,12 +139,12 @@ class _Connection:
                 await self._answer(lane, waiting[0])
                 waiting.popleft()
         except WebSocketDisconnect:
-            pass  # which the reader learns, too
+            pass  # which the reader notices, too
         finally:
             del self._lanes[lane]
 
     async def _answer(self, lane: str | None, request: Event) -> None:
-        """All events of one response."""
+        """Send all events of one response."""
         try:
             await self._respond(lane, request)
         except ApiError as error:
@@ -165,7 +165,7 @@ class _Connection:
             self._socket, caller, _body_of(request), unstored=frozenset(self._unstored)
         )
         admitted, ended = response.admitted, False
-        # What is to become of it when the client goes depends on why that goes: see below.
+        # Whether it continues after the client has gone depends on why that went: see below.
         outliving = replace(admitted, outlives_client=True)
         try:
             async with aclosing(self._api.events(outliving, response.view)) as events:
@@ -179,7 +179,7 @@ class _Connection:
                 await self._service.abandon(admitted)
 
     async def _send(self, event: Event, lane: str | None) -> None:
-        """Raises `WebSocketDisconnect` where nobody listens any more."""
+        """Send an event. Raises `WebSocketDisconnect` after the client has gone."""
         sent = event if lane is None else {**event, "stream_id": lane}
         await self._socket.send_text(orjson.dumps(sent).decode())
 
@@ -195,7 +195,8 @@ def _lane_of(request: Event) -> str | None:
 
 
 def _body_of(request: Event) -> Event:
-    """What a POST would have as its body. Raises `ApiError` for what a connection can't do."""
+    """Return the body that a POST would have. Raises `ApiError` for a request that a connection
+    can't serve."""
     if request.get("background"):
         raise invalid(
             "background: a response that is asked for over a WebSocket is followed there; POST one "

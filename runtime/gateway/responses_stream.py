@@ -30,7 +30,7 @@ from loopline.runtime.gateway.responses_items import (
 Event = dict[str, Any]
 
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete"}
-"""Status → the last event; of a response that failed or was cancelled it is `response.failed`."""
+"""Last event by status; a response that failed or was cancelled ends with `response.failed`."""
 _NAMES: dict[ItemKind, str] = {
     "reasoning": "response.reasoning_text",
     "content": "response.output_text",
@@ -39,13 +39,13 @@ _NAMES: dict[ItemKind, str] = {
 
 @dataclass
 class ResponseStream:
-    """The events of one response. `loopline.runtime.gateway.service.Rendering`."""
+    """Events of one response. Implements `loopline.runtime.gateway.service.Rendering`."""
 
     view: ResponseView
     _number: int = -1
     _started: bool = False
     _order: list[ItemKind] = field(default_factory=list[ItemKind])
-    """Items that the text has come to, by their index in the output."""
+    """Items that the text has become, by their index in the output."""
     _texts: dict[ItemKind, GrowingText] = field(init=False)
     _visible: VisibleText | None = None
 
@@ -64,7 +64,7 @@ class ResponseStream:
         return [created, *self._start()]
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Event]:
-        """What a log entry adds. Raises `Diverged`."""
+        """Return the events that a log entry adds. Raises `Diverged`."""
         if "type" not in event:
             return []
         events = list(self._start())
@@ -82,8 +82,8 @@ class ResponseStream:
         return events
 
     def finish(self, trajectory: Trajectory) -> list[Event]:
-        """What is left once the run has ended: the rest of the text, the ends of the items, the
-        tool calls, the whole response. Raises `Diverged`."""
+        """Return the events after the end of the run: the rest of the text, the ends of the items,
+        the tool calls, the whole response. Raises `Diverged`."""
         events = list(self._start())
         try:
             answer = answer_of(trajectory, self.view.model)
@@ -106,13 +106,14 @@ class ResponseStream:
             yield self._event("response.in_progress", response=self.view.body("in_progress"))
 
     def _rest(self, choice: Choice) -> Iterator[Event]:
-        """What the record has beyond the tokens that were published: all of it where none were."""
+        """Yield the record's content beyond the published tokens; all of it where none were
+        published."""
         whole: Mapping[ItemKind, str] = {
             "reasoning": choice.reasoning,
             "content": content_of(choice.message) or "",
         }
         if self._visible is not None and self._visible.corrected:
-            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            # Text that was shown turned out to be a thought. It stays; the answer follows it.
             for piece in self._visible.finish():
                 yield from self._grow(piece.kind, piece.text)
             if self._texts["content"].emitted.endswith(whole["content"]):
@@ -176,8 +177,8 @@ class ResponseStream:
 
 
 def error_event(error: ApiError, last: int) -> Event:
-    """What ends a stream that can't go on here. It has the number of the last event that was sent:
-    who comes back with it misses nothing."""
+    """Return the event that ends a stream which can't continue here. It has the number of the last
+    event that was sent, so that a client which comes back with it misses nothing."""
     return {
         "type": "error",
         "sequence_number": max(last, 0),

@@ -1,4 +1,4 @@
-"""The native API, `/v1/runs`: what `runtime ask` and `runtime runs` can do, over HTTP."""
+"""The native API, `/v1/runs`: the features of `runtime ask` and `runtime runs`, over HTTP."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class RunsApi:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._service = service
@@ -118,8 +118,9 @@ class RunsApi:
         await self._client.submit(run, delay=params.start_after, key_limits=caller.limits)
 
     async def list(self, request: Request) -> Response:
-        """The caller's newest runs, those of the chat API included. Where a filter leaves few, an
-        answer may have less than was asked for and say `has_more`: the next goes on behind it."""
+        """List the caller's newest runs, those of the chat API included. With a narrow filter, an
+        answer may have fewer runs than requested and still say `has_more`: the next page continues
+        after it."""
         caller = await self._http.caller(request)
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
@@ -155,7 +156,7 @@ class RunsApi:
         )
 
     async def _place(self, caller: ApiKey, run_id: str) -> Place:
-        """Where a run of the caller's stands in its list. Raises `ApiError`."""
+        """Return the place of a run in the caller's list. Raises `ApiError`."""
         state = await self._bus.run_state(run_id)
         if state.state == "missing" or run_of(state).account != caller.id:
             raise invalid(f"before: the bus has no run {run_id[:64]!r} of this key", "before")
@@ -166,7 +167,7 @@ class RunsApi:
         return json_response(self._body(state))
 
     async def events(self, request: Request) -> Response:
-        """What happens in a run from any event on, until it has ended."""
+        """Stream the events of a run from any event on, until it has ended."""
         run, _ = await self._own(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
         if not is_entry_id(after):
@@ -208,8 +209,8 @@ class RunsApi:
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def feedback(self, request: Request) -> Response:
-        """A reward after the fact, also for a run that has left the bus: whether that one was the
-        caller's is looked at when the store is read."""
+        """Post a reward for an earlier run, also for one that has left the bus: whether it was the
+        caller's is then checked when the store is read."""
         caller = await self._http.caller(request)
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
@@ -228,7 +229,7 @@ class RunsApi:
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def session_feedback(self, request: Request) -> Response:
-        """A reward for every trajectory of a session of the caller's."""
+        """Post a reward for every trajectory of a session of the caller."""
         caller = await self._http.caller(request)
         params = _parse(Feedback, await self._http.body(request))
         if params.turn is not None:
@@ -245,7 +246,7 @@ class RunsApi:
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def _own(self, request: Request) -> tuple[Run, RunState]:
-        """A run of the caller's. Raises `ApiError` 404, also for another's."""
+        """Return a run of the caller. Raises `ApiError` 404, also for another caller's."""
         caller = await self._http.caller(request)
         run_id = request.path_params["id"]
         state = await self._bus.run_state(run_id)
@@ -256,7 +257,8 @@ class RunsApi:
         raise _not_found(run_id)
 
     def _check_policies(self, caller: ApiKey, named: Mapping[str, str]) -> None:
-        """Raises `ApiError` for one that no pool serves, or that the caller may not use."""
+        """Check the policies. Raises `ApiError` for one that no pool serves, or that the caller may
+        not use."""
         pools = self._service.settings.models
         for role, policy in named.items():
             if pool_of(policy) not in pools:
@@ -288,9 +290,9 @@ def _parse(model: type[M], body: dict[str, Any]) -> M:
 
 
 def _require_tools(params: CreateRun) -> None:
-    """Raises `ApiError` for tools where the workflow has no such option."""
+    """Check the option. Raises `ApiError` for tools where the workflow has no such option."""
     if params.tools is None or params.workflow not in workflows.names():
-        return  # an unknown workflow is named where the run is made
+        return  # an unknown workflow is reported where the run is created
     try:
         workflows.get(params.workflow).check_options({"tools": []})
     except AgentError as error:

@@ -1,4 +1,4 @@
-"""Bodies of the native API, and the objects that it answers with."""
+"""Request bodies of the native API, and the objects of its answers."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ class RunBudget(_Body):
     """Limits of one run."""
 
     tokens: int | None = Field(default=None, ge=1)
-    """Of prompts and completions, all calls together."""
+    """Tokens of prompts and completions, all calls together."""
     micro_dollars: int | None = Field(default=None, ge=1)
     """Millionths of a US dollar."""
     seconds: float | None = Field(default=None, gt=0, le=86_400)
-    """Until the run ends with the outcome `deadline`."""
+    """Seconds until the run ends with the outcome `deadline`."""
 
 
 class RunGeneration(_Body):
-    """How completions are made; whatever is left out is as the models' pools have it. What the
-    workflow can't honour is refused by name."""
+    """Sampling of completions. Omitted fields keep the defaults of the models' pools. A field that
+    the workflow can't honour is refused by name."""
 
     temperature: float | None = Field(default=None, ge=0, le=5)
-    """For every agent, as `top_p` and the penalties are."""
+    """Temperature of every agent; `top_p` and the penalties apply to every agent too."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
-    """Of each completion of an agent whose text may be the answer."""
+    """Most tokens of each completion of an agent whose text may be the answer."""
     stop: list[str] | None = Field(default=None, max_length=16)
-    """For the same agents: texts that end the answer before them."""
+    """Texts before which the answer ends, for the same agents."""
 
     @property
     def options(self) -> GenerationOptions:
@@ -72,25 +72,26 @@ class CreateRun(_Body):
     prompt: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
     """The question. Either this or `messages`."""
     messages: list[ChatMessage] | None = Field(default=None, min_length=1, max_length=MAX_MESSAGES)
-    """The conversation so far, as in `/v1/chat/completions`."""
+    """Conversation so far, as in `/v1/chat/completions`."""
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
     tools: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
-    """Names of tools that its agent may call, of workflows whose option `tools` says that, such as
-    `agent`: of installed packages, of the deployment's MCP servers and HTTP APIs, of its app."""
+    """Names of tools that its agent may call: of installed packages, of the deployment's MCP
+    servers and HTTP APIs, or of its app. Only for workflows with the option `tools`, such as
+    `agent`."""
     generation: RunGeneration = RunGeneration()
-    """How the run's completions are made."""
+    """Sampling of the run's completions."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Role → policy, over the deployment's own."""
+    """Policies that override the deployment's, by role."""
     budget: RunBudget = RunBudget()
     seed: int = 0
     stream: bool = False
     """Publish the models' text among the run's events."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
     start_after: float = Field(default=0.0, ge=0, le=MAX_WAIT_SECONDS)
-    """Seconds until it begins; its time counts from then."""
+    """Seconds until it begins; its time limit counts from then."""
     webhook: str | None = Field(default=None, max_length=2_048, pattern=r"^https?://")
-    """URL that is sent the run once it has ended, and what it waits for approval of."""
+    """URL that receives the run once it has ended, and every request for an approval."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
@@ -102,7 +103,7 @@ class CreateRun(_Body):
 
     @property
     def all_options(self) -> JsonObject:
-        """With the tools, which are one of them."""
+        """Return the options together with the tools, which are an option as well."""
         return self.options if self.tools is None else {**self.options, "tools": [*self.tools]}
 
     @property
@@ -117,7 +118,7 @@ class CreateRun(_Body):
         return messages
 
     def run_budget(self, seconds: float) -> Budget:
-        """The run's own limits; `seconds` where it has none of its own."""
+        """Return the run's limits, with `seconds` where it sets no time limit."""
         return Budget(
             tokens=self.budget.tokens,
             micro_dollars=self.budget.micro_dollars,
@@ -129,12 +130,12 @@ class ForkRun(_Body):
     """Body of `POST /v1/runs/{id}/fork`."""
 
     at_turn: int = Field(ge=0)
-    """The first turn that is taken again."""
+    """First turn that is taken again."""
     seed: int | None = None
     question: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
-    """Another question, where all is taken again (`at_turn` 0)."""
+    """Another question, where all turns are taken again (`at_turn` 0)."""
     prompts: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Prompt file of the workflow → the text that stands in its place from `at_turn` on."""
+    """Texts that replace prompts from `at_turn` on, by prompt file of the workflow."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
 
@@ -144,13 +145,14 @@ class Feedback(_Body):
 
     value: float = Field(allow_inf_nan=False)
     agent: str | None = Field(default=None, max_length=128)
-    """None: the whole team earned it."""
+    """Agent that earned it; None for the whole team."""
     turn: int | None = Field(default=None, ge=0)
-    """None: for the run as a whole."""
+    """Turn that earned it; None for the run as a whole."""
     source: str = Field(default="user", min_length=1, max_length=128)
-    """Who says so. A later reward for the same place from the same source replaces this one."""
+    """Source of the reward. A later reward for the same place from the same source replaces this
+    one."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Sent again under its id, a reward counts once."""
+    """Id of the reward; sent again under the same id, it counts once."""
     comment: str = Field(default="", max_length=2_000)
 
 
@@ -161,7 +163,7 @@ class ListedRun(_Body):
     id: str
     workflow: str
     status: str
-    """`active`, `waiting`, or the outcome."""
+    """State: `active`, `waiting`, or the outcome."""
     created: float
     tags: dict[str, str]
     session: str | None
@@ -178,7 +180,7 @@ def cost_of(calls: Sequence[Call], priced: Collection[str]) -> int | None:
 def run_body(
     run: Run, state: RunState, steps: tuple[Step, ...], priced: Collection[str]
 ) -> dict[str, Any]:
-    """The object `run`, with its steps and what they used. `priced`: the pools that have a
+    """Return the object `run`, with its steps and their usage. `priced`: the pools that have a
     price."""
     calls = [call for step in steps for call in step.calls]
     return {
@@ -202,7 +204,7 @@ def run_body(
 
 
 def ended_body(trajectory: Trajectory, priced: Collection[str]) -> dict[str, Any]:
-    """What a webhook is sent: the run without its steps."""
+    """Body of a webhook: the run without its steps."""
     run = trajectory.run
     calls = [call for step in trajectory.steps for call in step.calls]
     return {

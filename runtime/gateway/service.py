@@ -1,4 +1,5 @@
-"""What every route of the gateway does: admit a run for a caller, wait for it, follow it."""
+"""The operations of every route of the gateway: admit a run for a caller, wait for it, follow
+it."""
 
 from __future__ import annotations
 
@@ -59,14 +60,14 @@ from loopline.workers.admission import TENANT_TAG
 log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
-"""Holds what a run that was asked for as a response keeps of its request."""
+"""Tag that holds what a run keeps of its request, if it was requested as a response."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a caller asks, whatever API it came by."""
+    """Question of a caller, from any of the APIs."""
 
     caller: ApiKey
     model: str
@@ -82,7 +83,7 @@ class Question:
     embedding: EmbeddingInput | None = None
     """What vectors are wanted of, in place of an answer."""
     trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
-    """Tags of the run with that id, by which it is a part of a trace."""
+    """Tags that make the run with that id a part of a trace."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class Admitted:
     run: Run
     session: Session | None
     outlives_client: bool
-    """Its client can come back to it, so it goes on when the client has gone."""
+    """Whether its client can come back to it, so that it continues after the client has gone."""
     expected: Expected | None = None
-    """Of a run that this process has admitted."""
+    """Expected answer of a run that this process has admitted."""
 
 
 Rendered = TypeVar("Rendered")
@@ -102,23 +103,24 @@ Made = TypeVar("Made")
 
 
 class Rendering(Protocol[Rendered]):
-    """Makes the events of a stream out of a run's log, which alone decides what they are."""
+    """Makes the events of a stream from a run's log, which alone determines them."""
 
     def begin(self) -> list[Rendered]:
-        """What comes before any entry."""
+        """Return the events before any entry."""
         ...
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Rendered]:
-        """What an entry adds. Raises `Diverged`."""
+        """Return the events that an entry adds. Raises `Diverged`."""
         ...
 
     def finish(self, trajectory: Trajectory) -> list[Rendered]:
-        """What is left once the run has ended, in place of what its last entry adds."""
+        """Return the events after the end of the run, in place of those that its last entry
+        adds."""
         ...
 
 
 class Service:
-    """The gateway's part that knows no HTTP."""
+    """The part of the gateway that is independent of HTTP."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -214,8 +216,8 @@ class Service:
         )
 
     def _require_images(self, question: Question, target: Target) -> None:
-        """Raises `ApiError` where a message has an image, and not every endpoint that may answer
-        takes one."""
+        """Check the images. Raises `ApiError` where a message has one, and not every endpoint that
+        may answer takes images."""
         param = "input" if RESPONSE_TAG in question.tags else "messages"
         if target.workflow != "chat":
             raise text_alone(f"the team {question.model[:256]!r}", param)
@@ -240,7 +242,7 @@ class Service:
         return {}
 
     async def find(self, run_id: str, caller: ApiKey) -> Admitted:
-        """A run of this caller. Raises `ApiError` 404, also for a run of another's."""
+        """Return a run of this caller. Raises `ApiError` 404, also for another caller's run."""
         try:
             run = run_of(await self.client.bus.run_state(run_id))
         except BusUnavailable as error:
@@ -285,8 +287,8 @@ class Service:
     async def stream(
         self, admitted: Admitted, shape: StreamShape, after: str | None = None
     ) -> AsyncGenerator[Chunk]:
-        """The chunks of the answer, behind the one with the id `after`. A caller that closes this
-        before its end cancels the run, unless it is kept. Raises `ApiError`."""
+        """Yield the chunks of the answer after the one with the id `after`. A caller that closes
+        this before its end cancels the run, unless it outlives its client. Raises `ApiError`."""
         last_seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
         async with aclosing(self.render(admitted, chat)) as chunks:
@@ -294,7 +296,7 @@ class Service:
             async for chunk in chunks:
                 waiting.append(chunk)
                 if chunk.id.startswith(f"{BEGIN}/"):
-                    continue  # until there is more: what is refused gets a status, and no stream
+                    continue  # until there is more: a refusal gets a status, and no stream
                 for ready in waiting:
                     if place_of(ready.id) > last_seen:
                         yield ready
@@ -303,8 +305,8 @@ class Service:
     async def render(
         self, admitted: Admitted, rendering: Rendering[Rendered]
     ) -> AsyncGenerator[Rendered]:
-        """What a run's log comes to, from its beginning to its end. Who closes this before, and
-        whom `ApiError` reaches, is as for `stream`."""
+        """Yield the rendered log of a run, from its beginning to its end. An early close and an
+        `ApiError` have the same effects as in `stream`."""
         run_id, ended = admitted.run.id, False
         fresh = admitted.expected is not None
         try:
@@ -323,7 +325,7 @@ class Service:
             if not ended:
                 raise lost(f"run {run_id} is not on the bus")
         except Diverged:
-            ended = True  # the run goes on: its client is told to come back for the whole answer
+            ended = True  # the run continues: its client is told to come back for the whole answer
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
@@ -334,9 +336,9 @@ class Service:
                 await self.abandon(admitted)
 
     async def abandon(self, admitted: Admitted) -> None:
-        """Its client has gone: cancel it, unless it is kept."""
+        """Cancel a run whose client has gone, unless the client can come back to it."""
         if not admitted.outlives_client:
-            # A task of its own: who waits here is cancelled, in an anyio scope at every await.
+            # A separate task: the waiting one is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
             self._cancelling.add(cancelling)
             cancelling.add_done_callback(self._cancelling.discard)
@@ -344,13 +346,13 @@ class Service:
 
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
-            # Without it the next call begins a sample of its own; the answer is there all the same.
+            # Without it the next call begins a new sample; the answer exists all the same.
             with suppress(*OUTAGE):
                 await self.sessions.note(admitted.session, trajectory)
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:
-    """The last thing that the user said."""
+    """Return the user's last message."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
 

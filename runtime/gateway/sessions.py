@@ -35,12 +35,13 @@ class Session:
 
     @property
     def digest(self) -> str:
-        """Callers don't share sessions: their keys may see different models."""
+        """Digest of caller and name. Callers don't share sessions, since their keys may see
+        different models."""
         return hashlib.sha256(f"{self.caller}\0{self.name}".encode()).hexdigest()
 
 
 def session_of(path_name: str | None, header: str | None, caller: str) -> Session | None:
-    """The session that a request belongs to. Raises `ApiError`."""
+    """Return the session that a request belongs to. Raises `ApiError`."""
     if path_name and header and path_name != header:
         raise invalid(f"the path names the session {path_name!r}, and {HEADER} another")
     name = path_name or header
@@ -58,20 +59,20 @@ def session_of(path_name: str | None, header: str | None, caller: str) -> Sessio
 
 @dataclass(frozen=True)
 class Continuation:
-    """A conversation as it goes on from an earlier call."""
+    """A conversation that continues from an earlier call."""
 
     messages: tuple[Message, ...]
     previous: Call | None = None
 
 
 class SessionMemory:
-    """What the calls of sessions were, on the bus."""
+    """Memory of the calls of sessions, on the bus."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
     async def go_on(self, session: Session, messages: tuple[Message, ...]) -> Continuation:
-        """The conversation, with the model's own text of what it answered before."""
+        """Return the conversation, with the model's own text of its earlier answers."""
         digests = _prefix_digests(messages)
         ends = [i for i, message in enumerate(messages) if message.role == "assistant"]
         if not ends:
@@ -96,8 +97,8 @@ class SessionMemory:
         return Continuation(messages)
 
     async def note(self, session: Session, trajectory: Trajectory) -> None:
-        """Remember a call that was answered. Lost with a gateway that dies before: then the next
-        call of the session begins a sample of its own."""
+        """Remember a call that was answered. A gateway that dies before loses it: the next call of
+        the session then begins a new sample."""
         if not trajectory.steps or not trajectory.steps[-1].calls:
             return
         call = trajectory.steps[-1].calls[0]
@@ -110,14 +111,14 @@ class SessionMemory:
 
 
 def ids_of(call: Call) -> Call:
-    """Of the earlier call, what the engine goes on from."""
+    """Return the part of the earlier call that the engine continues from."""
     return call.model_copy(
         update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}
     )
 
 
 def _prefix_digests(messages: Sequence[Message]) -> list[str]:
-    """One for each message: of it and all before it, as a client sends them back."""
+    """Return one digest for each message: of it and all before it, as a client sends them back."""
     digest, digests = hashlib.sha256(), list[str]()
     for message in messages:
         digest.update(

@@ -27,9 +27,9 @@ class SendSignal(_Body):
     """Body of `POST /v1/runs/{id}/signals/{name}`."""
 
     value: JsonValue = None
-    """What the run is told."""
+    """Value that the run receives."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Sent again under its id, a signal counts once."""
+    """Id of the signal; sent again under the same id, it counts once."""
 
 
 class DecideApproval(_Body):
@@ -37,13 +37,13 @@ class DecideApproval(_Body):
 
     decision: Literal["approve", "deny"]
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of what the caller has seen, as `GET /v1/approvals` names it: nothing else is approved."""
+    """Digest of what the caller has seen, as in `GET /v1/approvals`: nothing else is approved."""
     reason: str = Field(default="", max_length=1_000)
-    """Why not: the model reads it."""
+    """Reason for the decision; the model reads it."""
 
 
 class WaitingApi:
-    """The handlers."""
+    """Handlers of the routes."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._client = service.client
@@ -57,7 +57,7 @@ class WaitingApi:
         ]
 
     async def signal(self, request: Request) -> Response:
-        """To a run of the caller's."""
+        """Send a signal to a run of the caller."""
         caller = await self._http.caller(request)
         params = _parse(SendSignal, await self._http.body(request))
         run_id, name = request.path_params["id"], request.path_params["name"]
@@ -70,7 +70,7 @@ class WaitingApi:
         return json_response({"object": "signal", "name": name, "status": sent.value}, 202)
 
     async def list(self, request: Request) -> Response:
-        """Everything that waits to be approved."""
+        """Return everything that waits for approval."""
         _require_approver(await self._http.caller(request))
         approvals = [approval.as_json() for approval in await self._client.approvals()]
         return json_response({"object": "list", "data": approvals})
@@ -90,12 +90,12 @@ class WaitingApi:
 
 
 def _label(caller: ApiKey) -> str:
-    """Who it was, in the journal."""
+    """Name of the caller in the journal."""
     return f"{caller.name} ({caller.id})" if caller.name else caller.id
 
 
 def _require_approver(caller: ApiKey) -> None:
-    """Raises `ApiError` 403."""
+    """Check the caller's right. Raises `ApiError` 403."""
     if not caller.approves:
         raise ApiError(
             403,

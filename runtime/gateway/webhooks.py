@@ -37,15 +37,15 @@ log = structlog.get_logger("loopline.runtime.gateway")
 LOOK_SECONDS = 0.5
 SEND_SECONDS = 15.0
 CLAIM_SECONDS = 60.0
-"""More than all sendings of one look take."""
+"""Seconds of a claim: more than all deliveries of one look take."""
 AT_ONCE = 32
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3_600.0
 """Seconds until a delivery that failed is tried again; it doubles with the time that has passed."""
 
 
 async def check_url(url: str, settings: GatewaySettings) -> None:
-    """Raises `ApiError` for an address that is not for callers to reach: of this machine or of a
-    private network, unless the callers are of this machine themselves."""
+    """Check an address. Raises `ApiError` for one that callers must not reach: of this machine or
+    of a private network, unless the callers are on this machine themselves."""
     host = urlsplit(url).hostname
     if not host:
         raise invalid("webhook: the URL names no host", "webhook")
@@ -74,7 +74,7 @@ def _is_local(host: str) -> bool:
 
 
 class WebhookSender:
-    """Sends what is due, until it is cancelled."""
+    """Sends due messages until it is cancelled."""
 
     def __init__(
         self, bus: Bus, settings: GatewaySettings, priced: Collection[str] = frozenset()
@@ -97,7 +97,7 @@ class WebhookSender:
     async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:
         state = await self._bus.run_state(end.run_id)
         if state.active != bool(end.guard):
-            # A replay has woken it, and its next end is put here again; or it waits no more.
+            # A replay has woken it, and its next end is added here again; or it no longer waits.
             await run_ends.settle(self._bus, end)
             return
         key = None
@@ -124,7 +124,7 @@ class WebhookSender:
     async def _post(
         self, client: httpx2.AsyncClient, key: ApiKey, url: str, message: _Message
     ) -> str:
-        """What went wrong; empty if it was delivered."""
+        """Post a message and return the error; empty if it was delivered."""
         moment = datetime.now(UTC)
         body = orjson.dumps(
             {
@@ -154,11 +154,11 @@ class WebhookSender:
 @dataclass(frozen=True, slots=True)
 class _Message:
     id: str
-    """The same for each delivery of it."""
+    """Id of the message, the same for each delivery of it."""
     type: str
     data: dict[str, Any]
     since: float
-    """Unix seconds: when it came to be."""
+    """Time of the event in Unix seconds."""
 
 
 def _end_message(state: RunState, priced: Collection[str]) -> _Message:
@@ -167,7 +167,7 @@ def _end_message(state: RunState, priced: Collection[str]) -> _Message:
 
 
 def _approval_message(state: RunState, end: run_ends.RunEnd) -> _Message | None:
-    """None where nobody is to approve it any more."""
+    """Return the message about an approval; None where nobody is to approve it any more."""
     for wait in state.waits:
         if wait.kind == "approval" and wait.guard == end.guard:
             approval = pending_approval(state.run_id, wait)

@@ -78,15 +78,15 @@ A row is a run: its messages, its answer, how it ended, what it earned, what it 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """Result of an export."""
 
     files: dict[Path, int]
-    """File → rows."""
+    """Number of rows by file."""
     runs: int
     left_out: int
-    """Runs without an answer, which the format has no place for."""
+    """Number of runs without an answer, which the format can't represent."""
     skipped: tuple[Skipped, ...]
-    """Records of the store that could not be read."""
+    """Number of records of the store that could not be read."""
 
 
 class _Runs:
@@ -111,8 +111,8 @@ class _Runs:
 
 
 def export(store: Path, form: str, output: Path, workflow: str | None = None) -> Exported:
-    """Each file is there whole or not at all; earlier ones are replaced. Raises InputError for a
-    store without such runs, UserError where a file can't be written."""
+    """Export the runs of a store. Each file is complete or absent; earlier ones are replaced.
+    Raises InputError for a store without such runs, UserError where a file can't be written."""
     runs = _Runs(store, workflow)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _trl(runs: _Runs, output: Path) -> dict[Path, int]:
 def _preferences(
     tasks: Iterable[list[tuple[float, str, RecordedRun]]],
 ) -> Iterator[dict[str, Any]]:
-    """The best run of a task against the worst, the second against the last but one, and so on, as
+    """Pair the best run of a task with the worst, the second with the last but one, and so on, as
     long as the rewards differ: no run is in two pairs."""
     for task in tasks:
         ranked = sorted(task, key=lambda entry: entry[:2])
@@ -162,7 +162,7 @@ def _preferences(
 
 
 def _tools(run: RecordedRun) -> str:
-    """As JSON, which TRL reads: parameters of several tools have no common type."""
+    """Tools as JSON, which TRL reads: parameters of several tools have no common type."""
     return json.dumps(run.tools)
 
 
@@ -232,7 +232,7 @@ def _sample(run: RecordedRun) -> LogSample:
 
 
 def _inspect_message(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the Chat Completions API as inspect has it."""
+    """Return a message of the Chat Completions API in inspect's form."""
     fields: dict[str, Any] = {"role": message["role"], "content": message["content"]}
     if not isinstance(fields["content"], str):
         fields["content"] = [
@@ -289,7 +289,7 @@ def _row(run: RecordedRun) -> dict[str, Any]:
 
 
 def _flat(message: dict[str, Any]) -> dict[str, Any]:
-    """Calls of tools as JSON: their arguments have no common type."""
+    """Return a message with its tool calls as JSON, since their arguments have no common type."""
     calls, content = message.get("tool_calls"), message["content"]
     return {
         **message,
@@ -308,7 +308,7 @@ WRITERS: dict[str, Callable[[_Runs, Path], dict[Path, int]]] = {
 
 @contextmanager
 def _lines(path: Path, files: dict[Path, int]) -> Generator[Callable[[Any], None]]:
-    """A file of JSON lines, and its number of rows in `files` at the end."""
+    """Write a file of JSON lines, and note its number of rows in `files` at the end."""
     files[path] = 0
     with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
 

@@ -23,7 +23,7 @@ _SUMMARY = (
     "started_at", "completed_at", "total_time", "uuid",
 )  # fmt: skip
 _INPUT_CHARS = 2000
-"""Of an input in the summaries, which viewers load whole."""
+"""Most characters of an input in the summaries, which viewers load whole."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,28 @@ class LogSample:
 
     id: str
     epoch: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     input: str | Sequence[Mapping[str, Any]]
-    """A text, or messages with `role` and `content`."""
+    """Input as a text, or as messages with `role` and `content`."""
     target: str
     messages: Sequence[Mapping[str, Any]]
-    """The whole conversation, the input's messages included."""
+    """Whole conversation, the input's messages included."""
     model: str
     completion: str
     scores: Mapping[str, Any]
-    """Scorer → `C`, `I`, or a number."""
+    """`C`, `I`, or a number, by scorer."""
     started: float
     """Seconds since 1970."""
     seconds: float
     uuid: str
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Model → tokens read and written."""
+    """Tokens read and written, by model."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     error: str | None = None
     answer: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As inspect writes it; what inspect can do without is left out."""
+        """Return the sample in inspect's form, without the optional fields."""
         error = {"message": self.error, "traceback": "", "traceback_ansi": ""}
         message = {"role": "assistant", "content": self.completion, "source": "generate"}
         return {
@@ -92,7 +92,7 @@ class LogSample:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What a log says of all its samples."""
+    """Facts of a log about all its samples."""
 
     id: str
     task: str
@@ -101,11 +101,11 @@ class LogHeader:
     complete: bool
     dataset: str
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Scorer → its mean."""
+    """Mean score by scorer."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def specification(self, ids: Sequence[str], epochs: int) -> dict[str, Any]:
-        """What inspect calls `eval`."""
+        """Return the object that inspect calls `eval`."""
         return {
             "eval_id": self.id,
             "run_id": self.id,
@@ -128,8 +128,8 @@ class LogHeader:
 
 
 def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample]) -> int:
-    """The number of samples written. The file is there whole or not at all; one sample is in
-    memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
+    """Write a log and return the number of samples. The file is complete or absent; one sample is
+    in memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
     id and epoch."""
     summaries: list[dict[str, Any]] = []
     ids: dict[str, None] = {}
@@ -190,7 +190,7 @@ def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as inspect writes a time."""
+    """Format seconds since 1970 as inspect writes a time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

@@ -1,4 +1,4 @@
-"""Recorded runs with what they earned, as other programs are given them."""
+"""Recorded runs with their rewards, as other programs receive them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class RecordedRun:
 
     trajectory: Trajectory
     reward: float | None
-    """What was posted for the team, and by agent and turn, added up; without posts what the
-    workflow gave, and without that 1 if it was solved, 0 if it failed. None where nobody says."""
+    """Sum of the rewards posted for the team, and by agent and turn; without posts the workflow's
+    reward, and without that 1 if it was solved, 0 if it failed. None where nobody knows."""
 
     @property
     def prompt(self) -> list[dict[str, Any]]:
-        """Messages as chat templates take them."""
+        """Return the messages in the form of chat templates."""
         task = self.trajectory.run.task
         if not task.messages:
             return [{"role": "user", "content": task.prompt}]
@@ -40,8 +40,8 @@ class RecordedRun:
 
     @property
     def completion(self) -> list[dict[str, Any]]:
-        """The answer as a message; none of a run without one. The answer to a client's call may be
-        calls of the client's tools."""
+        """Return the answer as a message; empty for a run without one. The answer to a client's
+        call may consist of calls of the client's tools."""
         answer, calls = self.trajectory.answer, self._called
         if answer is None and not calls:
             return []
@@ -49,7 +49,7 @@ class RecordedRun:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """That a client offered with its call, as the Chat Completions API has them."""
+        """Tools that a client offered with its call, in the form of the Chat Completions API."""
         if self.trajectory.run.workflow != _CHAT:
             return []
         specs: Any = self.trajectory.run.options.get("tools") or ()
@@ -57,7 +57,7 @@ class RecordedRun:
 
     @property
     def _called(self) -> tuple[ToolCall, ...]:
-        """Tools that the answer to a client's call calls. Such an answer has no text."""
+        """Return the client's tool calls in the answer to its call. Such an answer has no text."""
         if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
             return ()
         step = self.trajectory.steps[-1]
@@ -71,14 +71,14 @@ class RecordedRun:
 
     @property
     def task_id(self) -> str:
-        """The same for all runs of one task."""
+        """Key that all runs of one task share."""
         task = self.trajectory.run.task
         content = json.dumps([task.environment, task.instance, self.prompt], sort_keys=True)
         return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
 
     @property
     def tokens(self) -> dict[str, tuple[int, int]]:
-        """Model → tokens read and written."""
+        """Tokens read and written, by model."""
         sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         for step in self.trajectory.steps:
             for call in step.calls:
@@ -93,7 +93,7 @@ class RecordedRun:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What else a reader may ask for, without text of the conversation."""
+        """Further facts for a reader, without text of the conversation."""
         trajectory = self.trajectory
         run = trajectory.run
         return {
@@ -117,8 +117,8 @@ class RecordedRun:
 def recorded_runs(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[RecordedRun]:
-    """Each run of a store once, in the order of its files, one row group in memory; what can't be
-    read is added to `skipped`. Raises InputError if there is no store."""
+    """Yield each run of a store once, in the order of its files, with one row group in memory;
+    unreadable rows are added to `skipped`. Raises InputError if there is no store."""
     rewards = read_rewards(store)
     skipped.extend(rewards.skipped)
     by_target = rewards.of_target()
@@ -146,7 +146,7 @@ def _reward(trajectory: Trajectory, feedback: Feedback) -> float | None:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """As the Chat Completions API has it; what is not there is left out."""
+    """Return a message in the form of the Chat Completions API, without absent fields."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.parts:
         fields["content"] = [

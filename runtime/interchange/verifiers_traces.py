@@ -105,16 +105,16 @@ class _Graph:
         self.calls: list[dict[str, Any]] = []
         self._opening = opening
         self._ids: tuple[int, ...] = ()
-        """That the last call has read and written."""
+        """Ids that the last call has read and written."""
         self._last: int | None = None
         self._answers: list[dict[str, Any]] = []
-        """What came back for its calls of tools."""
+        """Results of its tool calls."""
 
     def add(self, call: Call, at: float, outputs: Sequence[Any]) -> None:
-        """A call, and what its calls of tools got."""
+        """Add a call, and the results of its tool calls."""
         goes_on = bool(self._ids) and call.prompt_ids[: len(self._ids)] == self._ids
         if goes_on or (self._last is not None and not call.prompt_ids):
-            # Of an endpoint without ids, a conversation is what follows in one agent.
+            # For an endpoint without ids, successive calls of one agent form a conversation.
             parent, read = self._last, self._answers or [{"role": "user", "content": ""}]
             ids = call.prompt_ids[len(self._ids) :]
         else:
@@ -183,7 +183,7 @@ def _model_call(call: Call, node: int, at: float) -> dict[str, Any]:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the Chat Completions API as verifiers has it."""
+    """Return a message of the Chat Completions API in verifiers' form."""
     fields = {key: value for key, value in message.items() if key != "name"}
     if calls := message.get("tool_calls"):
         fields["tool_calls"] = [
@@ -198,7 +198,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(step: Step) -> list[list[Any]]:
-    """Of each call of the executed candidate, what its calls of tools got."""
+    """Outputs of the tool calls of each call of the executed candidate."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return []

@@ -22,7 +22,8 @@ RETRY_SECONDS = 2.0
 
 
 class LastingWorker(Worker):
-    """Raises what `Worker` raises until its first look at the queue, and outlasts it afterwards."""
+    """Worker that raises what `Worker` raises until its first look at the queue, and survives
+    outages afterwards."""
 
     _away = False
 
@@ -41,7 +42,8 @@ class LastingWorker(Worker):
         try:
             await super().start_jobs(job_ids)
         except OUTAGE:
-            # It came between a job's place and its start, and nobody else gives the place back.
+            # It came after a job was given its place and before its start, and nothing else frees
+            # the place.
             self._release_sem_dec_counter_on_complete()
             raise
 
@@ -55,7 +57,7 @@ class LastingWorker(Worker):
         )
 
     async def _retry_until_sent(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Until the server has heard it; once, if this worker is to stop."""
+        """Send until the server has received it; only once if this worker is to stop."""
         while True:
             try:
                 return await tell()

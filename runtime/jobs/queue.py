@@ -52,9 +52,10 @@ FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
 STOP_SECONDS = 20.0
 CANCEL_GRACE_SECONDS = 10.0
-"""Time until a worker sees a cancellation, and until the stopped job is listed as ended."""
+"""Seconds until a worker sees a cancellation, and until the stopped job is listed as ended."""
 MAX_TRIES = 1_000
-"""A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
+"""Most tries of a job. A drain or a crash of the worker counts as a try to arq; neither is the
+job's fault."""
 
 
 class JobView(BaseModel):
@@ -66,7 +67,7 @@ class JobView(BaseModel):
     output: str
     log: str = ""
     queued: float
-    """Unix seconds."""
+    """Time in Unix seconds."""
     seconds: float | None = None
     exit_code: int | None = None
     reason: str = ""
@@ -85,8 +86,8 @@ def cancel_key(settings: Settings, job_id: str) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """arq's messages as JSON. An exception, the only thing in them that isn't plain, becomes its
-    text."""
+    """Encode arq's messages as JSON. An exception, the only part of them that isn't plain data,
+    becomes its text."""
     return json.dumps(value, default=_describe_error).encode()
 
 
@@ -97,7 +98,7 @@ def _describe_error(value: object) -> str:
 
 
 async def connect(settings: Settings) -> ArqRedis:
-    """Raises `Unreachable`."""
+    """Connect to the queue. Raises `Unreachable`."""
     pool = _pool(settings)
     try:
         await pool.ping()
@@ -110,8 +111,8 @@ async def connect(settings: Settings) -> ArqRedis:
 
 
 def _pool(settings: Settings) -> ArqRedis:
-    """Parses the URL as redis-py does: arq's own parser leaves a password percent-encoded, and
-    drops the options about certificates."""
+    """Parse the URL as redis-py does: arq's own parser leaves a password percent-encoded, and drops
+    the options about certificates."""
     return ArqRedis(
         connection_pool.pool(
             settings.bus.redis_url,
@@ -130,7 +131,7 @@ def _pool(settings: Settings) -> ArqRedis:
 
 
 async def enqueue(settings: Settings, request: JobRequest) -> str:
-    """Put a job on the queue; its id. Raises `Unreachable`."""
+    """Put a job on the queue; return its id. Raises `Unreachable`."""
     pool = await connect(settings)
     try:
         job_id = f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
@@ -142,7 +143,7 @@ async def enqueue(settings: Settings, request: JobRequest) -> str:
 
 
 async def list_jobs(settings: Settings) -> list[JobView]:
-    """Every job that is queued, running or still remembered; newest first."""
+    """Return every job that is queued, running or still remembered; newest first."""
     pool = await connect(settings)
     name = queue_name(settings)
     views: dict[str, JobView] = {}
@@ -160,7 +161,7 @@ async def list_jobs(settings: Settings) -> list[JobView]:
             try:
                 ended = await _job(pool, settings, job_id).result_info()
             except DeserializationError:
-                continue  # Another program's on this Redis: arq's default is pickle.
+                continue  # From another program on this Redis: arq's default is pickle.
             if ended and ended.queue_name == name:
                 views[job_id] = _ended_view(job_id, ended)
     finally:
@@ -169,7 +170,7 @@ async def list_jobs(settings: Settings) -> list[JobView]:
 
 
 async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
-    """Of a job that has not ended."""
+    """State of a job that has not ended."""
     # arq takes its own mark away as soon as it begins to stop a job.
     has_abort = await pool.zscore(abort_jobs_ss, job_id) is not None
     if has_abort or await pool.exists(cancel_key(settings, job_id)):
@@ -179,7 +180,7 @@ async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
 
 
 def _view(job_id: str, args: Any, state: str) -> JobView:
-    # Of one that waited until its request had expired only the id is left.
+    # A job that waited until its request had expired has only its id left.
     request = JobRequest.model_validate(args[0]) if args else None
     return JobView.model_validate(
         {
@@ -211,7 +212,8 @@ def _ended_view(job_id: str, ended: JobResult) -> JobView:
 
 
 async def cancel(settings: Settings, job_id: str) -> None:
-    """Ask for a job's end; a queued one never starts, a running one has `STOP_SECONDS` to stop.
+    """Ask a job to end; a queued one never starts, a running one has `STOP_SECONDS` to stop. Raises
+    `InputError` when it is over or unknown.
 
     Raises `InputError` when it is over or unknown.
     """
@@ -314,7 +316,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             job_deserializer=json.loads,
             health_check_interval=60,
         )
-        # arq hears SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
+        # arq handles SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(
                 signal.SIGHUP, os.kill, os.getpid(), signal.SIGTERM
@@ -327,7 +329,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             log.info("jobs worker stopped", left=sorted(busy))
         finally:
             await bus.background.end()
-            # Anyone who stops it in an outage waits for no farewell: presence fades by itself.
+            # If it is stopped in an outage, it skips the sign-off: presence expires by itself.
             with suppress(*OUTAGE):
                 await worker.close()
 
@@ -353,8 +355,8 @@ class UnclaimedJobs:
         self._since: dict[str, float] = {}
 
     def gone(self, job_ids: Collection[str], now: float) -> list[str]:
-        """Of the jobs that are seen without a claim at `now` (in seconds, of a clock that never
-        goes back), those that nobody works on any more. Each is named once."""
+        """Return the jobs that no worker works on any more, given those without a claim at `now`
+        (seconds of a clock that never goes back). A job is returned once."""
         self._since = {job_id: self._since.get(job_id, now) for job_id in job_ids}
         overdue_jobs = [job for job, since in self._since.items() if now - since >= self._patience]
         for job_id in overdue_jobs:
@@ -388,8 +390,8 @@ async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str])
 
 
 def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
-    """What makes a job one of its worker's deployment, also where that was started on another bus
-    than its environment names."""
+    """Return the environment that makes a job one of its worker's deployment, even if that was
+    started on another bus than its environment names."""
     environment = {**os.environ, "LOOPLINE_STATE": str(state.path)}
     if URL_VARIABLE in environment:
         environment[URL_VARIABLE] = settings.bus.redis_url
@@ -445,7 +447,7 @@ def _has_begun(output: Path) -> bool:
 
 
 async def _stop_process(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
-    """Until its last words are in its log."""
+    """Stop the process, and return when all its output is in its log."""
     send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_SECONDS):

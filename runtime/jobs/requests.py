@@ -16,26 +16,26 @@ from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError
 
 MODULES = {"bench": "loopline.bench.cli", "train": "loopline.trainers.cli"}
-"""The programs that a job may be: their `main` is called in a process of its own."""
+"""Programs that a job may run: their `main` is called in a separate process."""
 
 _FROM_A_TERMINAL = ("--unsafe-exec", "--batched-bench")
-"""Options that take isolation away, or name a program to run."""
+"""Options that remove isolation, or name a program to run."""
 
 
 class JobRequest(Record):
-    """What to run."""
+    """Request for a job: the command to run."""
 
     program: Literal["bench", "train"]
     argv: list[str] = Field(min_length=1, max_length=200)
     cwd: str
-    """Relative paths in `argv` mean this directory."""
+    """Directory that relative paths in `argv` start from."""
     output: str = ""
-    """Directory of the results; a benchmark that finds one of its own there is resumed."""
+    """Directory of the results; a benchmark that exists there is resumed."""
 
 
 def require_allowed(request: JobRequest, state: StateDirectory) -> None:
-    """Raises `InputError` for a request that goes beyond the deployment's folders: the one that
-    this process was started in, and that of its state."""
+    """Check a request. Raises `InputError` for one that goes beyond the deployment's folders: the
+    one that this process was started in, and that of its state."""
     folders = [folder.resolve() for folder in (Path.cwd(), state.path)]
     place = Path(request.cwd).resolve()
     if not any(_is_within(place, folder) for folder in folders):
@@ -57,5 +57,5 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
 
 
 def _is_within(place: Path, folder: Path) -> bool:
-    # Everything is within the root folder: it is nobody's in particular.
+    # Everything is within the root folder, which belongs to nobody in particular.
     return folder != Path(folder.anchor) and (place == folder or folder in place.parents)

@@ -1,4 +1,4 @@
-"""What `runtime doctor` finds."""
+"""Findings of `runtime doctor`."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ from loopline.runtime.observe.store_views import add_view, bounded_queries
 Grouping = Literal["day", "model", "workflow", "tag", "key"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 MAX_GROUPS = 200
-"""The most expensive ones; the others are one line together."""
+"""Most groups that are listed, the most expensive ones; the others are one line together."""
 MAX_DAYS = 400
 MAX_UNRECORDED = 50_000
-"""Ledger entries that are read from the bus, the newest ones."""
+"""Most ledger entries that are read from the bus, the newest ones."""
 _BATCH = 1_000
 _RUNS_BATCH = 500
 
@@ -68,36 +68,36 @@ _USAGE_COLUMNS = (
 
 @dataclass(frozen=True)
 class CostLine:
-    """One group of calls."""
+    """Costs of one group of calls."""
 
     name: str
-    """Of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
+    """Name of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
     calls: int
     runs: int
     prompt: int
     cached: int
     completion: int
     micro_dollars: int
-    """Of the calls whose cost is known."""
+    """Cost of the calls whose cost is known, in millionths of a US dollar."""
     unknown_calls: int
-    """Calls of pools without a price, and calls whose usage nobody counted."""
+    """Calls of pools without a price, and calls whose usage is unknown."""
     most_unknown_micro_dollars: int
-    """What those of the second kind can have cost at most, where their pool has a price."""
+    """Most that the calls of unknown usage can have cost, where their pool has a price."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What was spent in a period."""
+    """Costs of a period."""
 
     total: CostLine
     days: Sequence[CostLine]
-    """In the order of time; days without a call are left out."""
+    """Lines of the days in order; days without a call are left out."""
     lines: Sequence[CostLine]
-    """By the chosen grouping, the most expensive first."""
+    """Lines by the chosen grouping, the most expensive first."""
     others: int
-    """Groups beyond `MAX_GROUPS`, which are not listed."""
+    """Number of groups beyond `MAX_GROUPS`, which are not listed."""
     truncated: bool
-    """The bus holds more entries than were read."""
+    """Whether the bus holds more entries than were read."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ class Unrecorded:
     """The part of the ledger that may not be in the store yet."""
 
     entries: Sequence[Mapping[str, Any]]
-    """As rows of the store's table `usage`."""
+    """Entries as rows of the store's table `usage`."""
     runs: Sequence[Mapping[str, Any]]
-    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that they are of."""
+    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that the entries belong to."""
     truncated: bool = False
 
 
 async def read_unrecorded(bus: Bus) -> Unrecorded:
-    """The ledger entries on the bus; a recorder may have written some of them."""
+    """Read the ledger entries on the bus; a recorder may have written some of them."""
     rows: list[dict[str, Any]] = []
     truncated = False
     shards = bus.keys.all_shards()
@@ -122,7 +122,7 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
             entries: list[tuple[bytes, dict[bytes, bytes]]] = await bus.redis.xrevrange(
                 shard.ledger, newest, "-", min(_BATCH, left)
             )
-            # Many of them would keep the loop, on which the gateway's streams go on.
+            # Many of them would block the loop, on which the gateway's streams run.
             rows += await asyncio.to_thread(_usage_rows, shard.index, entries)
             if len(entries) < min(_BATCH, left):
                 break
@@ -137,7 +137,7 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
 def _usage_rows(
     shard: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
 ) -> list[dict[str, Any]]:
-    """Without entries of a newer program, which its recorder knows."""
+    """Rows of the entries, without those of a newer program, which its recorder reads."""
     from loopline.workers.recorder import usage_row
 
     rows: list[dict[str, Any]] = []
@@ -182,9 +182,8 @@ def read_costs(
     until: float,
     by: Grouping,
 ) -> Costs:
-    """The sums of a period (Unix seconds; `until` is not part of it). `priced`: the pools that
-    have a price. Blocks for as long as it takes. Raises `UserError` as `bounded_queries`.
-    """
+    """Sum up a period (Unix seconds; `until` is not part of it). `priced`: the pools that have a
+    price. Blocks until it is done. Raises `UserError` as `bounded_queries`."""
     with bounded_queries(store) as connection:
         return _read(connection, store, unrecorded, priced, since, until, by)
 
@@ -247,14 +246,14 @@ def _lines(
 
 
 def _add_runs(connection: Any, store: Path, unrecorded: Unrecorded, by: Grouping) -> None:
-    """The table `runs`, and `run_tags` with a row for each tag of each run."""
+    """Create the table `runs`, and `run_tags` with a row for each tag of each run."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in ("run_id", "workflow", "account", "tags")])
     connection.register("live_runs", pa.Table.from_pylist(list(unrecorded.runs), schema=schema))
     sources = ["SELECT run_id, workflow, account, tags FROM live_runs"]
     if add_view(connection, store, "trajectories"):
-        # Who asked stands in the whole record alone, which is read where that is wanted.
+        # The caller is only in the whole record, which is read where it is needed.
         account = "json_extract_string(trajectory, '$.run.account')" if by == "key" else "''"
         sources.append(
             f"SELECT run_id, workflow, {account} AS account, tags FROM trajectories "

@@ -1,5 +1,5 @@
-"""The figures of a whole deployment, as its bus has them when it is asked: any gateway gives the
-same. What processes count, each of them serves itself (`loopline.workers.metrics`)."""
+"""Metrics of a whole deployment, read from its bus at each request, so that every gateway gives the
+same. Counters of processes are served by each process itself (`loopline.workers.metrics`)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class DeploymentMetrics:
         self._settings = settings
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
-        """Body and content type, in the format that the scraper accepts. Raises redis-py's errors
-        for an outage: a scrape that fails is seen as such, and old figures aren't."""
+        """Return body and content type, in the format that the scraper accepts. Raises redis-py's
+        errors for an outage: a failed scrape is visible, while old figures aren't."""
         status = Status(phase="joined")
         await ask_bus(status, self._bus, self._settings)
         status.workers = await workers_by_heartbeat(self._bus)
@@ -86,7 +86,7 @@ class _Figures(Collector):
         yield versions
 
     def _workers(self) -> Metric:
-        """A kind that should be there and isn't is 0, and not absent."""
+        """Add zeros for expected kinds without a worker, so that they are not absent."""
         counts = Counter((worker.kind, worker.state) for worker in self._status.workers)
         for kind, worker in self._settings.workers.items():
             if worker.count:

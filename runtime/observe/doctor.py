@@ -43,14 +43,14 @@ MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 CLOCK_SKEW = 5.0
-"""Difference of two machines' clocks, in seconds, that is reported."""
+"""Seconds between two machines' clocks above which the doctor reports it."""
 OPENAI_KEY = "OPENAI_API_KEY"
 SHOWN_MODELS = 8
-"""Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
+"""Most models listed of an endpoint, those whose names are nearest to what a pool asks for."""
 
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
-    """Every finding, in the order in which to fix them."""
+    """Return every finding, in the order in which to fix them."""
     return [
         *_python(),
         *_redis(settings, state),
@@ -221,7 +221,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
     proxy: Proxy | None = None
     through = ""
     try:
-        # As the gpu worker will, by the one proxy that this address needs.
+        # With the proxy that the gpu worker will use for this address.
         proxy = proxy_for(address.base)
         through = f" through {proxy.name} ({proxy.variable})" if proxy else ""
         answer = httpx.get(
@@ -254,7 +254,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
     if listed and model.model not in listed:
         nearest = difflib.get_close_matches(model.model, listed, n=SHOWN_MODELS, cutoff=0.0)
         more = ", …" if len(listed) > len(nearest) else ""
-        # No more than a warning: a server of one model may answer to any name.
+        # Only a warning: a server of one model may answer to any name.
         return Finding(
             "warn",
             subject,
@@ -266,7 +266,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
 
 
 class _Listed(BaseModel):
-    """The models that an endpoint lists, up to a limit."""
+    """Return the models that an endpoint lists, up to a limit."""
 
     class Model(BaseModel):
         id: str
@@ -275,7 +275,7 @@ class _Listed(BaseModel):
 
 
 def _model_names(body: bytes) -> list[str]:
-    """Names of the models; none where the endpoint doesn't list them as OpenAI does."""
+    """Names of the models; empty where the endpoint doesn't list them as OpenAI does."""
     try:
         return [model.id for model in _Listed.model_validate_json(body).data]
     except ValidationError:
@@ -284,7 +284,7 @@ def _model_names(body: bytes) -> list[str]:
 
 def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Iterator[Finding]:
     if not model.managed:
-        # SGLang's own routes stand next to OpenAI's.
+        # SGLang's own routes are next to OpenAI's.
         end = "/v1" if model.engine == "sglang" else ""
         for url in filter(None, (model.base_url, *model.serving.servers)):
             listed = url.rstrip("/").removesuffix(end) + end
@@ -311,7 +311,7 @@ def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> I
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:
-    """Which engine serves each model best here, where its files are at hand."""
+    """Report which engine serves each model best here, where its files are available."""
     gpu: str | None = None
     for pool, model in settings.models.items():
         folder = _folder_of(model.model) if model.engine in ("torch", *SERVED) else None
@@ -376,7 +376,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
 
 
 def _folder_of(model: str) -> Path | None:
-    """The local folder that a model's name means; `None` for a hub id."""
+    """Return the local folder that a model's name means; `None` for a hub id."""
     if model.startswith("micro:"):
         from loopline import workers
 
@@ -448,7 +448,7 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
     try:
         Bubblewrap(disk_bytes=0).check()
     except SandboxUnavailable as error:
-        # Only who lets models write programs needs it.
+        # Only deployments in which models write programs need it.
         yield Finding("warn", "sandbox", error.trouble, f"for generated programs: {error.remedy}.")
     else:
         yield Finding("ok", "sandbox", "bubblewrap works: generated programs run isolated")
@@ -460,7 +460,7 @@ def _cost(settings: Settings) -> Iterator[Finding]:
 
 
 def _payoff(state: StateDirectory) -> Iterator[Finding]:
-    """Does delegation pay, according to this deployment's records?"""
+    """Check by this deployment's records whether delegation pays."""
     from loopline.runtime.observe.doctor_payoff import payoff_sentence
 
     yield Finding("ok", "delegation", payoff_sentence(state.store, time.time()))

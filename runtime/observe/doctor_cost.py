@@ -1,4 +1,4 @@
-"""What a benchmark with priced models will roughly cost, before anything is paid.
+"""Rough estimate of what a benchmark with priced models will cost, before anything is paid.
 
 An estimate from stated assumptions and the profile's own prices; `bench` stops at `--budget-usd`
 where one is given, and reports what was really paid, to the micro-dollar.
@@ -15,7 +15,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 SAMPLES = (500, 1319)
-"""Questions of the published system's measurement, and GSM8K's whole test split."""
+"""Questions of the published system's measurement, and of GSM8K's whole test split."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class AssumedUsage:
 
 
 ASSUMED = (
-    # One answer: system prompt and question in, a worked solution out.
+    # One answer: it reads the system prompt and the question, and writes a worked solution.
     AssumedUsage("llm", "solo", prompt=300, completion=250),
-    # Three turns of the planner: each reads the tools' declarations and the talk so far again.
+    # Three turns of the planner: each reads the tools' declarations and all previous text again.
     AssumedUsage("router", "planner", prompt=2_400, completion=250),
     AssumedUsage("router", "slm", prompt=300, completion=300),
     AssumedUsage("slm", "slm", prompt=300, completion=300),
@@ -39,7 +39,7 @@ ASSUMED = (
 
 
 def estimates(settings: Settings) -> Iterator[str]:
-    """One sentence per number of samples; nothing when no pool has a price."""
+    """Yield one sentence per number of samples; empty when no pool has a price."""
     priced = {name for name, model in settings.models.items() if _has_price(model)}
     if not priced:
         yield "nothing: no pool of this profile is paid for"
@@ -51,7 +51,7 @@ def estimates(settings: Settings) -> Iterator[str]:
             if model is not None:
                 dollars = samples * _dollars(model, assumed)
                 by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars
-        # Rounded before they are added, so that the sum is that of the parts alongside it.
+        # Rounded before they are added, so that the sum is that of the printed parts.
         cents = {arm: round(dollars * 100) for arm, dollars in by_arm.items()}
         arms = ", ".join(f"{arm} {part / 100:.2f}" for arm, part in cents.items())
         yield (
@@ -62,7 +62,7 @@ def estimates(settings: Settings) -> Iterator[str]:
 
 
 def _has_price(model: ModelSettings) -> bool:
-    """A scripted pool's price is play money."""
+    """Whether a model has a real price: a scripted pool's is play money."""
     return model.engine != "scripted" and bool(model.price.prompt or model.price.completion)
 
 

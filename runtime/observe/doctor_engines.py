@@ -21,50 +21,50 @@ from typing import Any, cast
 from loopline.workers.engines.settings import ModelSettings
 
 ROWS = 64
-"""Completions decoded together."""
+"""Number of completions that are decoded together."""
 CONTEXT = 1024
-"""Tokens of each: prompt and answer so far."""
+"""Tokens of each completion: prompt and answer so far."""
 GPU_BANDWIDTH = {
     "H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12, "L40": 0.86e12, "A10": 0.6e12, "L4": 0.3e12,
     "4090": 1.0e12, "3090": 0.94e12, "T4": 0.32e12,
 }  # fmt: skip
-"""Bytes per second, from the makers' data sheets; by a part of the card's name."""
+"""Bytes per second by a part of the card's name, from the makers' data sheets."""
 _SHARE = 0.65
-"""Of the bound, that real kernels come to."""
+"""Share of the bound that real kernels reach."""
 _TORCH_LAYER_GPU = 1.2e-3
 """Seconds that `torch` adds per layer and step on a GPU: starting about 64 kernels."""
 _VLLM_STEP_GPU = 1.0e-3
 _TORCH_LAYER_CPU = 8e-3
 _VLLM_STEP_CPU = 80e-3
-"""Seconds per step: messages between its processes, and sampling."""
+"""Seconds per step for messages between its processes, and for sampling."""
 _COPIED_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model, what its speed depends on."""
+    """Properties of a model that its speed depends on."""
 
     parameters: float
     layers: int
     kv_bytes: float
-    """Of one token, in 16 bits."""
+    """Bytes of one token's keys and values, in 16 bits."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one engine with `ROWS` rows of `CONTEXT` tokens."""
+    """Estimate for one engine with `ROWS` rows of `CONTEXT` tokens."""
 
     engine: str
     tokens_per_second: float
     memory: float
-    """Bytes: weights, keys and values."""
+    """Bytes of weights, keys and values."""
 
     def __str__(self) -> str:
         return f"{self.engine} {self.tokens_per_second:,.0f} tokens/s, {self.memory / 1e9:.1f} GB"
 
 
 def shape_of(folder: Path) -> Shape | None:
-    """By the files of a model; None where they are not those of a decoder that we know."""
+    """Shape from the files of a model; None where they are not those of a decoder that we know."""
     try:
         config: Any = json.loads((folder / "config.json").read_text())
         config = cast(dict[str, Any], config.get("text_config") or config)
@@ -81,7 +81,8 @@ def shape_of(folder: Path) -> Shape | None:
 
 
 def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
-    """Best first. `gpu` is empty on a machine without one; `bandwidth` in bytes per second."""
+    """Estimate the engines, best first. `gpu` is empty on a machine without one; `bandwidth` in
+    bytes per second."""
     width = 2 if gpu else 4  # bfloat16 on a GPU, float32 on a CPU
     kv = ROWS * CONTEXT * shape.kv_bytes * width / 2
     weights = shape.parameters * width
@@ -99,21 +100,22 @@ def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
 
 
 def memory_bandwidth() -> float:
-    """Bytes per second that one core copies: what is read and what is written."""
+    """Measure the bytes per second that one core copies: read and written."""
     source = bytearray(_COPIED_BYTES)
-    bytes(source)  # pages are there from now on
+    bytes(source)  # pages are mapped from now on
     began = time.perf_counter()
     bytes(source)
     return 2 * _COPIED_BYTES / (time.perf_counter() - began)
 
 
 def gpu_bandwidth(name: str) -> float | None:
-    """Of a card; None for one that we do not know."""
+    """Bandwidth of a card in bytes per second; None for one that we do not know."""
     return next((value for part, value in GPU_BANDWIDTH.items() if part in name), None)
 
 
 def capacity(gpu: str) -> float:
-    """Bytes of a card's memory, by its name as `… 80 GiB`; of this machine's without one."""
+    """Bytes of a card's memory, from its name in the form `… 80 GiB`; this machine's memory without
+    one."""
     size = re.search(r"([\d.]+) GiB", gpu)
     if size is not None:
         return float(size[1]) * 2**30
@@ -121,7 +123,8 @@ def capacity(gpu: str) -> float:
 
 
 def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
-    """A sentence, where the files say what is needed. `gpu` is the card's name or empty."""
+    """Yield advice in a sentence, where the files hold what is needed. `gpu` is the card's name or
+    empty."""
     shape = shape_of(folder)
     bandwidth = gpu_bandwidth(gpu) if gpu else memory_bandwidth()
     if shape is None or bandwidth is None:

@@ -22,7 +22,7 @@ from loopline.workers.store.recent import RecentRuns
 
 DAYS = 30
 LEAST_AUDITED = 20
-"""Below, an interval says nothing."""
+"""Fewest audited answers, since an interval from fewer says nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,33 +32,33 @@ class Question:
     accepted: bool
     small: float
     big: float | None
-    """None where the big model was not asked."""
+    """US dollars of the big model; None where it was not asked."""
     differs: bool | None
-    """In an audited run: the big model's answer differs."""
+    """Whether the big model's answer differs, in an audited run; None in any other."""
 
 
 @dataclass(frozen=True)
 class Payoff:
-    """What cascades cost, compared with the big model alone."""
+    """Cost of cascades compared with the big model alone."""
 
     questions: int
     audited: int
-    """Accepted answers for which the big model was asked, too."""
+    """Accepted answers for which the big model was asked as well."""
     different: int
-    """Of those."""
+    """Audited answers from which the big model's answer differs."""
     paid: float
-    """US dollars, without what audits cost."""
+    """US dollars without the cost of audits."""
     alone: float
     low: float
     high: float
-    """95 % interval of what was saved."""
+    """95 % interval of the savings."""
 
     @property
     def saved(self) -> float:
         return self.alone - self.paid
 
     def describe(self) -> str:
-        """One sentence."""
+        """Describe the payoff in one sentence."""
         head = f"{self.questions:,} questions of cascades in {DAYS} days"
         if self.low > 0:
             verdict = "delegation pays"
@@ -75,7 +75,7 @@ class Payoff:
 
 
 def payoff_sentence(store: Path, now: float) -> str:
-    """The answer, or what is missing for one."""
+    """Describe the payoff of the store, or what is missing for it."""
     recent = RecentRuns(store, now - DAYS * 86_400, question_of, "cascade")
     recent.read_new()
     questions = tuple(recent.runs.values())
@@ -98,7 +98,8 @@ def payoff_sentence(store: Path, now: float) -> str:
 
 
 def question_of(trajectory: Trajectory) -> Question | None:
-    """None for a run without an answer of the small model, and for a shadow."""
+    """Return the question of a run; None for a run without an answer of the small model, and for a
+    shadow."""
     steps = {step.agent: step for step in trajectory.steps if step.calls}
     if "first" not in steps or is_shadow(trajectory.run.id):
         return None
@@ -112,7 +113,7 @@ def question_of(trajectory: Trajectory) -> Question | None:
 
 
 def payoff(questions: Sequence[Question]) -> Payoff:
-    """Of questions some of whose accepted answers were audited."""
+    """Payoff over questions, some of whose accepted answers were audited."""
     accepted = [question for question in questions if question.accepted]
     audits = [question.big for question in accepted if question.big is not None]
     escalated = [
@@ -139,7 +140,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Variance of their mean."""
+    """Variance of the mean of the values."""
     return _variance(values) / len(values)
 
 

@@ -22,7 +22,7 @@ from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettin
 
 
 def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
-    """A finding for each source, or what all of them lack."""
+    """Yield a finding for each source, or what all of them lack."""
     if not settings.tools:
         return
     from loopline.workers.tool_sources.sources import PACKAGES
@@ -66,7 +66,7 @@ def _source(name: str, source: ToolSourceSettings, *, online: bool) -> Finding:
 
 
 def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
-    """Whether the program is there. It is not started: it may do anything."""
+    """Check that the program exists. It is not started: it may do anything."""
     program = mcp.command[0]
     if mcp.cwd is not None and not mcp.cwd.is_dir():
         return Finding(
@@ -75,7 +75,7 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
             f"there is no folder {mcp.cwd}",
             f"set tools.{name}.mcp.cwd to the one that the server is to run in.",
         )
-    # A path with a slash is one from the folder that the server runs in.
+    # A path with a slash starts from the folder that the server runs in.
     local = "/" in program and mcp.cwd is not None
     program_path = shutil.which(str(mcp.cwd / program) if local and mcp.cwd else program)
     if program_path is None:
@@ -116,9 +116,9 @@ def _prefix_place(place: str, trouble: str) -> str:
 
 
 async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
-    """What a tool worker would report about the source after its first try."""
+    """Return what a tool worker would report about the source after its first try."""
     from loopline.workers.tool_sources.sources import tool_sources
 
-    with capture_logs():  # what is logged stands in the state too
+    with capture_logs():  # the state contains what is logged, too
         async with tool_sources({name: source}) as sources:
             return sources.state()[name]

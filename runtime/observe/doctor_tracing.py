@@ -18,7 +18,7 @@ SUBJECT = "tracing"
 
 
 def tracing_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
-    """Nothing where no traces are wanted."""
+    """Yield findings about tracing; none where it is off."""
     tracing = settings.tracing
     if tracing.endpoint is None:
         return

@@ -25,32 +25,33 @@ LEARNED_TOKENS = "learned-tokens"
 
 
 class LearnedSequence(Record):
-    """One sequence in one step. The lists behind `learned` have an entry for each learned token."""
+    """One sequence in one step. The lists after `learned` have an entry for each learned token."""
 
     run_id: str
     sample: str
-    """Run, turn, branch, agent and candidate; run and agent where whole runs compete."""
+    """Name of the sample: run, turn, branch, agent and candidate; run and agent where whole runs
+    compete."""
     step: int
-    """From 1."""
+    """Number of the step, from 1."""
     policy: str
-    """That learned."""
+    """Policy that learned."""
     version: int
-    """Of the weights that learned."""
+    """Version of the weights that learned."""
     sampled_version: int
-    """Of the weights that sampled."""
+    """Version of the weights that sampled."""
     advantage: float
     ids: tuple[int, ...]
     learned: tuple[bool, ...]
-    """As many as `ids`; prompts and observations are not learned."""
+    """Whether each token of `ids` is learned; prompts and observations are not."""
     behaviour: tuple[float, ...]
-    """log π_behav, as sampled."""
+    """log π_behav of each token, as sampled."""
     proximal: tuple[float, ...]
-    """log π_prox: the weights at the step's beginning."""
+    """log π_prox: under the weights at the step's beginning."""
     trained: tuple[float, ...]
-    """log π_θ when it was learned from; π_prox in a step of one update."""
+    """log π_θ when it was learned; π_prox in a step of one update."""
     weights: tuple[float, ...]
-    """What the loss was multiplied with to correct for the sampler: truncated, 0 for a sequence
-    that was left out, 1 where nothing is corrected."""
+    """Factors of the loss that correct for the sampler: truncated, 0 for a sequence that was left
+    out, 1 without a correction."""
     clipped: tuple[bool, ...]
     """Whether the loss had no gradient."""
 
@@ -70,7 +71,7 @@ class LearnedSequence(Record):
 
 
 def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
-    """Write a file of the record, whole or not at all, and onto the disk. Raises OSError."""
+    """Write a file of the record atomically, and flush it to the disk. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -83,8 +84,8 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
 
 
 def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
-    """All that a training learned from a run, step by step. Raises `InputError` for a folder
-    without a record, or with one that can't be read."""
+    """Return all sequences that a training learned from a run, step by step. Raises `InputError`
+    for a folder without a record, or with one that can't be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 LAST_LINES = 20
-"""Kept in memory per worker: they go into the status of a worker that is broken."""
+"""Lines kept in memory per worker: they go into the status of a broken worker."""
 MAX_LINE_BYTES = 65_536
-"""A longer line (a runaway print) is cut, so that a log can't fill the supervisor's memory."""
+"""Most bytes of a line: a longer one (a runaway print) is cut, so that a log can't fill the
+supervisor's memory."""
 
 
 LOG_BYTES = 10_000_000
@@ -27,15 +28,15 @@ def rotate(path: Path, limit: int = LOG_BYTES, files: int = LOG_FILES) -> bool:
     if not path.exists() or path.stat().st_size <= limit:
         return False
     _shift(path, files)
-    # Readers look for the name, and its writer may say nothing for hours.
+    # Readers look for the name, and its writer may write nothing for hours.
     path.touch()
     return True
 
 
 def rotate_output(path: Path, limit: int, files: int) -> bool:
-    """The same for the file that this process's own stdout and stderr are appended to: nothing is
-    lost, since both go on in the new one in one step each. False where they don't lead there, as in
-    a terminal. Raises OSError."""
+    """Rotate in the same way the file that this process's own stdout and stderr are appended to:
+    nothing is lost, since each switches to the new one in one step. Returns False where they don't
+    lead there, as in a terminal. Raises OSError."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -129,13 +130,13 @@ async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:
             if len(pending) > MAX_LINE_BYTES:
                 log.write(pending[:MAX_LINE_BYTES] + b"\n")
                 pending = b""
-    finally:  # also where nobody waits for its end any more
+    finally:  # also when the task that waits for its end is cancelled
         if pending:
             log.write(pending + b"\n")
 
 
 def tail(path: Path, lines: int) -> list[str]:
-    """The last lines of a file, without reading all of it."""
+    """Return the last lines of a file, without reading all of it."""
     block = 65_536
     with path.open("rb") as handle:
         end = handle.seek(0, os.SEEK_END)
@@ -145,19 +146,19 @@ def tail(path: Path, lines: int) -> list[str]:
             handle.seek(start)
             data = handle.read(end - start) + data
             end = start
-    # Cut as bytes: a line of JSON may hold what ends a line of text, as U+2028 does.
+    # Cut as bytes: a line of JSON may hold a line separator of texts, such as U+2028.
     last = data.splitlines()[-lines:] if lines else []
     return [line.decode("utf-8", "replace") for line in last]
 
 
 def last_error_line(lines: Sequence[str]) -> str:
-    """The error message that a worker ended with, its hint included; else its last line."""
+    """Return the error message that a worker ended with, its hint included; else its last line."""
     begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
     return " ".join(line.strip() for line in lines[begin:])
 
 
 class Follower:
-    """Reads what is appended to a file, also after it was rotated away under its name."""
+    """Reads the data appended to a file, also after it was rotated away."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -171,7 +172,7 @@ class Follower:
             self._handle.seek(0, os.SEEK_END)
 
     def lines(self) -> Iterator[str]:
-        """The whole lines that have come since the last call."""
+        """Yield the whole lines that were added since the last call."""
         if self._handle is None and not self._open():
             return
         yield from self._read()

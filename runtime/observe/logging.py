@@ -89,9 +89,10 @@ def configure(
 
 
 def log_to_stderr() -> None:
-    """Log lines of a command that sets up no logging: its stdout is for what it was asked for."""
+    """Send the log lines of a command without configured logging to stderr: its stdout is for its
+    results."""
     if not structlog.is_configured():
-        # Looked up for every line: anyone who runs a command within a process may exchange stderr.
+        # Looked up for every line: code that runs a command within a process may replace stderr.
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
@@ -107,12 +108,13 @@ def _add_trace(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """For a terminal: others' words in a line draw nothing on it. JSON escapes them itself."""
+    """Sanitize an event for a terminal, so that foreign words can't draw on it. JSON escapes them
+    itself."""
     return {key: sanitize(v) if isinstance(v, str) else v for key, v in event.items()}
 
 
 def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """A value that JSON can't hold (an exception, a path) becomes its text, so that no log call
+    """Convert a value that JSON can't hold (an exception, a path) to its text, so that no log call
     fails because of its values."""
     plain = (str, int, float, bool, type(None), list, dict, tuple)
     return {key: value if isinstance(value, plain) else str(value) for key, value in event.items()}

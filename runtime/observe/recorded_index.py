@@ -22,7 +22,7 @@ from loopline.workers.store.files import Damaged, parquet_files
 from loopline.workers.store.newest_runs import NewestRow, NewestRuns
 
 NEWEST = "g"
-"""Sorts behind every id of a run."""
+"""Place that sorts after every id of a run."""
 TEXT_CHARS = 2_000
 """Of a question, an answer and a reason, of which a list shows the beginning."""
 MAX_LOOK_SECONDS = 5.0
@@ -34,7 +34,7 @@ _ID_CHARS = 36
 
 @dataclass(frozen=True)
 class RecordedPage:
-    """Lines of one page, and the id after which the next begins; None after the last."""
+    """Lines of one page, and the id at which the next begins; None after the last."""
 
     lines: Sequence[RunLine]
     next_page: str | None
@@ -51,20 +51,20 @@ def recorded_runs(store: Path) -> NewestRuns:
 
 
 def parse_place(text: str) -> str:
-    """Where a page begins. Raises `InputError`."""
+    """Return the place where a page begins. Raises `InputError`."""
     if text != NEWEST and not (len(text) == _ID_CHARS and set(text) <= set("0123456789abcdef-")):
         raise InputError(f"{text[:64]!r} is not a place in the list of recorded runs")
     return text
 
 
 IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
-"""Those of these runs that another list has already."""
+"""Tells for each of these runs whether another list already has it."""
 
 
 async def find_recorded_runs(
     bus: Bus, runs: NewestRuns, query: RunQuery, count: int, after: str = NEWEST
 ) -> RecordedPage:
-    """`recorded_page`, without the runs that are still on the bus."""
+    """Return `recorded_page` without the runs that are still on the bus."""
 
     async def is_on_bus(ids: Sequence[str]) -> list[bool]:
         async with bus.redis.pipeline(transaction=False) as pipe:
@@ -114,7 +114,7 @@ class _Look:
     rows: Sequence[NewestRow]
     looked: int
     last: str
-    """The id of the oldest run that was looked at."""
+    """Id of the oldest run that was examined."""
     more: bool
 
 

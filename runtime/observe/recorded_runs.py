@@ -24,28 +24,28 @@ class KnownRun:
     steps: tuple[Step, ...]
     ended: Trajectory | None
     waits: tuple[OpenWait, ...] = ()
-    """What it waits for."""
+    """Open waits of the run."""
 
     @classmethod
     def whole(cls, ended: Trajectory) -> KnownRun:
         return cls(ended.run, ended.steps, ended)
 
     def trajectory(self) -> Trajectory:
-        """Raises `InputError` while the run goes on."""
+        """Return the trajectory. Raises `InputError` while the run is active."""
         if self.ended is None:
             raise InputError(f"run {self.run.id} has not ended yet")
         return self.ended
 
 
 def find_recorded_run(store: Path, run_id: str) -> KnownRun | None:
-    """A run of the store by its whole id. Raises `InputError` as `from_store`."""
+    """Return a run of the store by its whole id. Raises `InputError` as `from_store`."""
     ended = from_store(store, run_id)
     return None if ended is None else KnownRun.whole(ended)
 
 
 def from_store(store: Path, run_id: str) -> Trajectory | None:
-    """A trajectory that the recorder wrote; the newest if the run was replayed. A file that can't
-    be read is passed over while others have the run; else it is an `InputError`."""
+    """Return a trajectory that the recorder wrote; the newest if the run was replayed. An
+    unreadable file is skipped while others have the run; else it is an `InputError`."""
     from loopline.workers.store.files import find_run_rows
 
     try:

@@ -15,25 +15,25 @@ from typing import Any, cast
 import orjson
 
 MAX_FOLDERS = 5_000
-"""That one scan looks into."""
+"""Most folders that one scan reads."""
 MAX_DEPTH = 5
 MAX_FILE_BYTES = 64_000_000
 MANIFEST, REPORT, PAGE = "manifest.json", "report.json", "report.html"
 CURVES = "curves"
 _PASSED_OVER = {"problems", "checkpoints", "rounds", "published", "learned-tokens", "data"}
-"""Folders of benchmarks and trainings that hold no others."""
+"""Folders of benchmarks and trainings, which contain no others."""
 _PRIMARY = "numeric"
-"""The checker that decides in reports that do not name theirs."""
+"""Checker that decides in reports that do not name one."""
 
 
 @dataclass(frozen=True)
 class ResultFolders:
-    """Folders below the folder of results, by their paths from there."""
+    """Folders below the folder of results, by their relative paths."""
 
     benchmarks: Sequence[str]
     trainings: Sequence[str]
     truncated: bool
-    """There are more folders than one scan looks into."""
+    """Whether there are more folders than one scan reads."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class ArmResult:
     high: float
     """Ends of the 95 % interval."""
     tokens: float | None
-    """Per question, as the next."""
+    """Tokens per question."""
     micro_dollars: float | None
-    """None where no call has a price."""
+    """Millionths of a US dollar per question; None where no call has a price."""
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """A folder's report; without one, its request."""
+    """Report of a folder; without one, its request."""
 
     folder: str
     name: str
-    """Of the benchmark."""
+    """Name of the benchmark."""
     split: str
     created: float
     """Unix seconds."""
@@ -68,14 +68,14 @@ class BenchmarkResult:
     checker: str
     arms: Sequence[ArmResult]
     models: Mapping[str, str]
-    """Pool → model."""
+    """Model by pool."""
     has_page: bool
     problem: str = ""
-    """Why a file of it can't be read."""
+    """Reason why one of its files can't be read."""
 
     @property
     def course(self) -> tuple[str, str]:
-        """Benchmarks with the same are points of one course over time."""
+        """Key that benchmarks of one course over time share."""
         return self.name, self.split
 
 
@@ -97,7 +97,7 @@ def scan(root: Path) -> ResultFolders:
         if MANIFEST in names:
             benchmarks.append(path)
             continue
-        # Links are not followed: they may lead round in a circle, or out of the folder.
+        # Links are not followed: they may form a circle, or lead out of the folder.
         folders = [entry for entry in children if entry.is_dir(follow_symlinks=False)]
         if any(entry.name == CURVES for entry in folders):
             trainings.append(path)
@@ -120,7 +120,7 @@ class BenchmarkReader:
         self._known: dict[str, tuple[object, BenchmarkResult]] = {}
 
     def read(self, folders: Sequence[str]) -> list[BenchmarkResult]:
-        """The results of these folders, the newest first."""
+        """Return the results of these folders, the newest first."""
         results: dict[str, tuple[object, BenchmarkResult]] = {}
         for folder in folders:
             path = self._root / folder
@@ -179,7 +179,7 @@ def _result(
 
 
 def _checker(results: Mapping[str, Any], arms: Mapping[str, Any]) -> str:
-    """The one that decides what is right."""
+    """Return the checker that decides what is right."""
     if checkers := results.get("checkers"):
         return str(checkers[0])
     names = sorted({str(name) for arm in arms.values() for name in arm["accuracy"]})
@@ -197,13 +197,13 @@ def _arm(name: str, arm: dict[str, Any], checker: str) -> ArmResult:
         low=float(score["low"]),
         high=float(score["high"]),
         tokens=None if tokens is None else float(tokens),
-        # Nothing in dollars for something in tokens: no pool of the arm had a price.
+        # No dollars for tokens means that no pool of the arm had a price.
         micro_dollars=None if not micro else float(micro),
     )
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A file of JSON that holds an object. Raises OSError, or ValueError for anything else."""
+    """Read a file of JSON that holds an object. Raises OSError, or ValueError for anything else."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise ValueError(f"{path.name} has {size:,} bytes, and {MAX_FILE_BYTES:,} are read")

@@ -13,7 +13,7 @@ MIN_FRAGMENT = 4
 
 
 async def run_ids(bus: Bus) -> list[str]:
-    """Every run that the bus knows, newest first."""
+    """Return every run that the bus knows, newest first."""
     ids: list[str] = []
     for shard in bus.keys.all_shards():
         ids += [run_id.decode() for run_id in await bus.redis.zrange(shard.runs(), 0, -1)]
@@ -23,7 +23,8 @@ async def run_ids(bus: Bus) -> list[str]:
 
 
 async def resolve(bus: Bus, fragment: str) -> str:
-    """The run that `fragment` (a whole id, or a part that only one run has) means.
+    """Return the run that `fragment` (a whole id, or a part that only one run has) means. A whole
+    id is not looked up: the run may be in the store alone. Raises `InputError`.
 
     A whole id is taken as it is: the run may live in the store alone. Raises `InputError`.
     """
@@ -43,7 +44,8 @@ async def resolve(bus: Bus, fragment: str) -> str:
 
 
 async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
-    """A run by its id, or a part of it, from the bus or else from the store.
+    """Return a run by its id, or a part of it, from the bus or else from the store. Raises
+    `InputError` or `RunUnknown`.
 
     Raises `InputError` or `RunUnknown`.
     """

@@ -18,7 +18,8 @@ from loopline.runtime.errors import InputError
 BATCH = 200
 """Runs that are read in one round trip."""
 MAX_LOOKED = 20_000
-"""Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
+"""Most runs that one page examines, where a filter leaves few; the next page continues after
+them."""
 MAX_LOOK_SECONDS = 1.0
 """Most seconds of a page, on a busy machine: a page without a match must not keep its reader
 waiting."""
@@ -30,7 +31,7 @@ MAX_PASSED = 20_000
 much again while the query in hand adds a page of its own."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
-"""Beyond the retention: older runs that wait have left the list of runs."""
+"""Seconds beyond the retention: older runs that wait have left the list of runs."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class RunLine:
 
     id: str
     state: str
-    """`active`, `waiting`, or its outcome."""
+    """State: `active`, `waiting`, or its outcome."""
     workflow: str
     created: float
-    """Unix seconds, as all times here."""
+    """Time in Unix seconds, as all times here."""
     ended: float | None
     tokens: int
     micro_dollars: int
@@ -53,14 +54,14 @@ class RunLine:
     parent: str | None
     tags: Mapping[str, str]
     waits: tuple[str, ...] = ()
-    """What it waits for, in words."""
+    """Open waits of the run, in words."""
     policies: tuple[str, ...] = ()
-    """That answer in it: pools, with their adapters."""
+    """Policies that answer in it: pools, with their adapters."""
     conversation: str = field(default="", repr=False)
-    """What else its caller wrote, for a search; no list shows it."""
+    """Further messages of its caller, for a search; no list shows them."""
 
     def seconds(self, now: float) -> float:
-        """How long it took, or has taken so far."""
+        """Seconds that it took, or has taken so far."""
         return max(0.0, (self.ended or now) - self.created)
 
     def as_json(self, now: float) -> dict[str, Any]:
@@ -74,10 +75,10 @@ class RunQuery:
 
     workflow: str = ""
     state: str = ""
-    """`active`, which those that wait are, too, `waiting`, or an outcome."""
+    """`active`, which includes waiting runs, `waiting`, or an outcome."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     words: str = ""
-    """In the question, the conversation before it or the answer, whatever their case."""
+    """Words in the question, the conversation before it or the answer; case is ignored."""
     account: str = ""
     since: float | None = None
     until: float | None = None
@@ -102,7 +103,7 @@ class RunQuery:
 
 
 class Place(NamedTuple):
-    """Where a page ends: the run with this time of admission (ms) and id."""
+    """End of a page: the run with this time of admission (ms) and id."""
 
     admitted: int
     run_id: str
@@ -128,15 +129,15 @@ class RunsOfPage:
 
 
 class PassedRuns:
-    """Ended runs that a query does not match, so that a list which is looked at again and again
-    reads them once. A run that has ended stays as it is, unless somebody replays it: what was
-    passed over is looked at again after `PASSED_SECONDS`."""
+    """Ended runs that a query does not match, so that a list which is refreshed often reads them
+    once. A run that has ended does not change, unless somebody replays it: skipped runs are read
+    again after `PASSED_SECONDS`."""
 
     def __init__(self) -> None:
         self._of_query: OrderedDict[bytes, tuple[float, set[str]]] = OrderedDict()
 
     def of(self, query: RunQuery) -> set[str]:
-        """Ids of runs, to which its reader adds."""
+        """Ids of skipped runs, to which the reader adds."""
         key, now = orjson.dumps(asdict(query), option=orjson.OPT_SORT_KEYS), time.monotonic()
         since, passed = self._of_query.pop(key, (now, set[str]()))
         if now - since > PASSED_SECONDS or len(passed) > MAX_PASSED:
@@ -164,8 +165,8 @@ async def find_runs(
     after: Place | None = None,
     passed: PassedRuns | None = None,
 ) -> RunsOfPage:
-    """The newest runs on the bus that match, from the place `after` on; those that were `passed`
-    over for the same query are not read again."""
+    """Return the newest runs on the bus that match, from the place `after` on; runs that were
+    skipped for the same query (`passed`) are not read again."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
     until = time.monotonic() + MAX_LOOK_SECONDS
     place = after
@@ -187,7 +188,7 @@ async def find_runs(
 
 
 async def list_runs(bus: Bus, query: RunQuery, count: int) -> list[RunLine]:
-    """The newest runs on the bus that match, however many have to be looked at."""
+    """Return the newest runs on the bus that match, however many have to be examined."""
     page = await find_runs(bus, query, count)
     lines = list(page.lines)
     while len(lines) < count and page.next_page is not None:
@@ -199,7 +200,7 @@ async def list_runs(bus: Bus, query: RunQuery, count: int) -> list[RunLine]:
 async def _newest_first(
     bus: Bus, query: RunQuery, after: Place | None
 ) -> AsyncGenerator[list[tuple[Shard, Place]]]:
-    """All runs in batches; those of several shards are merged by their times."""
+    """Yield all runs in batches; those of several shards are merged by their times."""
     rest = {shard: _shard_places(bus, shard, query, after) for shard in bus.keys.all_shards()}
     heads: dict[Shard, Place] = {}
     batch: list[tuple[Shard, Place]] = []
@@ -224,7 +225,7 @@ async def _newest_first(
 async def _shard_places(
     bus: Bus, shard: Shard, query: RunQuery, after: Place | None
 ) -> AsyncGenerator[Place]:
-    """The places of one shard, the newest first: by time, then by id."""
+    """Yield the places of one shard, the newest first: by time, then by id."""
     key = shard.runs(query.account)
     newest = "+inf" if query.until is None else str(int(query.until * 1000))
     oldest = "-inf" if query.since is None else str(int(query.since * 1000))
@@ -264,7 +265,7 @@ async def _shard_places(
 
 
 async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
-    """Runs that wait and were admitted before `cutoff` (ms), the newest first."""
+    """Return runs that wait and were admitted before `cutoff` (ms), the newest first."""
     members: list[bytes] = await bus.redis.zrange(shard.waits, 0, -1)
     ids = sorted({member.decode().partition("/")[0] for member in members})
     places: list[Place] = []
@@ -285,7 +286,7 @@ async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
 async def _read(
     bus: Bus, batch: Sequence[tuple[Shard, Place]]
 ) -> list[tuple[Place, RunLine | None]]:
-    """Lines of these places; None for a run whose life has ended."""
+    """Return lines of these places; None for a run whose record has expired."""
     async with bus.redis.pipeline(transaction=False) as pipe:
         for shard, place in batch:
             pipe.hmget(shard.run(place.run_id), list(_FIELDS))
@@ -301,7 +302,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
         return (fields[name] or b"").decode(errors="replace")
 
     try:
-        # Not `Run`: a list of thousands looks at a few of its fields, and shows others' versions.
+        # Not `Run`: a list of thousands needs few of its fields, and shows other versions' runs.
         record: dict[str, Any] = orjson.loads(fields["run"] or b"null")
         active = text("state") == "active"
         return RunLine(
@@ -327,7 +328,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What messages say. A single one is the question."""
+    """Text of messages. A single one is the question."""
     if len(messages) < 2:
         return ""
     return "\n".join(str(message.get("content", "")) for message in messages)
@@ -340,7 +341,8 @@ def _state(outcome: str, *, active: bool, waits: bool) -> str:
 
 
 def _waits(lines: str) -> tuple[str, ...]:
-    """From what `note_waits` in parts/waits.lua writes: kind, expiry (ms) and name."""
+    """Words for the lines that `note_waits` in parts/waits.lua writes: kind, expiry (ms) and
+    name."""
     words: list[str] = []
     for line in lines.splitlines():
         kind, expires, name = line.split(" ", 2)

@@ -51,46 +51,46 @@ class StreamStatus(BaseModel):
 
     name: str
     waiting: int
-    """Messages that no worker has taken yet: the true lag."""
+    """Messages that no worker has taken yet: the real lag."""
     leased: int
-    """Messages in workers' hands."""
+    """Messages that workers hold."""
     delayed: int
     """Retries that wait for their time."""
     oldest_seconds: float = 0.0
-    """How long the first of those that wait has waited."""
+    """Seconds that the oldest waiting message has waited."""
 
 
 class Status(BaseModel):
-    """Everything `runtime status` shows."""
+    """All that `runtime status` shows."""
 
     phase: str
-    """`ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or `silent`
-    where the bus then hears no worker."""
+    """State: `ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or
+    `silent` where the bus then has no worker's heartbeat."""
     profile: str = ""
     version: str = __version__
     builds: dict[str, list[str]] = Field(default_factory=dict)
-    """Build → its workers."""
+    """Workers by build."""
     gateway: dict[str, str] | None = None
     """`url` of OpenAI's API and `key_file` with a key for it; None where no gateway is served from
     here."""
     redis: dict[str, Any] = Field(default_factory=dict)
-    """Where the bus is, and the memory that it holds; a limit of 0 is none."""
+    """Address of the bus, and the memory that it uses; a limit of 0 means none."""
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
     runs_queued: int = 0
-    """Runs that wait for their turn; not in flight, either."""
+    """Runs that wait for their turn; they are not in flight."""
     waits: int = 0
-    """Of runs: for a signal, an approval, or their time. These runs are not in flight."""
+    """Waiting runs: for a signal, an approval, or their time. These runs are not in flight."""
     unrecorded: int = 0
     """Ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0
     breakers: dict[str, int] = Field(default_factory=dict)
-    """Pools whose endpoint is not asked, since this many requests in a row have failed."""
+    """Number of successive failed requests by pool whose endpoint is paused."""
     bus_error: str = ""
-    """Why the bus could not be asked, if it could not."""
+    """Reason why the bus could not be reached; empty if it could."""
     supervisor_error: str = ""
-    """Why the supervisor of this state directory could not be asked, if it could not."""
+    """Reason why the supervisor of this state directory could not be reached; empty if it could."""
     unserved: list[str] = Field(default_factory=list)
     """Kinds of worker of which none is ready."""
 
@@ -137,7 +137,7 @@ def judge(status: Status) -> None:
     """Combine both sources. A supervisor looks once a second; a bus that can't be asked reports no
     workers."""
     if status.phase not in ("ready", "degraded", "joined"):
-        return  # it starts or ends, and says so
+        return  # it starts or ends, and reports that
     states = {worker.state for worker in status.workers}
     serving = {w.kind for w in status.workers if w.state in ("ready", "draining")}
     status.unserved = sorted({worker.kind for worker in status.workers} - serving)
@@ -148,25 +148,26 @@ def judge(status: Status) -> None:
 
 
 def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
-    """The report of the supervisor on this machine; `None` if there is none, or no answer."""
+    """Return the report of the supervisor on this machine; `None` if there is none, or no
+    answer."""
     return _supervisor(deployment)[0]
 
 
 def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
-    """What it says, or why it doesn't."""
+    """Status of the supervisor, or the reason why there is none."""
     if deployment.run is None:
         return None, ""
     try:
         return ask_supervisor(deployment.run.control, {"do": "status"}), ""
     except Unreachable as error:
-        # One that ended since the deployment was looked for is not a trouble.
+        # One that ended since the deployment was looked up is not an error.
         ended = deployment.state.running() is None
         return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 
 
 async def workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
-    """Workers by their heartbeats. Those of a process that was killed here still echo for three
-    beats; on this machine that can be told at once."""
+    """Return the workers by their heartbeats. The heartbeats of a killed process remain for three
+    beats; on this machine the supervisor knows immediately."""
     now, here = bus.clock.now(), socket.gethostname()
     return [
         WorkerStatus(
@@ -192,7 +193,7 @@ async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
     """Fill `status` with streams, runs and memory from the bus."""
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
-    with contextlib.suppress(NoPermissionError):  # nor does the bus need INFO
+    with contextlib.suppress(NoPermissionError):  # without INFO, which the bus does not need either
         memory = await bus.redis.info("memory")
         status.redis["memory_bytes"] = int(memory["used_memory"])
         status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
@@ -231,7 +232,7 @@ async def _stream(bus: Bus, name: str, length: int) -> StreamStatus:
 
 
 async def _first_waits(bus: Bus, key: str, last: str) -> float:
-    """Seconds since the first message behind the id `last` came, by Redis' clock; 0 without one."""
+    """Seconds since the first message after the id `last` came, by Redis' clock; 0 without one."""
     entries: list[Any] = await bus.redis.xrange(key, f"({last}", "+", count=1)
     if not entries:
         return 0.0
@@ -240,14 +241,14 @@ async def _first_waits(bus: Bus, key: str, last: str) -> float:
 
 
 async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:
-    """The groups of a stream; none when nobody has made it yet."""
+    """Return the groups of a stream; empty when nobody has created it yet."""
     if not await bus.redis.exists(key):
         return []
     return await bus.redis.xinfo_groups(key)
 
 
 def stream_names(settings: Settings) -> list[str]:
-    """Every work stream that this configuration knows of."""
+    """Return every work stream that this configuration knows."""
     roles = {role for worker in settings.workers.values() for role in worker.roles}
     roles |= {serving_role(settings.workflow, agent) for agent in settings.policies}
     return [

@@ -88,7 +88,7 @@ def render_status(status: Status) -> RenderableType:
 
 
 def unserved_kinds(status: Status) -> str:
-    """Kinds of worker of which there is none, in words."""
+    """Describe the kinds of worker of which there is none."""
     return (
         f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
         " (`runtime logs KIND` shows more)"
@@ -116,7 +116,7 @@ def _head(status: Status) -> Text:
 
 
 def _watched(status: Status) -> list[Text]:
-    """What recorders say of canaries and of the routers of cascades: an alarm in red."""
+    """Reports of recorders about canaries and the routers of cascades; an alarm is red."""
     lines: list[Text] = []
     for worker in status.workers:
         for name, facts in worker.details.get("canaries", {}).items():
@@ -135,7 +135,7 @@ def _watched(status: Status) -> list[Text]:
 
 
 def _breakers(status: Status) -> list[str]:
-    """Endpoints that are not asked, and workers that can't share what they find out."""
+    """List endpoints that are paused, and workers that can't share that state."""
     lines = [
         sanitize(
             f"{name}: its endpoint is not asked after {format_count(failures, 'failed request')} in"
@@ -173,14 +173,14 @@ def _workers(status: Status) -> RenderableType:
             duration(worker.up_seconds),
             str(worker.restarts or ""),
             Text(sanitize(_short_build(worker))),
-            # Words of servers and models: no markup, and nothing for a terminal to obey.
+            # Text of servers and models: without markup, and without control of the terminal.
             Text(sanitize(_worker_activity(worker))),
         )
     return table
 
 
 def _short_build(worker: WorkerStatus) -> str:
-    """`0.1.0 fb299d703a68`, of a build in words (`loopline.build.describe`)."""
+    """Format a build such as `0.1.0 fb299d703a68`, given in words (`loopline.build.describe`)."""
     words = worker.build.removeprefix("loopline ")
     return words.replace("(commit ", "").replace(", modified", "+").replace(")", "") or (
         worker.version
@@ -207,7 +207,7 @@ def _source(state: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `3 min`, `2.5 h`."""
+    """Format a duration: `8 s`, `3 min`, `2.5 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 6_000:

@@ -26,7 +26,7 @@ VIEWS = {
     "usage": ("usage", "PARTITION BY shard, entry", "the ledger"),
     "rewards": ("rewards", "PARTITION BY shard, entry", "posted rewards"),
 }
-"""View → table, what makes its rows one, and what it has."""
+"""Source of each view: its table, the columns that identify a row, and its columns."""
 
 _LATEST = (
     "generation DESC, split_part(entry, '-', 1)::BIGINT DESC, split_part(entry, '-', 2)::BIGINT "
@@ -40,8 +40,9 @@ _LIMITS: Mapping[str, str | int] = {"memory_limit": "512MB", "threads": 2}
 
 @contextmanager
 def bounded_queries(store: Path) -> Generator[Any]:
-    """An empty DuckDB for queries that others wait for: with two threads, 512 MB and
-    `QUERY_SECONDS` for all of them together.
+    """Yield an empty DuckDB for queries that others wait for: with two threads, 512 MB and
+    `QUERY_SECONDS` for all of them together. Raises `UserError` without DuckDB, for files that
+    can't be read, or where it takes longer.
 
     Raises `UserError` without DuckDB, for files that can't be read, or where it takes longer.
     """
@@ -70,8 +71,9 @@ def bounded_queries(store: Path) -> Generator[Any]:
 
 
 def connect(store: Path) -> Any:
-    """An in-memory DuckDB with the views `trajectories`, `generations`, `usage` and `rewards` over
-    the files of a store; a table without files has no view. Raises `UserError` without DuckDB."""
+    """Return an in-memory DuckDB with the views `trajectories`, `generations`, `usage` and
+    `rewards` over the files of a store; a table without files has no view. Raises `UserError`
+    without DuckDB."""
     connection = open_database()
     if not any(parquet_files(store / table) for table in TABLES):
         raise InputError(f"{store} holds no files of a recorder")
@@ -81,17 +83,17 @@ def connect(store: Path) -> Any:
 
 
 def open_database(**options: str | int) -> Any:
-    """An empty in-memory DuckDB with these options. Raises `UserError` without DuckDB."""
+    """Return an empty in-memory DuckDB with these options. Raises `UserError` without DuckDB."""
     try:
         import duckdb
     except ImportError as error:
         raise UserError("DuckDB is not installed", hint=install_hint("store")) from error
-    # It would fetch extensions by itself.
+    # It would download extensions automatically.
     return duckdb.connect(config={"autoinstall_known_extensions": False, **options})
 
 
 def add_view(connection: Any, store: Path, view: str) -> bool:
-    """One of `VIEWS` over the files of a store; False where its table has none."""
+    """Create one of `VIEWS` over the files of a store; return False where its table has none."""
     table, partition, _ = VIEWS[view]
     if not parquet_files(store / table):
         return False

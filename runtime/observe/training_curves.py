@@ -1,4 +1,5 @@
-"""What trainings write while they go on: curves for TensorBoard, and the groups of each round."""
+"""Data that trainings write while they run: curves for TensorBoard, and the groups of each
+round."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from loopline.runtime.terminal.pages.curves import Point
 from loopline.workers.installation import install_hint
 
 MAX_POINTS = 200_000
-"""Of one folder of events; what comes after them is not drawn."""
+"""Most points of one folder of events; further ones are not drawn."""
 MAX_ROUNDS = 10_000
 MAX_GROUPS = 200
 _ORIGIN = re.compile(r"(?P<run>[^/]+)/(?P<turn>\d+)\.(?P<branch>\d+)/(?P<agent>.+)#(?P<number>\d+)")
 
 Series = Mapping[str, Sequence[tuple[int, float]]]
-"""Name of a curve → steps and values, in the order of the steps."""
+"""Steps and values by name of a curve, in the order of the steps."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ class Group:
     policy: str
     version: int
     fate: str
-    """What became of it: learned from, or why not."""
+    """Whether the group was learned from, or why not."""
     members: Sequence[Member]
 
 
 def last_change(training: Path) -> float:
-    """When its curves were last written, in Unix seconds; 0 where they can't be looked at."""
+    """Time at which its curves were last written, in Unix seconds; 0 where they can't be read."""
     times = [0.0]
     for folder in _event_folders(training):
         for path in _event_files(folder):
@@ -63,7 +64,7 @@ def last_change(training: Path) -> float:
 
 
 def stamp_of(trainings: Sequence[Path]) -> str:
-    """Another one as soon as something is drawn in one of them."""
+    """Stamp of the trainings' curves, which changes as soon as one of them grows."""
     digest = hashlib.blake2b(digest_size=8)
     for training in trainings:
         for folder in _event_folders(training):
@@ -76,13 +77,13 @@ def stamp_of(trainings: Sequence[Path]) -> str:
 
 
 class CurveReader:
-    """Reads the curves of a training that goes on: of files that grow, only what is new in them."""
+    """Reads the curves of a training that is running: only the new data of growing files."""
 
     def __init__(self, training: Path) -> None:
         self._training = training
         self._folders: dict[Path, _EventFolder] = {}
         self._lock = threading.Lock()
-        """A page that is left in the middle leaves its reading thread behind."""
+        """Lock, since an aborted page leaves its reading thread running."""
 
     def read(self) -> dict[str, Series]:
         """Part of the training (a policy, a stage; empty where it has none) → its curves.
@@ -101,9 +102,9 @@ class CurveReader:
 
 
 class _EventFolder:
-    """The scalars of one folder of event files. A file whose end is missing or damaged gives what
-    stands before it, and the rest once that is there; what was drawn beyond a checkpoint that was
-    gone back to is left out."""
+    """Scalars of one folder of event files. A file whose end is missing or damaged gives the data
+    before it, and the rest once that is complete; points after a checkpoint that the training
+    returned to are left out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,7 +113,7 @@ class _EventFolder:
         self._points = 0
 
     def read(self) -> Series:
-        """Raises `UserError` without the package tensorboard."""
+        """Open the folder. Raises `UserError` without the package tensorboard."""
         try:
             from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
             from tensorboard.compat.proto import event_pb2
@@ -123,7 +124,7 @@ class _EventFolder:
             ) from error
         records: Any = event_pb2  # made by protobuf, so that types know nothing of it
         files = _event_files(self._path)
-        if not self._loaders.keys() <= set(files):  # the training was begun again
+        if not self._loaders.keys() <= set(files):  # the training was started again
             self._loaders, self._series, self._points = {}, {}, 0
         for path in files:
             if path not in self._loaders:
@@ -161,7 +162,7 @@ def smooth(values: Sequence[tuple[int, float]], weight: float) -> list[Point]:
 
 
 def rounds_of(training: Path) -> list[int]:
-    """Numbers of the rounds whose groups were sealed, the first one first."""
+    """Return the numbers of the rounds whose groups were sealed, in order."""
     try:
         names = os.listdir(training / "rounds")
     except OSError:
@@ -175,7 +176,7 @@ def rounds_of(training: Path) -> list[int]:
 
 
 def groups_of(training: Path, number: int) -> list[Group]:
-    """The groups of a round. Raises `UserError` for a file that can't be read."""
+    """Return the groups of a round. Raises `UserError` for a file that can't be read."""
     path = training / "rounds" / f"{number:04d}" / "groups.json"
     try:
         record = read_object(path)
@@ -210,7 +211,7 @@ def _group(record: dict[str, Any]) -> Group:
 
 
 def _event_folders(training: Path) -> list[Path]:
-    """Those of a training's parts, or of the whole."""
+    """Folders of the events of a training's parts, or of the whole."""
     whole = training / CURVES
     try:
         parts = sorted(Path(entry.path) for entry in os.scandir(whole) if entry.is_dir())
@@ -220,7 +221,7 @@ def _event_folders(training: Path) -> list[Path]:
 
 
 def _event_files(folder: Path) -> list[Path]:
-    """In the order in which they were begun, which their names say."""
+    """Event files in the order in which they were begun, which is that of their names."""
     try:
         names = sorted(name for name in os.listdir(folder) if ".tfevents." in name)
     except OSError:

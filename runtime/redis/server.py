@@ -41,12 +41,14 @@ _STOP_SECONDS = 20.0
 
 
 class RedisServer:
-    """One server process. `start` may be called again after it died: same data, same address."""
+    """One server process. `start` may be called again after it died: it keeps its data and
+    address."""
 
     def __init__(
         self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "loopline"
     ) -> None:
-        """`prefix`: of the deployment whose users it has, alongside its owner."""
+        """Create a server; `prefix` is that of the deployment whose users it has in addition to its
+        owner."""
         self._prefix = prefix
         self._state = state
         self._settings = settings
@@ -69,7 +71,7 @@ class RedisServer:
         return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
 
     def url_of(self, kind: UserKind) -> str:
-        """Its URL for a user with no more rights than that kind needs."""
+        """URL for a user with no more rights than that kind needs."""
         user = user_name(self._prefix, kind)
         return url_as(self.url, user, password_of(self._password, user))
 
@@ -102,7 +104,7 @@ class RedisServer:
 
     @property
     def _marker(self) -> Path:
-        """Which server wrote the data, and its last process."""
+        """Record of the server that wrote the data, and of its last process."""
         return self._state.redis / "server.json"
 
     async def start(self) -> None:
@@ -137,7 +139,7 @@ class RedisServer:
         self.started_in = time.monotonic() - began
 
     async def wait(self) -> int:
-        """Until the process is dead; its exit code."""
+        """Wait until the process is dead; return its exit code."""
         if self._process is None:
             raise RuntimeError("the server was never started")
         return await self._process.wait()
@@ -176,7 +178,8 @@ class RedisServer:
                     if not loading:
                         loading = True
                         log.info("redis reads its append-only file", pid=process.pid)
-                    # It lives, and a file has an end; started again it would begin at the front.
+                    # The process lives, and the file has an end; a new server would begin at the
+                    # front.
                     deadline = time.monotonic() + self._settings.start_seconds
                 except (redis.exceptions.RedisError, OSError) as error:
                     waiting_for = str(error)
@@ -192,7 +195,7 @@ class RedisServer:
 
     async def _stop_leftover(self) -> None:
         """End a server that a killed supervisor left behind on our data. We hold the state
-        directory's lock, so anyone who still writes there has lost its owner."""
+        directory's lock, so that a process which still writes there has lost its owner."""
         marker = self._read_marker()
         pid = marker.get("pid")
         if not isinstance(pid, int) or not _is_server(pid, self._config_file):
@@ -234,7 +237,7 @@ class RedisServer:
             f"{''.join(lines)}"
             f"requirepass {self._password}\n"
             f"dir {_quote_path(self._state.redis)}\n"
-            # It opens the file for each line, so the file may be put aside while it runs.
+            # It opens the file for each line, so that the file may be moved while it runs.
             f"logfile {_quote_path(self.log_file)}\n"
             "daemonize no\n"
             "protected-mode yes\n"
@@ -246,7 +249,8 @@ class RedisServer:
         )
 
     def _known_password(self) -> str | None:
-        """The password of an earlier start: workers that outlast a restart keep their URL."""
+        """Return the password of an earlier start, so that workers which outlast a restart keep
+        their URL."""
         try:
             lines = self._config_file.read_text().splitlines()
         except FileNotFoundError:
@@ -281,13 +285,13 @@ class RedisServer:
 
 
 def _quote_path(path: Path) -> str:
-    """A path as an argument of redis.conf, where blanks separate and backslashes escape."""
+    """Return a path as an argument of redis.conf, where blanks separate and backslashes escape."""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 
 def _is_server(pid: int, config: Path) -> bool:
-    """Whether `pid` is still a server on `config`: pids are reused, so its files are asked."""
+    """Whether `pid` is still a server with `config`: pids are reused, so its files are checked."""
     import psutil
 
     try:

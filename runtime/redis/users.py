@@ -30,7 +30,7 @@ _QUEUE = (
     "dbsize", "discard", "expire", "incrby", "psetex", "setex", "unwatch", "watch", "zrangebyscore",
     "zscore",
 )  # fmt: skip
-"""What arq sends alongside."""
+"""Commands that arq sends alongside."""
 
 # Patterns of keys: `P` is the deployment's own hash tag, `S` that of any of its shards, `J` begins
 # the queue's names. What begins with `>` may be written and not read.
@@ -46,7 +46,7 @@ _JOBS = (
 
 
 def _responder_rules(stream: str) -> tuple[str, ...]:
-    """Of who answers the requests of a stream."""
+    """Rules for the users that answer the requests of a stream."""
     patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
         *_COMMON, *patterns, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead",
@@ -58,7 +58,7 @@ def _responder_rules(stream: str) -> tuple[str, ...]:
 class Rights:
     keys: tuple[str, ...]
     commands: tuple[str, ...] = ()
-    """Alongside those of the bus."""
+    """Commands in addition to those of the bus."""
 
 
 RIGHTS: dict[UserKind, Rights] = {
@@ -90,7 +90,7 @@ RIGHTS: dict[UserKind, Rights] = {
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects", ">S:spans", ">S:waits")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
-    # It judges canaries, and lets their shadow runs in.
+    # It judges canaries, and admits their shadow runs.
     "recorder": Rights(
         (
             *_COMMON,
@@ -120,7 +120,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "<S:waits",
         )
     ),
-    # A job is a command of a terminal's, on the bus by the worker's user.
+    # A job is a command as from a terminal, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
     "gateway": Rights(
         (
@@ -147,7 +147,7 @@ RIGHTS: dict[UserKind, Rights] = {
 
 
 def user_kind(settings: Settings, kind: str) -> UserKind:
-    """The user of a kind of worker."""
+    """Return the user of a kind of worker."""
     configured = settings.workers.get(kind)
     if configured is not None and configured.roles:
         return "role"
@@ -157,7 +157,7 @@ def user_kind(settings: Settings, kind: str) -> UserKind:
         "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs",
         "gateway": "gateway",
     }  # fmt: skip
-    return others.get(kind, "tool")  # a kind that nobody knows ends by itself
+    return others.get(kind, "tool")  # an unknown kind ends with an error
 
 
 def user_name(prefix: str, kind: UserKind) -> str:
@@ -165,8 +165,8 @@ def user_name(prefix: str, kind: UserKind) -> str:
 
 
 def rules(prefix: str, kind: UserKind, password: str) -> str:
-    """A user's rights as an access list has them, its password as a hash. They are all that it has,
-    whatever it had before."""
+    """Return a user's rights in the form of an access list, with its password as a hash. They
+    replace all earlier rights."""
     rights = RIGHTS[kind]
     sent = {str(command[0]).lower().replace(" ", "|") for command in commands("")}
     allowed = sorted({*sent, *_CONNECTING, *rights.commands})
@@ -176,19 +176,19 @@ def rules(prefix: str, kind: UserKind, password: str) -> str:
 
 
 def password_of(secret: str, user: str) -> str:
-    """A password that is derived from a secret: the same after a restart, and useless for finding
-    the secret or another user's password."""
+    """Derive a password from a secret: the same after a restart, and useless for finding the secret
+    or another user's password."""
     return hmac.new(secret.encode(), user.encode(), "sha256").hexdigest()
 
 
 def url_as(url: str, user: str, password: str) -> str:
-    """The URL, as that user."""
+    """Return the URL for that user."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{without_user(rest)}"
 
 
 def without_user(address: str) -> str:
-    """An address behind its user and password."""
+    """Return an address with its user and password."""
     return re.sub(r"^(\w+://)?[^@/]*@", r"\1", address)
 
 

@@ -19,8 +19,8 @@ LAST_WORDS_SECONDS = 1.0
 async def start_with_output(
     start: Callable[[int], Coroutine[Any, Any, asyncio.subprocess.Process]],
 ) -> tuple[asyncio.subprocess.Process, FileIO]:
-    """The process that `start` starts with this descriptor for its output, and where to read that.
-    The caller closes it."""
+    """Start a process by `start`, which gets the descriptor for its output; return it with the
+    descriptor to read from. The caller closes it."""
     # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever it
     # started has closed that too.
     reading, writing = os.pipe()
@@ -37,7 +37,8 @@ async def start_with_output(
 async def copy_until_dead(
     process: asyncio.subprocess.Process, output: FileIO, log: RotatingLog
 ) -> int:
-    """Copy its output into the log until it dies; its exit code.
+    """Copy its output into the log until it dies; return its exit code. Its own children may live
+    on and keep the output open; this does not wait for them.
 
     Its own children may live on and keep the output open; this does not wait for them.
     """

@@ -17,7 +17,8 @@ from typing import Any, cast
 from loopline.runtime.errors import Unreachable, UserError
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""Of what is asked. An answer may be longer: it holds the last lines of every broken worker."""
+"""Most bytes of a request. An answer may be longer: it holds the last lines of every broken
+worker."""
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
@@ -41,7 +42,7 @@ class ControlServer:
             os.umask(before)
 
     async def reopen_if_deleted(self) -> bool:
-        """Whether its file was gone, and the socket has been made again."""
+        """Whether its file was gone, and the socket was created again."""
         if self._path.exists() or not self._path.parent.exists():
             return False
         if self._server is not None:

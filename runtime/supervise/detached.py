@@ -26,7 +26,7 @@ from loopline.workers.process_lifetime import dies_with_parent
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
-"""Beyond the time that Redis and the workers are allowed."""
+"""Seconds in addition to those that Redis and the workers are allowed."""
 
 
 def start_detached(
@@ -45,7 +45,7 @@ def start_detached(
 
 
 def show_new_key(state: StateDirectory) -> None:
-    """Once, and to a terminal alone: what is written elsewhere is kept by others."""
+    """Print once, and to a terminal alone: other outputs are kept by others."""
     if sys.stdout.isatty() and state.gateway_key.exists():
         print(f"key: {state.gateway_key.read_text('ascii').strip()} (not shown again)")
 
@@ -84,7 +84,7 @@ def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Ge
 
 
 def _unused_state() -> StateDirectory:
-    """Raises `UserError` where a deployment runs."""
+    """Check that no deployment runs here. Raises `UserError` where one does."""
     state = StateDirectory.from_environment()
     state.create()
     if (deployment := state.running()) is not None:
@@ -105,14 +105,14 @@ def _launch(
     *,
     temporary: bool = False,
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """The supervisor, and its report once its workers are ready. A `temporary` one does not outlive
-    this process."""
+    """Start the supervisor; return it, and its report once its workers are ready. A `temporary` one
+    does not outlive this process."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
     for assignment in overrides:
         command += ["--set", assignment]
-    # A URL carries a password: it goes by the environment, never by a command line.
+    # A URL carries a password: the environment passes it, never the command line.
     environment = dict(os.environ)
     if redis_url:
         environment[URL_VARIABLE] = redis_url
@@ -126,7 +126,7 @@ def _launch(
             stderr=log,
             env=environment,
             start_new_session=True,
-            # SIGQUIT: nobody waits for what is in flight then.
+            # SIGQUIT: nobody waits for runs in flight then.
             preexec_fn=dies_with_parent(signal.SIGQUIT) if temporary else None,
         )
     limit = settings.redis.start_seconds + settings.ready_seconds + _GRACE_SECONDS
@@ -138,7 +138,8 @@ def _launch(
                 raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
             run = state.running()
             if run is None:
-                # Its Redis reads a file, however long that takes; one that stands still ends it.
+                # Its Redis reads a file, however long that takes; a server that makes no progress
+                # ends it.
                 deadline = time.monotonic() + limit
             elif run.pid == process.pid:
                 status = _status(run)
@@ -151,7 +152,7 @@ def _launch(
                     deadline = time.monotonic() + limit
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
-        # In its own session it has not heard of the Ctrl-C, and nobody waits for it any more.
+        # In a separate session it has not received the Ctrl-C, and nobody waits for it any more.
         process.terminate()
         process.wait()
         raise
@@ -178,11 +179,11 @@ def _downloading_workers(status: dict[str, Any] | None) -> set[str]:
 
 
 def _last_error(log: Path, offset: int) -> str:
-    """The supervisor's last output: its error message if there is one."""
+    """Return the supervisor's last output: its error message if there is one."""
     with log.open("rb") as handle:
         handle.seek(offset)
         log_tail = handle.read().decode("utf-8", "replace").strip()
-    # At the beginning of a line: log lines of workers that were given up quote their errors.
+    # At the beginning of a line: log lines of broken workers quote their errors.
     _, marker, message = f"\n{log_tail}".rpartition("\nerror: ")
     if marker:
         return message

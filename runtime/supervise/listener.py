@@ -19,7 +19,7 @@ from loopline.runtime.errors import ConfigError
 
 GATEWAY = "gateway"
 LISTENER_VARIABLE = "LOOPLINE_GATEWAY_LISTENER"
-"""The descriptor of the supervisor's socket."""
+"""Descriptor of the supervisor's socket."""
 BACKLOG = 2_048
 
 
@@ -31,7 +31,7 @@ class Listener:
 
     @classmethod
     def open(cls, settings: GatewaySettings) -> Self:
-        """Raises `ConfigError` for an address that can't be listened on."""
+        """Open the socket. Raises `ConfigError` for an address that can't be listened on."""
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         opened = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -51,7 +51,7 @@ class Listener:
 
     @classmethod
     def inherited(cls, settings: GatewaySettings) -> Self:
-        """The supervisor's, or one of this process where it was started by hand."""
+        """Return the supervisor's socket, or a new one in a process that was started by hand."""
         number = os.environ.pop(LISTENER_VARIABLE, "")
         return cls(socket.socket(fileno=int(number))) if number else cls.open(settings)
 
@@ -60,7 +60,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """The base URL of OpenAI's API here."""
+        """Base URL of OpenAI's API here."""
         name, port = self.socket.getsockname()[:2]
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(name), str(name))
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
@@ -70,7 +70,7 @@ class Listener:
 
 
 def _holder(port: int) -> str:
-    """Who listens on a port of this machine, as far as this user may see it."""
+    """Name the process that listens on a port of this machine, as far as this user may see it."""
     try:
         for connection in psutil.net_connections("tcp"):
             if (
@@ -81,5 +81,5 @@ def _holder(port: int) -> str:
                 process = psutil.Process(connection.pid)
                 return f"by process {process.pid} ({process.name()}, in {process.cwd()})"
     except (psutil.Error, OSError):
-        pass  # of another user: the address is in use all the same
+        pass  # another user's process: the address is in use all the same
     return ""

@@ -22,10 +22,10 @@ class RestartPolicy:
     settings: SupervisorSettings
     random: random.Random = field(default_factory=random.Random)
     deaths: deque[float] = field(default_factory=deque[float])
-    """Seconds (monotonic) of the deaths within the window."""
+    """Times of the deaths within the window, in monotonic seconds."""
 
     def died(self, now: float) -> float | None:
-        """Note a death; the pause in seconds before the restart, `None` when it is given up.
+        """Note a death; return the pause in seconds before the restart, `None` when it is given up.
 
         pause = min(max, base · 2^(deaths−1)) · uniform(0.5, 1)
         """

@@ -1,5 +1,5 @@
-"""Where the workers of a deployment serve their metrics, in the file that `file_sd_configs` of
-Prometheus reads and watches: each worker has another port after every start."""
+"""The addresses at which a deployment's workers serve their metrics, in the file that Prometheus'
+`file_sd_configs` reads and watches: each worker has another port after every start."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ class ScrapeTargets:
         self._written = body
 
     def remove(self) -> None:
-        """Nobody serves any more."""
+        """Note that nothing serves any more."""
         self._path.unlink(missing_ok=True)

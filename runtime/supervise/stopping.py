@@ -14,7 +14,8 @@ _LIMIT_SECONDS = 600.0
 
 
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
-    """Signal the supervisor and wait until it has let go of the state directory.
+    """Signal the supervisor and wait until it has released the state directory. With `now` its
+    workers abandon their work. Raises `UserError` when it is still there after ten minutes.
 
     With `now` its workers abandon their work. Raises `UserError` when it is still there after ten
     minutes.

@@ -43,7 +43,7 @@ Presence = Callable[[], Awaitable[dict[str, WorkerPresence]]]
 """The workers that are present on the bus, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
-"""Joins the bus: its server, the present workers, and how to leave."""
+"""Joins the bus: returns its server, the present workers, and a function to leave."""
 
 DRAIN_ORDER = ("gateway", "roles", "services", "writers")
 """Gateways first: answers in progress still need the others. Then role workers: to finish a step
@@ -53,7 +53,7 @@ MAX_WORKERS = 256
 SILENCE_SECONDS = 3 * BEAT
 """Seconds without an answer of the bus after which no worker counts as present."""
 LOOK_SECONDS = 1.0
-"""How often the present workers and the socket files are checked."""
+"""Seconds between two checks of the present workers and the socket files."""
 
 
 class Supervisor:
@@ -81,16 +81,16 @@ class Supervisor:
         self._phase = "starting"
         self._changed = asyncio.Event()
         self._heard = time.monotonic()
-        """When the bus last said who is there."""
+        """Time of the last answer from the bus about the present workers."""
         self._unheard = ""
-        """Why it did not since."""
+        """Reason why there was no answer since."""
         self._listener: Listener | None = None
         self._targets = ScrapeTargets(state, settings.metrics)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Until a signal, `runtime down` or a Redis that can't be kept alive.
+        """Run until a signal, `runtime down` or a Redis that can't be kept alive.
 
         Raises `UserError` for whatever stands in the way of starting.
         """
@@ -163,7 +163,8 @@ class Supervisor:
             signals.close()
 
     def _resolved_settings_file(self, kind: str) -> Path:
-        """The file with a worker's settings; on a server of ours it names the user of its kind."""
+        """Write the file with a worker's settings; on a server of ours it names the user of its
+        kind."""
         if self.redis is None:
             return self.state.resolved
         path = self.state.resolved_settings_file_of(kind)
@@ -172,8 +173,8 @@ class Supervisor:
         return path
 
     async def _wait_until_stopped(self, background: tasks.Background) -> None:
-        """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
-        a part of ours has ended."""
+        """Wait for a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if a
+        background task has ended."""
         try:
             await background.run(self._stop.wait())
         except BackgroundEnded as error:
@@ -215,8 +216,8 @@ class Supervisor:
     # -- Redis --------------------------------------------------------------------------------
 
     async def _start_unless_stopped(self, server: RedisServer) -> bool:
-        """Whether the server is ready; False where a stop came first: a large file is read for
-        minutes."""
+        """Wait until the server is ready; return False where a stop came first: a large file is
+        read for minutes."""
         starting = asyncio.create_task(server.start())
         stop = asyncio.create_task(self._stop.wait())
         try:
@@ -229,7 +230,7 @@ class Supervisor:
 
     async def _keep_redis(self, server: RedisServer) -> None:
         """Start the server again whenever it dies: same data, same address, so that the workers
-        only see an outage. One that keeps dying ends the deployment with the reason."""
+        only see an outage. A server that keeps dying ends the deployment with the reason."""
         policy = RestartPolicy(self.settings.supervisor)
         while True:
             code = await server.wait()
@@ -247,18 +248,18 @@ class Supervisor:
             try:
                 await server.start()
             except (UserError, OSError) as error:
-                # One failed start is one death more: the next `wait` returns at once.
+                # A failed start counts as another death: the next `wait` returns immediately.
                 log.error("redis did not start", error=str(error))
                 continue
             self.redis_restarts += 1
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
     async def _keep_sockets(self, control: ControlServer) -> None:
-        """Make a socket again whose file was deleted: nobody can connect to it any more, while
-        those that are connected notice nothing. Redis can only be started again for that."""
+        """Restore a socket whose file was deleted: nobody can connect to it any more, while
+        connected clients notice nothing. Redis can only do this by a restart."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(OSError):  # of a folder that takes none: tried again
+            with contextlib.suppress(OSError):  # in a folder that refuses it: tried again
                 if await control.reopen_if_deleted():
                     log.warning("control socket made again: its file was deleted")
             server = self.redis
@@ -267,7 +268,7 @@ class Supervisor:
                 await server.stop()  # and `_keep_redis` starts it again
 
     async def _rotate_logs(self) -> None:
-        """Those that no pump writes: this process's own, and that of Redis."""
+        """Rotate the logs that no pump writes: this process's own, and that of Redis."""
         settings = self.settings.supervisor
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -280,7 +281,7 @@ class Supervisor:
     # -- workers ------------------------------------------------------------------------------
 
     def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
-        """Start what is missing; the slots above `count`, to be stopped by the caller."""
+        """Start what is missing; return the slots above `count`, which the caller stops."""
         slots = self._slots[kind]
         used_indices = {slot.index for slot in self._running if slot.kind == kind}
         free = (index for index in itertools.count(1) if index not in used_indices)
@@ -298,12 +299,12 @@ class Supervisor:
         self._running.pop(slot, None)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A place that nobody fills any more, in a deployment that says that it is ready.
+            # A slot that nobody fills any more, in a deployment that claims to be ready.
             slot.kill_process()
             self._background.fail(f"slot {slot.kind}-{slot.index}", error)
 
     async def _watch_presence(self, presence: Presence) -> None:
-        """A worker is ready when the bus has heard of it. Quick while one is starting."""
+        """Poll the presence of workers, which makes them ready. Often while one is starting."""
         self._heard = time.monotonic()
         while True:
             try:
@@ -339,7 +340,7 @@ class Supervisor:
         until = time.monotonic() + limit
         while late := [slot for slot in self._running if not slot.settled]:
             if any(slot.state == "downloading" for slot in late):
-                # A network has no time in which it should be done.
+                # A download has no time limit.
                 until = time.monotonic() + limit
             if time.monotonic() > until:
                 names = [slot.name for slot in late]
@@ -383,7 +384,7 @@ class Supervisor:
         if self._stop.is_set():
             raise UserError("the deployment is draining", hint="start it again with `runtime up`.")
         before = len(self._slots[kind])
-        # Those given up as broken make room for new ones: asking again is another try.
+        # Broken workers make room for new ones: the request is another try.
         broken = [slot for slot in self._slots[kind] if slot.state == "broken"]
         self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
         surplus = broken + self._scale(kind, count)
@@ -394,8 +395,8 @@ class Supervisor:
 
     @property
     def phase(self) -> str:
-        """`starting`, `ready`, `degraded` (a worker is given up, dead or not heard, nobody of a
-        kind is ready, or the bus does not answer), `draining` or `stopping`."""
+        """State: `starting`, `ready`, `degraded` (a worker is broken, dead or silent, no worker of
+        a kind is ready, or the bus does not answer), `draining` or `stopping`."""
         if self._phase != "ready":
             return self._phase
         ailing = any(slot.state in ("broken", "silent", "backoff") for slot in self._running)
@@ -405,7 +406,7 @@ class Supervisor:
         return "degraded" if ailing or absent or self._bus_problem() else "ready"
 
     def _bus_problem(self) -> str:
-        """What is wrong with the bus, in words."""
+        """Describe what is wrong with the bus."""
         if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
             return (
                 f"the data folder {self.state.redis} was deleted: what the server holds is in its"
@@ -422,7 +423,7 @@ class Supervisor:
         return {"url": self._listener.url, "key_file": str(self.state.gateway_key)}
 
     def status(self) -> dict[str, Any]:
-        """What this supervisor knows, as plain JSON."""
+        """Status of this supervisor, as plain JSON."""
         server = self.redis
         return {
             "pid": os.getpid(),

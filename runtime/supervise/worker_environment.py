@@ -16,12 +16,12 @@ from loopline.workers.engines.settings import SERVED
 
 OPENAI_KEY = "OPENAI_API_KEY"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-"""Models are fetched with it, by gpu workers and by trainings."""
+"""Variables of the hub's token, with which gpu workers and trainings download models."""
 
 
 def gateway_pools(settings: Settings) -> list[str]:
-    """Pools whose endpoint each gateway calls itself: those that nothing has to be loaded for, as
-    nothing has for their fallbacks."""
+    """Return the pools whose endpoint each gateway calls itself: those that load no model, and
+    whose fallbacks load none either."""
     endpoints = {name for name, model in settings.models.items() if model.engine == "openai"}
     return [
         name
@@ -31,7 +31,7 @@ def gateway_pools(settings: Settings) -> list[str]:
 
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Of `environ`, the variables of a worker of this kind, whose Redis stands in its settings."""
+    """Return the variables of `environ` for a worker of this kind; its settings name its Redis."""
     variables = _used_variables(settings, kind)
     hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - variables
     return {
@@ -48,7 +48,7 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "recorder":
         return set(settings.tracing.headers_env.values())
     if kind == "jobs":
-        # A job joins the bus by it, as a command in a terminal does.
+        # A job joins the bus with it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}
     callers: set[str] = set()
     if kind == GATEWAY:

@@ -1,4 +1,5 @@
-"""One worker process of this deployment: the runtime's settings become a worker's plain values."""
+"""One worker process of this deployment: converts the runtime's settings to a worker's plain
+values."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ _RETRY_SECONDS = 2.0
 def worker_settings_of(
     settings: Settings, kind: str, name: str, state: StateDirectory
 ) -> WorkerSettings:
-    """The settings of a worker of `kind`. Raises `ConfigError` for a kind that isn't configured."""
+    """Return the settings of a worker of `kind`. Raises `ConfigError` for a kind that isn't
+    configured."""
     configured = settings.workers.get(kind)
     if configured is None:
         nearest = difflib.get_close_matches(kind, list(settings.workers), n=1)
@@ -146,7 +148,8 @@ def run_worker(
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
-    """Under a supervisor they were not told at all; started by hand, all are in the environment."""
+    """Delete other kinds' secrets from the environment. Under a supervisor it has none of them;
+    started by hand, it has all."""
     environment = worker_environment(settings, kind, os.environ)
     for variable in set(os.environ) - set(environment):
         del os.environ[variable]
@@ -154,7 +157,8 @@ def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
 
 @dataclass(frozen=True)
 class _DeploymentView:
-    """The entries that a worker writes about its deployment, and its checks after the join."""
+    """Return the entries that a worker writes about its deployment, and its checks after the
+    join."""
 
     claims: Mapping[str, str]
     require: Callable[[Agreement], None] | None
@@ -201,7 +205,7 @@ def _serve(
     try:
         uvloop.run(_run_through_outages(worker_settings, agreement, front))
     except EngineError as error:
-        # A key that is refused or a model that isn't there won't fix itself by starting again.
+        # A refused key or a missing model won't fix itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
         raise UserError(str(error), hint=remedy, exit_code=code) from error
     except AgentError as error:

@@ -33,8 +33,8 @@ from loopline.workers.stop_signals import ABANDON, send
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
 ABANDON_SECONDS = 3.0
-"""Time for a worker to give its work back to the bus before it is killed: a kill would count as a
-failure of its messages, and its leases would have to expire."""
+"""Seconds for a worker to give its work back to the bus before it is killed: a kill would count as
+a failure of its messages, and its leases would have to expire."""
 
 State = Literal[
     "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
@@ -43,17 +43,17 @@ State = Literal[
 
 @dataclass(frozen=True)
 class Launch:
-    """How a worker process of this deployment is started."""
+    """Parameters that a worker process of this deployment is started with."""
 
     settings: SupervisorSettings
     resolved: Callable[[str], Path]
-    """The file with the settings of a worker of that kind."""
+    """Returns the file with the settings of a worker of that kind."""
     logs: Path
     command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
-    """Of a worker of that kind."""
+    """Returns the environment of a worker of that kind."""
     listener: Listener | None = None
-    """The gateways' socket: it stays open when one of them dies."""
+    """Listening socket of the gateways: it stays open when one of them dies."""
 
     def argv(self, kind: str, name: str) -> list[str]:
         resolved = str(self.resolved(kind))
@@ -62,7 +62,7 @@ class Launch:
 
 @dataclass(eq=False)
 class WorkerSlot:
-    """The life of one slot. `run` returns once the slot is stopped."""
+    """One slot, from its start to its stop. `run` returns once the slot is stopped."""
 
     kind: str
     index: int
@@ -70,12 +70,12 @@ class WorkerSlot:
     state: State = "starting"
     process: asyncio.subprocess.Process | None = None
     name: str = ""
-    """The current process's name on the bus."""
+    """Name of the current process on the bus."""
     restarts: int = 0
     since: float = field(default_factory=time.time)
-    """Unix seconds of the last change of state."""
+    """Time of the last change of state, in Unix seconds."""
     reason: str = ""
-    """Why it is in backoff or broken."""
+    """Reason why it is in backoff or broken."""
 
     def __post_init__(self) -> None:
         settings = self.launch.settings
@@ -93,7 +93,7 @@ class WorkerSlot:
 
     @property
     def settled(self) -> bool:
-        """Ready, or never going to be."""
+        """Whether it is ready, or will never be."""
         return self.state in ("ready", "broken", "stopped")
 
     def enter(self, state: State, reason: str = "") -> None:
@@ -107,7 +107,7 @@ class WorkerSlot:
                 try:
                     code = await self._run_process_once()
                 except (OSError, subprocess.SubprocessError) as error:
-                    # No memory or no place for another process: as bad as a death, and as passing.
+                    # No memory or no slot for another process: as bad as a death, and as temporary.
                     log.error("worker not started", worker=self.name, error=str(error))
                     self.kill_process()
                     code = os.EX_OSERR
@@ -188,7 +188,7 @@ class WorkerSlot:
         return environment
 
     async def _wait_before_restart(self, code: int) -> bool:
-        """Wait for the backoff; false if the worker is `broken`."""
+        """Wait for the backoff; return False if the worker is `broken`."""
         how = _exit_reason(code)
         if code == EXIT_CONFIG:
             self._give_up(f"{how}: its configuration is wrong")

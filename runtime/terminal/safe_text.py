@@ -1,4 +1,4 @@
-"""Text of others on a terminal: what models, servers and files say is shown, never obeyed."""
+"""Foreign text on a terminal: what models, servers and files say is shown, never executed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any, TextIO
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
-"""Terminal control, what turns the direction of text, separators of lines, and what has no width.
-Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hindi) and emoji.
-Scripts of pages read the same pattern: see `loopline.bench.report.html`."""
+"""Terminal control, characters that change the direction of text, separators of lines, and
+characters without width. Line feed and tab stay; so do U+200C and U+200D, which join letters
+(Persian, Hindi) and emoji. Scripts of pages read the same pattern: see
+`loopline.bench.report.html`."""
 
 
 def sanitize(text: str) -> str:
-    """Text that can do nothing to a terminal, nor to how the text around it reads."""
+    """Return text that affects neither a terminal nor the display of the text around it."""
     return CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def sanitize_line(text: str) -> str:
-    """`sanitize`, and on one line: a name with a line break in it is not a row of its own."""
+    """Return `sanitize` on one line, so that a name with a line break is not a row of its own."""
     return sanitize(text).replace("\n", "\\n").replace("\t", " ")
 
 
@@ -38,7 +39,7 @@ class Guarded:
         self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
-        # A bar of progress begins with a carriage return, and draws over itself alone.
+        # A progress bar begins with a carriage return, and draws over itself alone.
         start = "\r" if text.startswith("\r") else ""
         self.rich_proxied_file.write(start + sanitize(text[len(start) :]))
         return len(text)
@@ -52,13 +53,14 @@ class Guarded:
 
 
 def unwrap_stream(stream: TextIO) -> TextIO:
-    """For who writes escape codes of its own, and looks at what it is given itself."""
+    """Return the stream without its guard, for code that writes escape codes and checks its own
+    input."""
     return stream.rich_proxied_file if isinstance(stream, Guarded) else stream
 
 
 @contextmanager
 def guard_output() -> Generator[None]:
-    """Let all that a program prints meanwhile be harmless."""
+    """Make all output of a program harmless within the block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = Guarded(sys.stdout), Guarded(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
     try:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED_WIDTH = 140
-"""Columns of what goes into a pipe, a file or a log."""
+"""Columns of output into a pipe, a file or a log."""
 
 
 def output_console(width: int = PIPED_WIDTH) -> Console:
-    """A console for results on stdout: as wide as the terminal, else `width` columns, so that what
-    is piped does not depend on who looks."""
+    """Return a console for results on stdout: as wide as the terminal, else `width` columns, so
+    that piped output does not depend on the viewer."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else width)
 
 
 def new_table(*columns: str, words: Collection[str] = (), title: str = "") -> Table:
-    """A table for rich: the columns in `words` begin at the left, the others, numbers, end at the
-    right. A cell that is plain text can do nothing to a terminal; it may hold rich's markup."""
+    """Return a table for rich: the columns in `words` are left-aligned, the others, numbers,
+    right-aligned. A cell of plain text can't affect a terminal; it may hold rich's markup."""
     from rich.console import RenderableType
     from rich.markup import escape
     from rich.table import Table
@@ -52,8 +52,8 @@ def new_table(*columns: str, words: Collection[str] = (), title: str = "") -> Ta
 def align_columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()
 ) -> list[str]:
-    """Lines of even columns, the heading first, harmless whatever the cells say. They may be longer
-    than the terminal is wide: an id stays whole, to be copied."""
+    """Return lines of even columns, the heading first, harmless whatever the cells contain. They
+    may be longer than the terminal is wide: an id stays whole, to be copied."""
     rows = [tuple(map(sanitize_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
@@ -66,7 +66,8 @@ def align_columns(
 
 
 def truncate_to_terminal(text: str) -> str:
-    """As much of it as the terminal's width holds; all of it where there is no terminal."""
+    """Return as much of the text as the terminal's width holds; all of it where there is no
+    terminal."""
     text = sanitize_line(text)
     width = get_terminal_size((len(text), 0)).columns
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,6 +1,6 @@
-"""What comes of every decision on every question: whole runs of the workflows, greedily, by the
-micro models on engines in this process. A planner's reward is read off them, so that each question
-is answered once and not again in every round."""
+"""Results of every decision on every question: whole runs of the workflows, greedily, by the micro
+models on engines in this process. They give a planner's reward, so that each question is answered
+once instead of in every round."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ ROUTES: dict[Decision, tuple[str, dict[str, str]]] = {
     "small": ("solo", {"solo": "slm"}),
     "parts": ("delegate", {"planner": "llm", "slm": "slm", "expert": "llm"}),
 }
-"""By decision: the workflow that follows, and its policies."""
+"""Workflow and its policies, by decision."""
 
 
 async def answer_all(
     questions: Sequence[Asked], settings: FrontSettings, tell: Callable[[JobLine], None]
 ) -> tuple[Answered, ...]:
-    """The questions in their order, each by every decision."""
+    """Answer the questions in their order, each by every decision."""
     pools = {
         name: ModelSettings(
             engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,
@@ -86,7 +86,8 @@ async def answer_all(
 def model_answer(
     question: Asked, trajectory: Trajectory, prices: dict[str, Prices], *, whole: bool
 ) -> ModelAnswer:
-    """What a run came to; `whole`: with the text and the log-probabilities of its answer."""
+    """Return the result of a run; `whole`: with the text and the log-probabilities of its
+    answer."""
     checked_question = Question(
         id=trajectory.run.id, task=trajectory.run.task, gold=question.answer
     )

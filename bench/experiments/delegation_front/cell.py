@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def run_job(output: Path, job: str, tell: Tell) -> str:
-    """One cell for `loopline.bench.experiments.worker`."""
+    """Run one cell for `loopline.bench.experiments.worker`."""
     settings = FrontSettings.model_validate_json((output / SETTINGS).read_bytes())
     cell = Cell.model_validate_json(job)
     if is_finished(cell, output):
@@ -83,7 +83,7 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
 
 
 def questions_of(seed: int, settings: FrontSettings) -> list[Asked]:
-    """That a seed learns from; of 0 those that are held out."""
+    """Questions that a seed learns from; for seed 0 the held-out ones."""
     held_out = held_out_questions(settings.test_seed, settings.held_out)
     if seed == 0:
         return held_out
@@ -93,7 +93,7 @@ def questions_of(seed: int, settings: FrontSettings) -> list[Asked]:
 def _start(
     cell: Cell, output: Path, settings: FrontSettings, tell: Tell
 ) -> tuple[Planner, list[RoundCurve]]:
-    """The supervised training that every training of the seed begins with."""
+    """Train the planner that every training of the seed begins with, supervised."""
     planner = Planner(settings, cell.seed)
     rng = random.Random(f"demonstrations:{cell.seed}")
     drawn = _endless(questions_of(cell.seed, settings), rng)
@@ -111,7 +111,7 @@ def _start(
 def _train(
     cell: Cell, output: Path, settings: FrontSettings, tell: Tell
 ) -> tuple[Planner, list[RoundCurve]]:
-    """GRPO on decisions, each round's drawn by its own weights."""
+    """Train on decisions by GRPO; each round samples them with its current weights."""
     answers, start = cell.needs
     table = read_answers(answers, output)
     weight = cell.dollar_weight
@@ -152,6 +152,6 @@ def _round(
 
 
 def _endless(items: Sequence[T], rng: random.Random) -> Iterator[T]:
-    """Again and again, each time in another order."""
+    """Yield the questions again and again, each time in another order."""
     while True:
         yield from rng.sample(items, len(items))

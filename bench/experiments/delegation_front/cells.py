@@ -1,4 +1,4 @@
-"""Which trainings there are, what they follow from, and what became of each."""
+"""The trainings, the settings that they follow from, and their results."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ BIG, SMALL = "micro:llm", "micro:slm"
 
 Decision = Literal["big", "small", "parts"]
 DECISIONS: tuple[Decision, ...] = ("big", "small", "parts")
-"""What a planner decides: it answers itself, hands the question to the small model as it is, or
-takes it apart and hands out the parts (the workflow `delegate`)."""
+"""Decisions of a planner: it answers itself, hands the whole question to the small model, or splits
+it and hands out the parts (the workflow `delegate`)."""
 
 
 class FrontSettings(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
     dollar_weights: tuple[float, ...] = (0.0, 100.0, 300.0, 1000.0)
     """λ: what a reward loses for each dollar."""
     held_out: int = Field(default=300, ge=1)
-    """Questions that everything is measured on."""
+    """Questions of the test set, on which everything is measured."""
     train_questions: int = Field(default=300, ge=1)
     """Questions that a seed learns from; cascades learn their score from the same ones."""
     start_steps: int = Field(default=40, ge=1)
-    """Of the supervised training that the planner begins with."""
+    """Steps of the supervised training that the planner begins with."""
     rounds: int = Field(default=50, ge=1)
     """Updates of a training."""
     questions: int = Field(default=24, ge=1)
-    """Of a round."""
+    """Questions of a round."""
     group_size: int = Field(default=8, ge=2)
-    """Decisions that are drawn on each."""
+    """Decisions sampled for each question."""
     rank: int = Field(default=8, ge=1)
     start_rate: float = Field(default=3e-3, gt=0)
     learning_rate: float = Field(default=8e-4, gt=0)
@@ -47,14 +47,14 @@ class FrontSettings(Record):
     """Weight of the entropy bonus, against rewards of which a right answer is 1: without one the
     first decision that is right on most questions is soon the only one."""
     test_seed: int = 8_101
-    """Of the held-out questions."""
+    """Seed of the held-out questions."""
     small_prices: tuple[float, float] = (SMALL_PRICES.prompt, SMALL_PRICES.completion)
     """US dollars per million prompt and completion tokens."""
     big_prices: tuple[float, float] = (BIG_PRICES.prompt, BIG_PRICES.completion)
 
     @property
     def prices(self) -> dict[str, Prices]:
-        """By pool."""
+        """Prices by pool."""
         return {"llm": Prices(*self.big_prices), "slm": Prices(*self.small_prices)}
 
 
@@ -65,7 +65,7 @@ class Cell(Record):
     kind: Literal["answers", "start", "trained"]
     seed: int
     dollar_weight: float | None = None
-    """Of a training."""
+    """Weight of a dollar (λ) in the reward of a training; None for the other kinds."""
 
     @property
     def name(self) -> str:
@@ -82,25 +82,26 @@ class Cell(Record):
         return (Cell(kind="answers", seed=self.seed), Cell(kind="start", seed=self.seed))
 
     def folder(self, output: Path) -> Path:
-        """Where its result is written."""
+        """Folder that its result is written to."""
         what = self.kind if self.dollar_weight is None else f"lambda-{self.dollar_weight:g}"
         return output / ("held-out" if self.seed == 0 else f"seed-{self.seed}") / what
 
 
 class ModelAnswer(Record):
-    """What came of a question by one of the decisions."""
+    """Result of one decision on a question."""
 
     right: bool
     dollars: float
-    """Of all calls, without the planner's decision."""
+    """US dollars of all calls, without the planner's decision."""
     text: str = ""
-    """Of the small model's answer alone, as its log-probabilities are."""
+    """Text of the small model's answer, which its log-probabilities describe; empty for the
+    others."""
     logprobs: tuple[float, ...] = ()
-    """Of the tokens of the answer, natural."""
+    """Natural log-probabilities of the tokens of the answer."""
 
 
 class Answered(Record):
-    """A question with what comes of each decision on it."""
+    """A question with the result of each decision on it."""
 
     question: Asked
     big: ModelAnswer
@@ -120,14 +121,14 @@ class AnswerTable(Record):
 
 
 class RoundCurve(Record):
-    """What a round was."""
+    """Measures of one round."""
 
     reward: float
-    """Of the decisions that were drawn, the mean."""
+    """Mean reward of the sampled decisions."""
     shares: tuple[float, ...]
-    """Share of each decision among them; what is left could not be read."""
+    """Share of each decision among them; the rest could not be read."""
     trained: int
-    """Questions whose decisions had different rewards."""
+    """Questions whose decisions got different rewards."""
 
 
 class PlannerResult(Record):
@@ -135,16 +136,16 @@ class PlannerResult(Record):
 
     cell: Cell
     probabilities: tuple[tuple[float, ...], ...]
-    """Of the held-out questions, in order: of each decision, at temperature 1. What is left is
-    the probability of everything else that it might write."""
+    """Probabilities of the decisions for each held-out question in order, at temperature 1. The
+    rest is the probability of everything else that the planner might write."""
     decision_dollars: tuple[float, ...]
-    """What it costs the big model to read each question and decide."""
+    """US dollars that the big model costs to read each question and decide."""
     rounds: tuple[RoundCurve, ...] = ()
     cpu_seconds: float
 
 
 def cells_of(settings: FrontSettings) -> list[Cell]:
-    """All of them; what others wait for comes first."""
+    """All cells; those that others depend on come first."""
     begin = [Cell(kind="answers", seed=0)]
     for seed in settings.seeds:
         begin += [Cell(kind="answers", seed=seed), Cell(kind="start", seed=seed)]
@@ -156,12 +157,14 @@ def cells_of(settings: FrontSettings) -> list[Cell]:
 
 
 def read_answers(cell: Cell, output: Path) -> AnswerTable | None:
-    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the answers of a finished cell; None if it is not finished. Raises
+    `UnreadableModel`."""
     return find_record(cell.folder(output) / RESULT, AnswerTable, "remove it, and run it again")
 
 
 def read_planner(cell: Cell, output: Path) -> PlannerResult | None:
-    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished cell; None if it is not finished. Raises
+    `UnreadableModel`."""
     return find_record(cell.folder(output) / RESULT, PlannerResult, "remove it, and run it again")
 
 

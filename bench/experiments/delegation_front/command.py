@@ -1,4 +1,4 @@
-"""`bench delegation-front`: does what is left of the grid, and shows the table."""
+"""`bench delegation-front`: runs the unfinished cells of the grid, and shows the table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from loopline.bench.experiments.harness import claim, conduct, run_cells
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"seeds": True, "dollar_weights": True}
-"""Seeds and weights may be added to a folder."""
+"""Settings that may grow in an existing folder: seeds and weights."""
 
 
 def measure(output: Path, settings: FrontSettings, *, jobs: int, as_json: bool) -> None:
-    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    """Run the unfinished cells and print the table. Raises `BenchError`; SystemExit after
+    Ctrl-C."""
     claim(output, settings, free=FREE)
     report = conduct(output, lambda: run_grid(settings, output, jobs))
     publish(document(report), report, output)
@@ -33,7 +34,7 @@ def measure(output: Path, settings: FrontSettings, *, jobs: int, as_json: bool) 
 
 
 def run_grid(settings: FrontSettings, output: Path, jobs: int) -> FrontReport | None:
-    """Do what is not done; None if it was stopped. Raises `TrainingError`."""
+    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
     with JobProgress("cells") as progress:
         whole = run_cells(
             cells_of(settings), output, "delegation_front", jobs=jobs,
@@ -43,7 +44,7 @@ def run_grid(settings: FrontSettings, output: Path, jobs: int) -> FrontReport | 
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """Comma-separated, in their order. Raises `UsageError`."""
+    """Parse comma-separated weights, in their order. Raises `UsageError`."""
     try:
         weights = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError as error:

@@ -32,49 +32,51 @@ BASELINES = {
 
 
 class RuleFigures(Record):
-    """Any rule."""
+    """Figures of any rule."""
 
     name: str
     accuracy: Bounds
     """Share of the held-out questions."""
     dollars: Bounds
-    """Of a question."""
+    """US dollars per question."""
     by_seed: tuple[float, ...]
-    """Accuracy."""
+    """Accuracy of each seed."""
 
 
 class TrainedFigures(RuleFigures):
-    """The planner trained with one λ."""
+    """Figures of the planner trained with one λ."""
 
     dollar_weight: float
     decisions: tuple[float, ...]
-    """Share of the questions that it answers itself, hands over whole, takes apart."""
+    """Shares of the questions that it answers itself, hands over whole and takes apart."""
     on_front: bool
-    """No other λ is as often right for as little, with one of these beyond it."""
+    """Whether no other λ is at least as accurate for at most the same cost, and better in one of
+    them."""
     above: dict[str, Bounds]
-    """By baseline: how much more often right it is than the baseline's front for the same
-    dollars."""
+    """Accuracy above each baseline's front at the same dollars, by baseline."""
 
 
 class FrontReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: FrontSettings
     trained: tuple[TrainedFigures, ...]
     baselines: dict[str, tuple[RuleFigures, ...]] = Field(default_factory=dict)
-    """Every setting of each, with what is the same in all of them under `alone`."""
+    """Figures of every setting by family; rules that treat all questions alike are under
+    `alone`."""
     above_untrained: bool
-    """The trained front lies above it at every λ that is on the front, beyond the interval."""
+    """Whether the trained front lies above it at every λ that is on the front, beyond the
+    interval."""
     above_cascades: bool
-    """The same of cascades by log-probability."""
+    """The same for cascades by log-probability."""
     above_scored: bool
-    """The same of cascades by a learned score."""
+    """The same for cascades by a learned score."""
     cpu_minutes: float
-    """Of all cells."""
+    """CPU minutes of all cells."""
 
 
 def report_of(settings: FrontSettings, output: Path) -> FrontReport:
-    """From the results. Raises `OutputError` for a cell without one."""
+    """Build the report from the results. Raises `OutputError` for a cell without one."""
     rules = rules_of(settings, output)
     families = {UNTRAINED: rules.untrained, CASCADES: rules.cascades, SCORED: rules.scored}
     front = undominated([*rules.trained.values()])
@@ -105,7 +107,7 @@ def report_of(settings: FrontSettings, output: Path) -> FrontReport:
 
 
 def figures_of(rule: Rule) -> RuleFigures:
-    """With intervals over seeds and questions."""
+    """Figures of a rule, with intervals over seeds and questions."""
     return RuleFigures(
         name=rule.name,
         accuracy=Bounds.of_seeds(rule.right.tolist(), least=0.0),
@@ -115,12 +117,13 @@ def figures_of(rule: Rule) -> RuleFigures:
 
 
 def lies_above(trained: Sequence[TrainedFigures], baseline: str) -> bool:
-    """Beyond the interval, at every λ that is on the trained front."""
+    """Whether it lies above beyond the interval, at every λ that is on the trained front."""
     return all(figures.above[baseline].verdict == "more" for figures in trained if figures.on_front)
 
 
 def verdict(trained: Sequence[TrainedFigures], baseline: str) -> str:
-    """In one sentence: whether the trained front lies above that of a baseline, and where not."""
+    """Say in one sentence where the trained front lies above that of a baseline, and where it does
+    not."""
     front = [figures for figures in trained if figures.on_front]
     words = {"more": "above it", "no difference found": "no difference found", "less": "below it"}
     places = {

@@ -19,12 +19,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a rule makes of the held-out questions; seeds by questions."""
+    """Result of a rule on the held-out questions, shape (seeds, questions)."""
 
     name: str
     right: Floats
     cost: Floats
-    """US dollars."""
+    """US dollars, shape (seeds, questions)."""
 
     @property
     def accuracy(self) -> float:
@@ -32,19 +32,19 @@ class Rule:
 
     @property
     def dollars(self) -> float:
-        """Of a question, the mean."""
+        """Mean US dollars per question."""
         return float(self.cost.mean())
 
 
 class Mixture(NamedTuple):
-    """The best that a family does for this many dollars: a share of the questions by `dear`, the
+    """Best mixture of a family for this many dollars: a share of the questions by `dear`, the
     others by `cheap`."""
 
     cheap: Rule
     dear: Rule
     share: float
     slope: float
-    """Accuracy for a further dollar."""
+    """Accuracy gained per additional dollar."""
 
     def right(self) -> Floats:
         return (1 - self.share) * self.cheap.right + self.share * self.dear.right
@@ -54,12 +54,13 @@ class Mixture(NamedTuple):
 
 
 def nobody(like: Rule) -> Rule:
-    """Asks nobody."""
+    """Rule that asks no model."""
     return Rule("nobody", np.zeros_like(like.right), np.zeros_like(like.cost))
 
 
 def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
-    """Of at most two rules, for at most this many dollars a question."""
+    """Return the best mixture of at most two rules that costs at most this many dollars a
+    question."""
     rules = [nobody(family[0]), *family]
     affordable = [rule for rule in rules if rule.dollars <= dollars]
     best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))
@@ -77,8 +78,10 @@ def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
 
 
 def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
-    """Seeds by questions, whose mean is how much more often a rule is right than its family's
-    front is for the same dollars.
+    """Advantage of a rule over its family's front at the same dollars, shape (seeds, questions);
+    its mean is the difference in accuracy. A question's value takes its dollars into account, at
+    the front's slope: the mixture would change with the rule's dollars (the delta method), which an
+    interval over other questions needs.
 
     A question's part in it takes its part in the dollars into account, at the front's slope: the
     mixture would have to be another one if the rule's dollars were others (the delta method), which
@@ -89,8 +92,8 @@ def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
 
 
 def undominated(rules: Sequence[Rule]) -> list[Rule]:
-    """Those that no other rule equals or beats both in accuracy and in dollars, with one of these
-    beyond it."""
+    """Return the rules that no other rule dominates: none is at least as good in both accuracy and
+    dollars and better in one of them."""
 
     def beats(other: Rule, rule: Rule) -> bool:
         as_good = other.accuracy >= rule.accuracy and other.dollars <= rule.dollars

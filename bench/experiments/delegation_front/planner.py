@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 AGENT = "planner"
 WRITTEN: dict[Decision, str] = {"big": "A", "small": "B", "parts": "C"}
-"""What the planner writes for a decision: one token of its vocabulary each, so that none is longer
-to learn than another."""
+"""Texts that the planner writes for its decisions: one token of its vocabulary each, so that all
+are equally easy to learn."""
 LIMIT = 2
-"""Tokens of a decision, the end of the turn included."""
+"""Most tokens of a decision, the end of the turn included."""
 ROWS = 64
-"""Questions whose decisions are scored at once."""
+"""Number of questions whose decisions are scored at once."""
 HANDED = {True: 0.5, False: 0.2}
-"""What the demonstrations know: of short questions (fewer words than half of them have) this many
-are handed over whole, and of long ones; what is left is split evenly."""
+"""Shares of short questions (fewer words than half of them have) and of long ones that the
+demonstrations hand over whole; the rest is split evenly."""
 
 
 class Planner:
-    """With random adapter weights of the seed, or those of an earlier planner."""
+    """Planner with random adapter weights of the seed, or with those of an earlier planner."""
 
     def __init__(self, settings: FrontSettings, seed: int, begins_from: Path | None = None) -> None:
         import torch
@@ -62,7 +62,7 @@ class Planner:
             init_from=begin,
             grouping="at-grpo",
             group_size=settings.group_size,
-            # Dollars are worth λ in every question: no spread that stands next to another's.
+            # Dollars cost λ on every question: advantages are not scaled by a group's spread.
             advantage="centred",
             truncated="keep",
             weights="lora",
@@ -82,16 +82,18 @@ class Planner:
         }
 
     def write(self, folder: Path) -> None:
-        """As an engine reads it, and `begins_from`."""
+        """Write the planner to `folder`, in the form that an engine and `begins_from` read."""
         write_policies(self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ()))
 
     def decision_dollars(self, question: Asked) -> float:
-        """What reading a question and writing a decision costs, US dollars; the dearest one."""
+        """US dollars that reading a question and writing a decision costs, for the longest
+        decision."""
         longest = max(map(len, self._written.values()))
         return self._dollars(len(self._prompter.ids(question.prompt)), longest)
 
     def imitate(self, questions: Sequence[Asked], rng: random.Random, rate: float) -> float:
-        """One update by demonstrations of these questions; their loss in nats per token."""
+        """Make one update by demonstrations of these questions; return their loss in nats per
+        token."""
         answers: list[Answer] = [
             (self._prompter.ids(question.prompt), self._written[demonstrated(question, short, rng)])
             for question, short in zip(questions, shorter_half(questions), strict=True)
@@ -99,7 +101,7 @@ class Planner:
         return imitate(self.policies, answers, rate, "a step of the planner's start").loss
 
     def probabilities(self, questions: Sequence[Asked]) -> list[tuple[float, ...]]:
-        """Of each question's decisions, at temperature 1."""
+        """Return the probabilities of each question's decisions, at temperature 1."""
         import torch
         from torch.nn import functional
 
@@ -124,8 +126,8 @@ class Planner:
     def draw(
         self, entries: Sequence[Answered], dollar_weight: float, version: int, seed: int
     ) -> tuple[list[Group], list[Decision | None]]:
-        """A group of decisions on each question, by the present weights, with what they are worth;
-        and all that was drawn, None where it says no decision."""
+        """Sample a group of decisions on each question with the present weights, with their
+        rewards; and return all samples, None where one says no decision."""
         import torch
 
         prompts = [self._prompter.ids(entry.question.prompt) for entry in entries]
@@ -164,7 +166,8 @@ class Planner:
 def reward(
     entry: Answered, decision: Decision | None, decision_dollars: float, dollar_weight: float
 ) -> float:
-    """right − λ · dollars, what deciding costs included. What says no decision has no answer."""
+    """Reward right − λ · dollars, the cost of deciding included. A text without a decision has no
+    answer."""
     if decision is None:
         return -dollar_weight * decision_dollars
     answer = entry.by(decision)
@@ -172,14 +175,15 @@ def reward(
 
 
 def shorter_half(questions: Sequence[Asked]) -> list[bool]:
-    """Whether each has fewer words than half of them have."""
+    """Whether each question has fewer words than half of them have."""
     counts = [len(question.prompt.split()) for question in questions]
     middle = sorted(counts)[len(counts) // 2]
     return [count < middle for count in counts]
 
 
 def demonstrated(question: Asked, short: bool, rng: random.Random) -> Decision:
-    """What a demonstration says of a question: a guess by its length, and often a wrong one."""
+    """Decision that a demonstration shows for a question: a guess by its length, and often a wrong
+    one."""
     if rng.random() < HANDED[short]:
         return "small"
     return rng.choice(("big", "parts"))
@@ -191,7 +195,8 @@ def _initial(folder: Path) -> InitialPolicy:
 
 
 def _padded(rows: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids [rows, length], padded on the right, and which of them from the second on are scored."""
+    """Return ids [rows, length], padded on the right, and which of them from the second on are
+    scored."""
     import torch
 
     length = max(len(prompt) + len(written) for prompt, written in rows)
@@ -204,5 +209,5 @@ def _padded(rows: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """NaN without values."""
+    """Mean of the values; NaN without values."""
     return math.fsum(values) / len(values) if values else math.nan

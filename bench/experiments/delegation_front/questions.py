@@ -1,5 +1,5 @@
-"""A mixture of questions of which the small model can do some: pieces of word problems, short word
-problems, and long ones. Which of them a question is stands nowhere but in its words."""
+"""A mixture of questions of which the small model can answer some: pieces of word problems, short
+word problems, and long ones. Only its words show which kind a question is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.agents.records import Record
 
 Kind = Literal["piece", "short", "long"]
 KINDS: tuple[Kind, ...] = ("piece", "short", "long")
-"""A sub-task as it is handed out, a problem of one link, and one of several."""
+"""Kind of a question: a sub-task as it is handed out, a problem of one link, or one of several."""
 
 
 class Asked(Record):
@@ -21,21 +21,22 @@ class Asked(Record):
     kind: Kind
     prompt: str
     answer: str
-    """The right one."""
+    """Right answer."""
 
 
 def held_out_questions(seed: int, count: int) -> list[Asked]:
-    """Known stories with numbers that no training has: the same for every training."""
+    """Draw known stories with numbers that no training has: the same for every training."""
     return _draw(Split.NEW_NUMBERS, seed, count, ())
 
 
 def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> list[Asked]:
-    """None of them held out, though a short piece may be asked in either split."""
+    """Draw training questions. None of them is held out, though a short piece may be asked in
+    either split."""
     return _draw(Split.TRAIN, seed, count, {question.prompt for question in held_out})
 
 
 def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
-    """This many different questions, of each kind as many."""
+    """Draw this many different questions, the same number of each kind."""
     problems, rng = stream(split, seed), random.Random(f"delegation front:{seed}")
     drawn: dict[str, Asked] = {}
     while len(drawn) < count:
@@ -47,7 +48,7 @@ def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list
 
 
 def _of_kind(kind: Kind, problem: WordProblem, rng: random.Random) -> Asked | None:
-    """None where the problem is not of that kind."""
+    """Return a question of the kind; None where the problem has none."""
     if kind == "piece":
         part = rng.choice(problem.sub_tasks)
         return Asked(kind=kind, prompt=part.problem, answer=str(part.answer))

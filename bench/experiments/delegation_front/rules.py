@@ -38,7 +38,7 @@ OFFSETS = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
 """Added to the log-odds of handing a question over whole, before the likeliest decision is choices:
 settings of the planner as it begins."""
 THRESHOLDS = 9
-"""Of each kind of cascade: quantiles of what it thresholds."""
+"""Thresholds of each kind of cascade, at quantiles of what it thresholds."""
 _NOTHING = -1e3
 TITLES: dict[Decision, str] = {
     "big": "the big model alone",
@@ -49,22 +49,22 @@ TITLES: dict[Decision, str] = {
 
 @dataclass(frozen=True)
 class Rules:
-    """By family."""
+    """The compared rules, by family."""
 
     trained: dict[float, Rule]
-    """By λ."""
+    """Trained rule by λ."""
     decisions: dict[float, Floats]
-    """By λ: share of each decision."""
+    """Share of each decision, by λ."""
     untrained: list[Rule]
     cascades: list[Rule]
-    """By log-probability."""
+    """Cascades by log-probability."""
     scored: list[Rule]
-    """By a learned score."""
+    """Cascades by a learned score."""
     alone: list[Rule]
 
 
 def rules_of(settings: FrontSettings, output: Path) -> Rules:
-    """Of finished cells. Raises `OutputError` for one that is not."""
+    """Return the rules of finished cells. Raises `OutputError` for a cell that is not finished."""
     rows = _answers(0, output).rows
     right, cost = _columns(rows)
     seeds = settings.seeds
@@ -103,8 +103,9 @@ def rules_of(settings: FrontSettings, output: Path) -> Rules:
 def planned(
     name: str, planners: Sequence[PlannerResult], right: Floats, cost: Floats, offset: float = 0.0
 ) -> Rule:
-    """What planners' likeliest decisions come to, with what deciding costs; `right` and `cost` are
-    questions by decisions, `offset` goes to the log-odds of `small`."""
+    """Rule that follows the planners' likeliest decisions, including the cost of deciding; `right`
+    and `cost` have the shape (questions, decisions), `offset` is added to the log-odds of
+    `small`."""
     choices = np.stack([_taken(planner, offset) for planner in planners])
     paid = np.array([planner.decision_dollars for planner in planners])
     return Rule(name, (choices * right).sum(-1), (choices * cost).sum(-1) + paid)
@@ -142,7 +143,7 @@ def _cascades(what: str, scores: Sequence[Floats], right: Floats, cost: Floats) 
 
 
 def _scores(train: Sequence[Answered], rows: Sequence[Answered]) -> Floats:
-    """Of the small model's answers to `rows`, learned from `train`."""
+    """Scores of the small model's answers to `rows`, learned from `train`; shape (rows,)."""
     both = extract([_evidence(entry) for entry in (*train, *rows)])
     first, second = _numbers(0, len(train)), _numbers(len(train), len(train) + len(rows))
     right = np.array([[entry.small.right, entry.big.right] for entry in train], dtype=np.float64)
@@ -159,14 +160,14 @@ def _evidence(entry: Answered) -> AnswerEvidence:
 
 
 def _taken(planner: PlannerResult, offset: float = 0.0) -> Floats:
-    """Questions by decisions, 1 for the likeliest one."""
+    """Return choices, shape (questions, decisions): 1 for the likeliest one."""
     chances = np.array(planner.probabilities)
     chances[:, DECISIONS.index("small")] *= np.exp(offset)
     return np.eye(len(DECISIONS))[chances.argmax(axis=1)]
 
 
 def _columns(rows: Sequence[Answered]) -> tuple[Floats, Floats]:
-    """What is right and what it costs, questions by decisions."""
+    """Return correctness and cost, each of shape (questions, decisions)."""
 
     def table(of: Callable[[Answered, Decision], float]) -> Floats:
         return np.array(
@@ -180,7 +181,7 @@ def _columns(rows: Sequence[Answered]) -> tuple[Floats, Floats]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Least of all where there are none: nothing vouches for such an answer."""
+    """Mean log-probability; the lowest value without any, since nothing supports such an answer."""
     return sum(values) / len(values) if values else _NOTHING
 
 

@@ -1,6 +1,6 @@
-"""What all methods of one size and seed begin with, bit for bit: random weights, their tokenizer,
-and the model that has learned to copy. One cell makes it, the others take it from there; its
-compute and time are booked to each of them."""
+"""Common start of all methods of one size and seed, bit for bit: random weights, their tokenizer,
+and the model that has learned to copy. One cell makes it, the others copy it; its compute and time
+are charged to each of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from loopline.workers.atomic_files import atomic_folder
 
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
-    """Copy it into a claimed folder from the first of these trainings that is done with it. What
-    the folder has already, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
+    """Copy it into a claimed folder from the first of these trainings that has it. Existing content
+    of the folder, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
     if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
         return
     for sibling in others:
@@ -35,5 +35,5 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
 
 
 def _differ_only_by_method(first: GlpftSettings, second: GlpftSettings) -> bool:
-    """Whether they differ by their method at most."""
+    """Whether the trainings differ at most by their method."""
     return first == second.model_copy(update={"method": first.method})

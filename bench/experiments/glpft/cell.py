@@ -27,14 +27,14 @@ from loopline.trainers.glpft.stage_training import StageProgress
 from loopline.trainers.glpft.stages import EVEN_SHARES, stages_of
 
 CHECKPOINT_EVERY = 200
-"""Steps."""
+"""Steps between two checkpoints."""
 
 Phase = Literal["training", "playing"]
 
 
 @dataclass(frozen=True)
 class Done:
-    """How far a cell is: tokens of its training, or runs."""
+    """Progress of a cell: tokens of its training, or runs."""
 
     phase: Phase
     done: int
@@ -43,7 +43,7 @@ class Done:
 
 
 def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
-    """One cell for `loopline.bench.experiments.worker`."""
+    """Run one cell for `loopline.bench.experiments.worker`."""
 
     def at(done: Done) -> None:
         tell(JobLine(event=done.phase, done=done.done, total=done.total, message=done.message))
@@ -56,7 +56,7 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 
 
 def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
-    """Everything but size, method, compute and seed is as `train glpft` has it."""
+    """Settings of a cell: all but size, method, compute and seed are those of `train glpft`."""
     return GlpftSettings(
         method=cell.method,
         weights="full",
@@ -76,9 +76,9 @@ def work(
     tell: Callable[[Done], None],
     siblings: Sequence[Path] = (),
 ) -> None:
-    """Do what is not done; what all methods begin with is taken from the folders `siblings`, where
-    one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
-    in progress, and raises KeyboardInterrupt."""
+    """Run the unfinished parts; the common start of all methods is copied from the folders
+    `siblings`, where one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training
+    step, or the runs in progress, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.budget.tokens
     before, begins = 0.0, dict[str, float]()

@@ -1,4 +1,4 @@
-"""`bench glpft`: trains what is left of the grid, and shows the table."""
+"""`bench glpft`: trains the unfinished cells of the grid, and shows the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from loopline.trainers.data.sources import from_worlds
 
 
 def measure(grid: GlpftGrid, *, as_json: bool) -> None:
-    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    """Run the unfinished cells and print the table. Raises `BenchError`; SystemExit after
+    Ctrl-C."""
     grid.claim()
     conduct(grid.output, partial(_run_grid, grid))
     # These know the trainers' reports, and so import torch.
@@ -39,7 +40,7 @@ def measure(grid: GlpftGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GlpftGrid) -> bool | None:
-    """None if it was stopped."""
+    """Run the unfinished cells and return True; None if they were interrupted."""
 
     def is_finished(cell: Cell) -> bool:
         return cell_is_finished(cell.folder(grid.output), grid.items)
@@ -56,7 +57,7 @@ def _run_grid(grid: GlpftGrid) -> bool | None:
 
 
 def _make_data(grid: GlpftGrid, progress: JobProgress) -> None:
-    """The training instructions, as `train data --worlds train` makes them."""
+    """Make the training instructions as `train data --worlds train` does."""
     folder, common = data_folder(grid.output), grid.common
     if folder.exists():
         return

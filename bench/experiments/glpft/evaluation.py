@@ -26,12 +26,12 @@ from loopline.workers.engines.settings import ModelSettings
 TOGETHER = 64
 """Concurrent runs."""
 SECONDS = 86_400.0
-"""A run's deadline: what cuts a run short here is its limit of calls, never the machine's pace."""
+"""Seconds of a run: its limit of calls cuts it short, never the machine's speed."""
 OVERFLOW = "context_overflow"
 
 
 def serving_of(method: Method) -> tuple[str, dict[str, str]]:
-    """The workflow that a method's models are played in, and role → trained stage."""
+    """Return the workflow that a method's models are played in, and the trained stage by role."""
     if method == "single":
         return "umi_single", {"umi_single": "single"}
     return "umi", {f"umi_{role}": "multitask" if method == "multitask" else role for role in ROLES}
@@ -39,7 +39,7 @@ def serving_of(method: Method) -> tuple[str, dict[str, str]]:
 
 @asynccontextmanager
 async def engines(method: Method, training: Path) -> AsyncGenerator[dict[str, EnginePool]]:
-    """An engine for each model of a finished training, by the name of its stage; greedy."""
+    """Yield an engine for each model of a finished training, by the name of its stage; greedy."""
     pools: dict[str, EnginePool] = {}
     try:
         for stage in sorted(set(serving_of(method)[1].values())):
@@ -62,8 +62,8 @@ async def evaluate(
     on_result: Callable[[int], None],
 ) -> None:
     """Play every item that has no result yet; each result is written as its run ends. `on_result`
-    is told how many there are. Raises `BenchError` for a run that an engine's failure has ended,
-    and what `EngineRunner.play` raises."""
+    receives their number. Raises `BenchError` for a run that an engine's failure has ended, and
+    what `EngineRunner.play` raises."""
     results = read_results(folder)
     remaining = [item for item in items if item.id not in results]
     by_run: dict[str, Item] = {}
@@ -81,7 +81,7 @@ async def evaluate(
 
 
 def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Iterator[Run]:
-    """A run for each item, made when there is a place for it; `by_run` is told."""
+    """Yield a run for each item, created when there is a place for it, and note it in `by_run`."""
     workflow, policies = serving_of(method)
     options = workflows.get(workflow).check_options(OPTIONS)
     prompts = prompt_hashes(workflow)

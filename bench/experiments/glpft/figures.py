@@ -56,22 +56,22 @@ class MethodFigures:
 
     method: str
     models: int
-    """That play."""
+    """Number of models that play."""
     parameters: int
-    """Of each model."""
+    """Parameters of each model."""
     tokens: tuple[int, ...]
-    """That went through the models in training, padding included, by seed."""
+    """Tokens that went through the models in training, padding included, by seed."""
     training_seconds: tuple[float, ...]
     seeds: tuple[int, ...]
     solved: dict[str, Solved]
-    """By split, and of the three held-out ones together."""
+    """Solved instructions by split, and of the three held-out splits together."""
     hallucination: Interval
     """Share of runs that name a tool which is not on offer."""
     calls: float
-    """Calls of tools in a run."""
+    """Tool calls per run."""
     unseen_apis_hallucination: Interval | None
     classes: dict[str, int]
-    """Runs of the three held-out splits that did not solve, by the class of what went wrong."""
+    """Unsolved runs of the three held-out splits, by the class of the failure."""
 
 
 @dataclass(frozen=True)
@@ -93,22 +93,22 @@ class SizeFigures:
     methods: tuple[MethodFigures, ...]
     differences: tuple[Difference, ...]
     baselines: dict[str, dict[str, float]]
-    """Player that never reads its instruction → share by split, and of the three held-out ones
-    together: the best that is given the oracle's calls, and the best of the others."""
+    """Shares by split, and of the three held-out splits together, by player that never reads its
+    instruction: the best that gets the oracle's calls, and the best of the others."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def figures_of(grid: GlpftGrid) -> tuple[SizeFigures, ...]:
-    """Of all cells, which are finished."""
+    """Figures of all sizes; every cell must be finished."""
     baselines = _baselines(grid)
     return tuple(_size(grid, size, baselines) for size in grid.sizes)
 
 
 @dataclass(frozen=True)
 class _Played:
-    """One method's results: seed → item → result."""
+    """Results of one method by seed and item."""
 
     facts: MethodFigures
     by_seed: tuple[dict[str, Result], ...]
@@ -155,7 +155,7 @@ def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) ->
 
 
 def _groups(grid: GlpftGrid) -> dict[str, list[str]]:
-    """Group → its items: the three splits together, each of them, and unseen APIs."""
+    """Return the items by group: the three splits together, each of them, and unseen APIs."""
     groups: dict[str, list[str]] = {name: [] for name in (ALL, *HELD_OUT, APART)}
     for item in grid.items:
         split = split_of(item)
@@ -213,8 +213,8 @@ def _report(folder: Path) -> Report:
 
 
 def _require_same_training(grid: GlpftGrid, size: str) -> None:
-    """Raises `OutputError` for cells that were trained in different ways: a release of this
-    program may have other defaults than the one that began the folder."""
+    """Check the cells. Raises `OutputError` for cells that were trained in different ways: a
+    release of this program may have other defaults than the one that began the folder."""
     cells_by_settings: dict[str, str] = {}
     for cell in grid.cells:
         if cell.size == size:
@@ -229,7 +229,7 @@ def _require_same_training(grid: GlpftGrid, size: str) -> None:
 
 
 def _playing_stages(cell: Cell, report: Report) -> list[StageFacts]:
-    """The models that play: of the other stages' models they only begin."""
+    """Return the models that play; the other stages' models are only starting points."""
     stage_names = serving_of(cell.method)[1].values()
     return [stage for stage in report.stages if stage.stage in stage_names]
 
@@ -257,14 +257,14 @@ def _mean(
     value: Callable[[Result], float],
     seed: int,
 ) -> Interval:
-    """Of a share, with its interval over instructions."""
+    """Mean of a share, with its interval over instructions."""
     return mean_share(_by_item(by_seed, items, value), seed=seed)
 
 
 def _by_item(
     by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
 ) -> list[float]:
-    """Each item's mean over the seeds."""
+    """Mean of each item over the seeds."""
     return [fmean(value(seed_results[item]) for seed_results in by_seed) for item in items]
 
 

@@ -1,4 +1,4 @@
-"""Which cells are trained, and where they are kept.
+"""The cells that are trained, and the files that they are kept in.
 
     OUTPUT/settings.json                         what every cell follows from
     OUTPUT/data/                                 the training instructions
@@ -36,28 +36,28 @@ from loopline.trainers.glpft.stages import METHODS, Method
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
 APART = Split.UNSEEN_APIS
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
-"""Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
+"""Options of the workflows: those of `bench tools`, in the form that the models were trained on."""
 
 
 def schedules_sha256() -> str:
-    """Of what `train glpft` trains random weights by."""
+    """SHA-256 of the schedules by which `train glpft` trains random weights."""
     table = {name: schedule.model_dump() for name, schedule in MICRO.items()}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
 class Common(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     instructions: int = Field(ge=1)
-    """That are trained on."""
+    """Number of training instructions."""
     data_seed: int
     samples: int = Field(ge=len(HELD_OUT), le=worlds.MAX_SAMPLES)
-    """Held-out instructions, of the three splits alike."""
+    """Held-out instructions, the same number from each of the three splits."""
     unseen_apis: int = Field(ge=0, le=worlds.MAX_SAMPLES)
-    """Further ones that need APIs which training never sees."""
+    """Further instructions that need APIs which training never sees."""
     question_seed: int
     schedules: str = Field(default_factory=schedules_sha256)
-    """Of the table of learning rates: another one trains other cells."""
+    """SHA-256 of the table of learning rates, since other rates train other cells."""
 
 
 class SizeBudget(Record):
@@ -82,14 +82,15 @@ class Cell(Record):
 
     @property
     def needs(self) -> tuple[Cell, ...]:
-        """What methods have in common is taken from another cell or made: none is waited for."""
+        """No dependencies: a cell copies the common start of its methods from another cell, or
+        makes it."""
         return ()
 
     def folder(self, output: Path) -> Path:
         return output / "cells" / self.size / f"{self.method}-{self.seed}"
 
     def siblings(self, output: Path) -> list[Path]:
-        """The folders of the other methods at this size, with this seed."""
+        """Return the folders of the other methods at this size, with this seed."""
         others = [self.model_copy(update={"method": method}) for method in METHODS]
         return [other.folder(output) for other in others if other != self]
 
@@ -107,7 +108,8 @@ class GlpftGrid:
 
     @property
     def cells(self) -> list[Cell]:
-        """In the order of work: seed by seed, so that what was done before a stop compares."""
+        """Cells in the order of work: seed by seed, so that the cells that are done before an
+        interruption can be compared."""
         return [
             Cell(size=size, method=method, seed=seed, budget=budget)
             for seed in self.seeds
@@ -121,7 +123,7 @@ class GlpftGrid:
 
     def claim(self) -> None:
         """Make the folder this experiment's own. Raises `OutputError` for one that was begun with
-        other settings, or holds something else."""
+        other settings, or has other content."""
         claim(self.output, self.common)
         for name, size in self.sizes.items():
             claim(self.output / "cells" / name, size)
@@ -137,7 +139,7 @@ def grid_of(
     common: Common,
     jobs: int,
 ) -> GlpftGrid:
-    """From the options as they are typed. Raises `UsageError`."""
+    """Build the grid from the options as typed. Raises `UsageError`."""
     names = parse_names("--sizes", sizes, list(SIZES))
     budgets = _numbers("--tokens", tokens.split(","), tokens)
     if len(budgets) not in (1, len(names)):
@@ -161,7 +163,7 @@ def grid_of(
 
 
 def items_of(common: Common) -> tuple[Item, ...]:
-    """The held-out instructions, the splits in turn, those with unseen APIs last."""
+    """Return the held-out instructions, the splits alternating, those with unseen APIs last."""
     return (
         *worlds.items_in_turn(HELD_OUT, common.samples, common.question_seed),
         *worlds.items_in_turn((APART,), common.unseen_apis, common.question_seed),
@@ -169,27 +171,27 @@ def items_of(common: Common) -> tuple[Item, ...]:
 
 
 def split_of(item: Item) -> str:
-    """The split of the simulator that an instruction is of."""
+    """Return the split of the simulator that an instruction belongs to."""
     return str(item.about["split"])
 
 
 def data_folder(output: Path) -> Path:
-    """Of the training instructions."""
+    """Folder of the training instructions."""
     return output / "data"
 
 
 def training_folder(folder: Path) -> Path:
-    """Of a cell's folder."""
+    """Folder of a cell's training."""
     return folder / "training"
 
 
 def results_path(folder: Path) -> Path:
-    """Of a cell's folder."""
+    """Path of a cell's results."""
     return folder / "results.jsonl"
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """A cell's results so far, by item. Raises `OutputError` naming a damaged line."""
+    """Read a cell's results so far, by item. Raises `OutputError` naming a damaged line."""
     path = results_path(folder)
     results: dict[str, Result] = {}
     for number, record in read_log(path):
@@ -202,7 +204,7 @@ def read_results(folder: Path) -> dict[str, Result]:
 
 
 def cell_is_finished(folder: Path, items: Sequence[Item]) -> bool:
-    """Whether nothing of the cell is left to do: what has played everything is trained."""
+    """Whether the cell is complete: one that has played everything is trained."""
     results = read_results(folder)
     return all(item.id in results for item in items)
 

@@ -14,7 +14,7 @@ from loopline.bench.experiments.intervals import differences_plot, solved_plot
 
 
 class GlpftReport(Record):
-    """Every figure, with what it follows from."""
+    """All figures, with their settings."""
 
     settings: Common
     seeds: tuple[int, ...]
@@ -24,7 +24,7 @@ class GlpftReport(Record):
 
 
 def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
-    """Of all sizes."""
+    """Build the report of all sizes."""
     return GlpftReport(
         settings=grid.common,
         seeds=grid.seeds,
@@ -34,7 +34,7 @@ def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
 
 
 def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
-    """What it says, wherever it is read. Nothing that a model wrote is in it."""
+    """Document of the report for a terminal, Markdown and HTML. It contains no text of a model."""
     return Document(
         title=TITLE,
         about=about(grid),

@@ -1,4 +1,4 @@
-"""What the report says of each size, as words and as tables of text."""
+"""Words and tables of the report about each size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHED = (
 
 
 def about(grid: GlpftGrid) -> str:
-    """What was done."""
+    """Describe what was done."""
     common = grid.common
     apart = common.unseen_apis
     further = f", and {apart:,} apart that need unseen APIs" if apart else ""
@@ -43,7 +43,7 @@ def about(grid: GlpftGrid) -> str:
 
 
 def heading(size: SizeFigures) -> str:
-    """What is equal for all methods."""
+    """Heading with what is equal for all methods."""
     method = size.methods[0]
     return (
         f"{size.size}: {method.parameters:,} parameters in each model, {size.budget:,} training "
@@ -52,7 +52,7 @@ def heading(size: SizeFigures) -> str:
 
 
 def tables(size: SizeFigures) -> dict[str, Table]:
-    """By caption; one without rows has nothing to say."""
+    """Tables by caption; one without rows is not printed."""
     return {
         "Solved": solved(size),
         "Solved, by split": splits(size),
@@ -63,7 +63,7 @@ def tables(size: SizeFigures) -> dict[str, Table]:
 
 
 def solved(size: SizeFigures) -> Table:
-    """The table of the claim; below the methods who never reads an instruction."""
+    """Table of the claim; below the methods, the players that never read an instruction."""
     head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
             "calls"]  # fmt: skip
     blank = ["–"] * 4
@@ -75,7 +75,7 @@ def solved(size: SizeFigures) -> Table:
 
 
 def splits(size: SizeFigures) -> Table:
-    """Each split with its interval."""
+    """Table of each split with its interval."""
     first = size.methods[0].solved
     names = [name for name in (*HELD_OUT, APART) if name in first]
     return (
@@ -94,7 +94,7 @@ def splits(size: SizeFigures) -> Table:
 
 
 def differences(size: SizeFigures) -> Table:
-    """Paired, in percentage points."""
+    """Paired differences, in percentage points."""
     names = [name for name in SHORT if name in size.methods[0].solved]
     return (
         ["pair", *(SHORT[name] for name in names)],
@@ -109,7 +109,7 @@ def differences(size: SizeFigures) -> Table:
 
 
 def hallucination(size: SizeFigures) -> Table:
-    """Shares with their intervals."""
+    """Table of shares with their intervals."""
     first = size.methods[0].solved
     names = [name for name in (ALL, APART) if name in first]
     return (
@@ -123,7 +123,7 @@ def hallucination(size: SizeFigures) -> Table:
 
 
 def classes(size: SizeFigures) -> Table:
-    """Runs of each class of failure."""
+    """Table of the runs of each class of failure."""
     names = sorted({name for method in size.methods for name in method.classes})
     return (
         ["class", *(method.method for method in size.methods)],

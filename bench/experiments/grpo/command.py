@@ -1,4 +1,4 @@
-"""`bench grpo`: trains what is left of the grid, and shows the table."""
+"""`bench grpo`: trains the unfinished arms of the grid, and shows the table."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ BASELINES = "baselines.json"
 
 
 class ByHand(Record):
-    """What players by hand solve of the held-out puzzles."""
+    """Held-out puzzles that players by hand solve."""
 
     solved: dict[str, int]
 
 
 def measure(grid: GrpoGrid, *, as_json: bool) -> None:
-    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    """Run the unfinished arms and print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     _require_puzzles(grid)
     try:
         claim(grid.output, grid.settings, more_seeds=True)
@@ -53,7 +53,7 @@ def measure(grid: GrpoGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
-    """None if it was stopped."""
+    """Run the grid and return its report; None if it was interrupted."""
     with track_seconds(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
         training = _train_arms(grid)
@@ -76,8 +76,8 @@ def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
 
 
 def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
-    """The trials, and the arms of the table, tuned as these have chosen; None if it was
-    stopped."""
+    """Run the trials, and the arms of the table with the tunings that these chose; None if it was
+    interrupted."""
     with JobProgress("trainings") as progress:
 
         def of_all(jobs: int, remaining: int) -> Watcher:
@@ -94,8 +94,8 @@ def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
 
 
 def _require_puzzles(grid: GrpoGrid) -> None:
-    """Raises `BenchError` where there are not that many held-out ones, while the folder is nobody's
-    still."""
+    """Check the number of held-out puzzles. Raises `BenchError` where there are fewer, before the
+    folder is claimed."""
     settings = grid.settings
     if (grid.output / BASELINES).exists():
         return

@@ -46,7 +46,7 @@ ROWS: tuple[ArmName, ...] = (
     WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
     BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
 )  # fmt: skip
-"""In the order of the table."""
+"""Arms in the order of the table's rows."""
 CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (CONTINUED, WARM_START), (EXPERT_ITERATION, CONTINUED), (MAS_GRPO, CONTINUED),
     (AT_GRPO, CONTINUED), (AT_GRPO, EXPERT_ITERATION), (AT_GRPO, MAS_GRPO_TOKENS),
@@ -54,7 +54,7 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (AT_GRPO, SINGLE_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE),
     (PER_ROLE, SWAPPED),
 )  # fmt: skip
-"""First less second. Each was chosen before its result was there."""
+"""Pairs of arms to compare, first less second. Each was chosen before its result existed."""
 
 
 class CurvePoint(Record):
@@ -64,7 +64,7 @@ class CurvePoint(Record):
     tokens: float
     success: float
     low: float
-    """Of the seeds."""
+    """Bounds of the interval over seeds: `low` and `high`."""
     high: float
 
 
@@ -76,19 +76,20 @@ class ArmFigures(Record):
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
-    """Over the warm start, paired; None of the warm start itself, and without one of its seeds."""
+    """Gain over the warm start, paired; None for the warm start itself, and without one of its
+    seeds."""
     samples: float
-    """Completions drawn in training, or answers imitated, since its beginning."""
+    """Completions sampled in training, or answers imitated, since its beginning."""
     tokens: float
-    """Through the model in training since its beginning, padding included."""
+    """Tokens through the model in training since its beginning, padding included."""
     steps: float
     train_cpu_minutes: float
     agreement: float | None
-    """Share of proposals that the plan agent carried out as they were; None without proposals."""
+    """Share of proposals that the plan agent carried out unchanged; None without proposals."""
     failures: dict[str, int]
-    """Of all seeds."""
+    """Failures by kind, over all seeds."""
     answers: dict[str, dict[str, int]]
-    """By agent, the most frequent answers of the first seed."""
+    """Most frequent answers of the first seed, by agent."""
     curve: tuple[CurvePoint, ...]
 
 
@@ -103,7 +104,7 @@ class Difference(Record):
 
 
 class GrpoReport(Record):
-    """The whole table."""
+    """Figures of the whole table."""
 
     settings: ArmSettings
     arms: tuple[ArmFigures, ...]
@@ -111,14 +112,14 @@ class GrpoReport(Record):
     baselines: dict[str, Bounds]
     """Players by hand on the same puzzles, with Wilson's interval."""
     trials: tuple[Trial, ...] = ()
-    """By which each arm's tuning was chosen; none where it is the game's."""
+    """Trials by which each arm's tuning was chosen; empty where the game's own tuning is used."""
     stopped: dict[str, str] = Field(default_factory=dict)
     """Trainings that ended early, by name, and why."""
     published: str
     minutes: float
-    """Of the wall clock, over all parts of an interrupted run."""
+    """Minutes of wall clock, over all parts of an interrupted run."""
     cpu_minutes: float
-    """Of all processes: training, looks and measurement, trials included."""
+    """CPU minutes of all processes: training, looks and measurement, trials included."""
 
 
 def report_of(
@@ -132,7 +133,8 @@ def report_of(
     trials: tuple[Trial, ...] = (),
     stopped: Mapping[str, str] | None = None,
 ) -> GrpoReport:
-    """From the results of all arms of all seeds. Seeds stand in the settings' order."""
+    """Build the report from the results of all arms and seeds, with seeds in the settings'
+    order."""
     order = {seed: at for at, seed in enumerate(settings.seeds)}
     by_arm: dict[ArmName, list[ArmResult]] = {}
     for name in ROWS:
@@ -165,8 +167,8 @@ def report_of(
 
 
 def solved_at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
-    """What the arms that learn from rewards solved of the validation split at the first look after
-    as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
+    """Share of the validation split that the arms which learn from rewards solved at the first look
+    after as many tokens as AT-GRPO had in the end, or at their last look; empty without AT-GRPO."""
     whole = next((arm.tokens for arm in arms if arm.arm == AT_GRPO), None)
     if whole is None:
         return {}
@@ -210,7 +212,7 @@ def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult])
 def _pairs(
     first: Sequence[ArmResult], second: Sequence[ArmResult]
 ) -> list[tuple[ArmResult, ArmResult]]:
-    """Of the seeds that both have."""
+    """Pair the results of the seeds that both arms have."""
     others = {result.seed: result for result in second}
     return [(result, others[result.seed]) for result in first if result.seed in others]
 
@@ -227,7 +229,7 @@ def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
 
 
 def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
-    """First less second, paired by seed and puzzle."""
+    """Return first less second, paired by seed and puzzle."""
     return Bounds.of_seeds(
         [
             [
@@ -241,13 +243,13 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
 
 
 def _solved_by_puzzle(result: ArmResult) -> list[float]:
-    """Of each puzzle 1 if it was solved, else 0."""
+    """Success per puzzle: 1 if it was solved, else 0."""
     return [float(mark == "1") for mark in result.outcomes]
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
-    """The seeds' looks side by side. A seed that ended early, or had fewer looks in its few steps,
-    stays where it was at its last one."""
+    """Align the seeds' looks. A seed that ended early, or had fewer looks in its few steps, stays
+    at its last one."""
     most = max(map(len, curves), default=0)
     whole = [[*curve, *[curve[-1]] * (most - len(curve))] for curve in curves if curve]
     return tuple(

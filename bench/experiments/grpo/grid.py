@@ -1,5 +1,5 @@
-"""Which arms are trained, and tuned how. The folder is that of
-`loopline.trainers.grpo.arms.folder`, and holds besides
+"""The arms that are trained, and how they are tuned. The folder is that of
+`loopline.trainers.grpo.arms.folder`, with these files in addition:
 
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
@@ -36,35 +36,36 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 TEST_SEED = 2027
-"""Not that of the demonstration: its puzzles were looked at when the games' settings were
-chosen."""
+"""Seed of the test puzzles. It differs from the demonstration's, whose puzzles were looked at when
+the games' settings were chosen."""
 LOOKS = 8
 LOOKED_AT = 100
 CHECKPOINT_EVERY = 4
-"""Steps: those of whole runs take long."""
+"""Steps between two checkpoints; steps of whole runs take long."""
 COMPARED: frozenset[ArmName] = frozenset(
     {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
 )
-"""Arms that the findings compare: they are trained from every seed."""
+"""Arms that the findings compare; they are trained from every seed."""
 SEEDS_OF_OTHERS = 3
-"""Of the other arms that train: the first ones. Their intervals are as wide as that makes them."""
+"""Seeds that the other trained arms run with, the first ones. So few seeds widen their
+intervals."""
 Scope = Literal["all", "compared", "whole-runs"]
-"""Arms that are tried in a way: all that learn; those of `COMPARED`, whose longer search the others
-are spared; those whose whole runs compete, which have few puzzles to spend, so that small batches
-are for them what makes versions at all."""
+"""Arms that a way of tuning is tried on: all that learn; only those of `COMPARED`, so that the
+others are spared the longer search; or those whose whole runs compete: they have few puzzles to
+spend, and only small batches give them any versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
-"""Parts of the settings, by `--set`."""
+"""Parts of the settings that `--set` may change."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """In which arms that learn are tried."""
+    """Way of tuning that the learning arms are tried in."""
 
     tuning: Tuning
     scope: Scope = "all"
 
     def tunings(self, name: ArmName) -> list[Tuning]:
-        """What of it concerns such an arm, if anything does."""
+        """Tunings of this way that concern an arm, if any."""
         kind = KINDS[name]
         concerned = {
             "all": True,
@@ -75,8 +76,8 @@ class Way:
 
 
 def has_all_seeds(name: ArmName) -> bool:
-    """Whether an arm is done for every seed: one that is compared, or that plays what such a one
-    has learned."""
+    """Whether an arm is run for every seed: an arm that is compared, or one that plays what such an
+    arm has learned."""
     kind = KINDS[name]
     if kind.way == "measured" and kind.begins is not None:
         return has_all_seeds(kind.begins)
@@ -90,15 +91,15 @@ class GrpoGrid:
     output: Path
     settings: ArmSettings
     kinds: tuple[ArmName, ...]
-    """With those that they need, in the order of work."""
+    """Arms with those that they depend on, in the order of work."""
     jobs: int
     ways: tuple[Way, ...] = (Way(OWN),)
-    """In which each arm that learns is tried, as far as they concern it. One alone is not tried,
-    but taken."""
+    """Ways of tuning to try for each arm that learns, as far as they concern it. A single way is
+    used without a trial."""
 
     @property
     def trials(self) -> list[Arm]:
-        """Of the first seed."""
+        """Trials of the first seed."""
         ways = self.ways if len(self.ways) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
@@ -109,28 +110,28 @@ class GrpoGrid:
 
     @property
     def required_arms(self) -> list[Arm]:
-        """What the table needs whatever the trials choose, in the order of work: no core need wait
-        for the last trial."""
+        """Arms that the table needs whatever the trials choose, in the order of work, so that no
+        core waits for the last trial."""
         by_each = [with_dependencies(self._arms_by_way(way)) for way in self.ways]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
     def first(self) -> list[Arm]:
-        """What can be done before the trials have chosen, with them; nothing without trials."""
+        """Trials with the arms that need no choice of theirs; empty without trials."""
         return with_dependencies([*self.trials, *self.required_arms]) if self.trials else []
 
     @property
     def behind(self) -> int:
-        """How many come after the first ones, at least. What is chosen changes that only for
-        AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
-        it."""
+        """Least number of arms after the first ones. The choice of tunings adds at most one per
+        further seed, for AT-GRPO: the budget of others is measured by it with the game's own
+        tuning."""
         first = set(self.first)
         tables = map(self._arms_by_way, self.ways)
         return min(len(set(with_dependencies(table)) - first) for table in tables)
 
     def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
-        """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
-        before a stop compares."""
+        """Arms of the table with their chosen tunings, seed by seed, so that the arms that are done
+        before an interruption can be compared."""
 
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
@@ -146,17 +147,17 @@ class GrpoGrid:
         ]
 
     def _arms_by_way(self, way: Way) -> list[Arm]:
-        """Every arm tuned in this way, or in the first one where it doesn't concern it."""
+        """Return every arm tuned in this way, or in the first one where it doesn't concern it."""
         return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
 
 
 def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
-    """That concern such an arm, each once."""
+    """Distinct tunings that concern an arm."""
     return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
 
 
 def with_dependencies(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms, each after those that it needs."""
+    """Return the arms, each after those that it depends on."""
     all_arms: dict[Arm, None] = {}
     for arm in arms:
         all_arms |= dict.fromkeys((*with_dependencies(arm.needs), arm))
@@ -174,8 +175,8 @@ def grid_of(
     jobs: int,
     changes: Sequence[str] = (),
 ) -> GrpoGrid:
-    """From the options as they are typed; `changes` are settings in place of the game's own, as in
-    `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
+    """Build the grid from the options as typed; `changes` are settings in place of the game's own,
+    such as `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
     try:
         learned = LearnedGame.of(game)
     except AgentError as error:
@@ -213,13 +214,13 @@ def _apply_changes(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
-    """What `--seeds` names. Raises `UsageError`."""
+    """Parse the value of `--seeds`. Raises `UsageError`."""
     try:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
-    # Of seed 0 the puzzles of a batch would be those of a demonstration: both count from seed times
-    # a large number.
+    # With seed 0 the puzzles of a batch would be those of a demonstration: both count from the
+    # seed times a large number.
     if not 1 <= min(seeds) <= max(seeds) < 2**32:
         raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
     return seeds
@@ -255,7 +256,7 @@ def _tuning(text: str) -> Tuning:
 
 
 def _kinds(text: str) -> tuple[ArmName, ...]:
-    """Those that are named and all that these need; `all` names all."""
+    """Return the named arms with all that they depend on; `all` names all."""
     by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
         return tuple(KINDS)

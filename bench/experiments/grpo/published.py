@@ -1,5 +1,5 @@
-"""What the paper of AT-GRPO reports (arXiv 2510.11062), to stand next to our own: context, not a
-comparison. Its models have learned language, its puzzles are given to them in words."""
+"""Results of AT-GRPO's paper (arXiv 2510.11062), to print next to our own: context, not a
+comparison. Its models have learned language, and read its puzzles in words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from loopline.agents.environments.registry import find
 
 SOURCE = "arXiv 2510.11062"
 SMALL = "Qwen3-1.7B"
-"""The model of the table's column."""
+"""Model of the column that is quoted."""
 
 
 def published_results(game: str) -> str:
-    """In one paragraph; empty where the environment says nothing of what was published."""
+    """Return the published results in one paragraph; empty where the environment has none to
+    name."""
     lessons = find(game).lessons
     if lessons is None:
         return ""

@@ -11,7 +11,7 @@ from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
 def document(report: GrpoReport) -> Document:
-    """What it says, wherever it is read. What models wrote is in it as text."""
+    """Document of the report for a terminal, Markdown and HTML. Text of models stays text."""
     drawings = [
         (
             solved_plot(
@@ -54,7 +54,7 @@ def document(report: GrpoReport) -> Document:
 
 
 def curves_plots(report: GrpoReport) -> tuple[str, str]:
-    """Greedy success on puzzles of the validation split over samples, and over tokens; empty
+    """Plot greedy success on puzzles of the validation split over samples, and over tokens; empty
     without a curve."""
     arms = [arm for arm in report.arms if len(arm.curve) > 1]
     return (
@@ -75,7 +75,7 @@ def _curves(lines: list[tuple[str, list[tuple[float, float, float, float]]]], ov
 
 
 def last_line(report: GrpoReport) -> dict[str, object]:
-    """For `--json`."""
+    """Return the figures that `--json` prints."""
     return {
         "game": report.settings.game.name,
         "seeds": list(report.settings.seeds),

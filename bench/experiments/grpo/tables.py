@@ -1,4 +1,4 @@
-"""What the report says, as words and as tables of text."""
+"""Words and tables of the report."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ REWARDED: dict[Scheme, str] = {
 
 
 def title(report: GrpoReport) -> str:
-    """Of the page."""
+    """Title of the page."""
     return f"AT-GRPO and its peers on {game_of(report)}"
 
 
 def game_of(report: GrpoReport) -> str:
-    """`plan path`."""
+    """Name of the game in words, such as `plan path`."""
     return report.settings.game.name.replace("_", " ")
 
 
 def about(report: GrpoReport) -> str:
-    """What was done."""
+    """Describe what was done."""
     run_settings = report.settings
     size, rewarded = run_settings.network, run_settings.reinforced
     seeds = ", ".join(map(str, run_settings.seeds))
@@ -81,7 +81,7 @@ def about(report: GrpoReport) -> str:
 
 
 def _seeds_note(report: GrpoReport) -> str:
-    """Over which seeds there are means."""
+    """Describe the seeds that the means cover."""
     counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
         return "Of one seed. "
@@ -96,21 +96,21 @@ def _seeds_note(report: GrpoReport) -> str:
 
 
 def _changes_note(report: GrpoReport) -> str:
-    """What is not as the game's own settings have it."""
+    """Note about settings that differ from the game's own."""
     defaults = report.settings.game.training.model_dump()
     changed = changed_settings(defaults, report.settings.model_dump(include=set(defaults)))
     return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
 
 
 def _scarcity_note(report: GrpoReport) -> str:
-    """Where arms that imitate have less to read than those that are rewarded."""
+    """Note for arms that imitate and have less to learn from than those that are rewarded."""
     game = report.settings.game
     about = game.lessons.about(game.weak_team)
     return f"{about} " if about else ""
 
 
 def ending(report: GrpoReport) -> str:
-    """What it cost."""
+    """Describe the compute that it took."""
     return (
         f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
         f"{format_count(len(report.settings.seeds), 'seed')}"
@@ -118,7 +118,7 @@ def ending(report: GrpoReport) -> str:
 
 
 def tables(report: GrpoReport) -> dict[str, Table]:
-    """By caption; one without rows has nothing to say."""
+    """Tables by caption; one without rows is not printed."""
     return {
         "Solved": solved(report),
         "One arm less another, in points, paired by seed and puzzle": differences(report),
@@ -135,7 +135,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
 
 
 def solved(report: GrpoReport) -> Table:
-    """The table of the claim."""
+    """Table of the claim."""
     published = report.settings.game.lessons.published.get(SMALL, {})
     head = ["arm", "solved", "95 %", "seeds", "their range", "over warm start", "agreement",
             "published, 1.7B"]  # fmt: skip
@@ -156,7 +156,7 @@ def solved(report: GrpoReport) -> Table:
 
 
 def differences(report: GrpoReport) -> Table:
-    """Each claim, with what may be said of it."""
+    """Table of the claims with their verdicts."""
     rows = [
         [
             f"{difference.first} − {difference.second}",
@@ -171,7 +171,7 @@ def differences(report: GrpoReport) -> Table:
 
 
 def by_hand(report: GrpoReport) -> Table:
-    """Players that have learned nothing."""
+    """Table of players that have learned nothing."""
     rows = [
         [name, say.share(bounds.estimate), say.span(bounds.low, bounds.high)]
         for name, bounds in report.baselines.items()
@@ -180,7 +180,7 @@ def by_hand(report: GrpoReport) -> Table:
 
 
 def by_seed(report: GrpoReport) -> Table:
-    """Each seed alone."""
+    """Table of the seeds."""
     seeds = report.settings.seeds
     rows = [
         [
@@ -193,8 +193,8 @@ def by_seed(report: GrpoReport) -> Table:
 
 
 def trials(report: GrpoReport) -> Table:
-    """Every trial: factors of the game's settings, of which `batch` is the puzzles per version or
-    the answers per supervised step."""
+    """Table of every trial: factors of the game's settings, of which `batch` is the puzzles per
+    version or the answers per supervised step."""
     tuning_by_arm = {entry.arm: entry.tuning for entry in report.arms}
     rows = [
         [
@@ -214,12 +214,12 @@ def trials(report: GrpoReport) -> Table:
 
 
 def stopped(report: GrpoReport) -> Table:
-    """Trainings whose next loss or gradient was not a number."""
+    """Table of trainings whose next loss or gradient was not a number."""
     return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
 
 
 def compute(report: GrpoReport) -> Table:
-    """Of the arms that train, and what they solved when they had as many tokens as AT-GRPO."""
+    """Compute of the arms that train, and their solved share at as many tokens as AT-GRPO had."""
     equal = solved_at_equal_tokens(report.arms)
     rows = [
         [
@@ -240,7 +240,7 @@ def compute(report: GrpoReport) -> Table:
 
 
 def failures(report: GrpoReport) -> Table:
-    """By arm."""
+    """Failures by arm."""
     rows = [
         [arm.arm, ", ".join(f"{count:,} {kind}" for kind, count in arm.failures.items()) or "–"]
         for arm in report.arms
@@ -249,12 +249,12 @@ def failures(report: GrpoReport) -> Table:
 
 
 def kinds(report: GrpoReport) -> Table:
-    """In words."""
+    """Descriptions of the arms."""
     return ["arm", "about"], [[arm.arm, KINDS[arm.arm].about] for arm in report.arms]
 
 
 def settings(report: GrpoReport) -> Table:
-    """What the weights follow from, besides the seed."""
+    """Table of the settings, other than the seed, that determine the weights."""
     run_settings = report.settings
     size, imitated, rewarded = (
         run_settings.network,
@@ -283,7 +283,8 @@ def settings(report: GrpoReport) -> Table:
 
 
 def answer_variety(report: GrpoReport) -> Table:
-    """Whether success was learned by reading, or by one answer that fits everywhere."""
+    """Table of how varied the answers are: whether success was learned by reading, or by one answer
+    that fits everywhere."""
     rows = [
         [
             f"{arm.arm}, {agent.replace('_', ' ')}",

@@ -1,5 +1,5 @@
-"""How each arm is tuned: every arm that learns is tried in the same ways, on the first seed, and
-takes the one by which it solved most puzzles of the validation split.
+"""Tuning of the arms: every arm that learns is tried in the same ways, on the first seed, and takes
+the one by which it solved most puzzles of the validation split.
 
 A trial is as long as the arm itself, so that one by which it falls back later is not chosen. Those
 of the first seed that were chosen are in the table as they are.
@@ -16,7 +16,7 @@ from loopline.trainers.grpo.arms.results import Arm, ArmResult
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 LOOKS_COUNTED = 3
-"""The last ones of a trial: one alone is of few puzzles."""
+"""Number of a trial's last looks that count, since a single one has few puzzles."""
 
 
 class Trial(Record):
@@ -25,15 +25,15 @@ class Trial(Record):
     arm: ArmName
     tuning: Tuning
     validation: float
-    """Greedy success, mean of the last looks: what is chosen by."""
+    """Greedy success, mean of the last looks, on which the choice is based."""
     held_out: float
-    """What it came to in the end, of the puzzles that the table is of. Nothing is chosen by it."""
+    """Final result on the held-out puzzles of the table. No choice is based on it."""
     stopped: bool = False
     """Whether it ended early, as its next loss was not a number."""
 
 
 def trial_of(result: ArmResult) -> Trial:
-    """From what a trial came to."""
+    """Build a trial from its result."""
     return Trial(
         arm=result.arm,
         tuning=result.tuning,
@@ -44,8 +44,8 @@ def trial_of(result: ArmResult) -> Trial:
 
 
 def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
-    """The best for each arm; of equal ones the game's own, or the one that was named first. One
-    by which the training ended early is taken only where it did so by every one."""
+    """Return the best trial for each arm; of equal ones the game's own, or the one named first. A
+    tuning whose training ended early is chosen only if all ended early."""
 
     def better(trial: Trial) -> tuple[bool, float, bool]:
         return not trial.stopped, trial.validation, trial.tuning == OWN
@@ -57,7 +57,7 @@ def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
 
 
 def lower_setting_hint(arm: Arm) -> str:
-    """What can be asked for where an arm ended early."""
+    """Suggest a lower setting where an arm ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
     hint = "by --trials, or " if arm.what.learns else ""
     return f"Lower its learning rate {hint}by --set {part}.learning_rate=… in another folder"

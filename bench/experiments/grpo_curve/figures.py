@@ -35,38 +35,38 @@ from loopline.bench.statistics import (
 )
 
 ALPHA = 0.05
-"""Of a whole curve."""
+"""Error probability of a whole curve; its looks share it equally."""
 Place = Literal["within", "below", "above"]
 
 
 class LookComparison(Record):
-    """A look of one loop against the same look of others."""
+    """A look of one loop compared with the same look of others."""
 
     round: int
     least: float
-    """Of the others; a share of the held-out puzzles."""
+    """Least of the other loops' shares of held-out puzzles."""
     greatest: float
     p: float
-    """That it solves as many as the nearest of them; 1 between them."""
+    """p-value of the difference from the nearest other loop; 1 if the share lies between them."""
     discordant: float
-    """Share of the puzzles that it and the nearest one differ on."""
+    """Share of the puzzles on which it and the nearest one differ."""
     place: Place
 
 
 class CurveFigures(Record):
-    """One loop."""
+    """Figures of one loop."""
 
     loop: CurveLoop
     looks: dict[int, Bounds]
-    """By round, the share solved, with Wilson's interval; round 0 is the warm start."""
+    """Solved share by round, with Wilson's interval; round 0 is the warm start."""
     gain: Bounds
-    """Of the last look over the warm start, paired over puzzles."""
+    """Gain of the last look over the warm start, paired over puzzles."""
     against_undisturbed: tuple[LookComparison, ...]
-    """Per look; an undisturbed loop is compared with the others. Empty where there is
-    none."""
+    """Comparisons with the undisturbed loops, one per look; an undisturbed loop is compared with
+    the other ones. Empty where there is none."""
     over_twin: Bounds | None
-    """The last look less that of the undisturbed loop of the same seed, paired; None of an
-    undisturbed one."""
+    """Last look less that of the undisturbed loop of the same seed, paired; None for an undisturbed
+    loop."""
     history: LoopHistory
 
     @property
@@ -79,23 +79,23 @@ class CurveFigures(Record):
 
 
 class CurveReport(Record):
-    """All of it."""
+    """Figures and verdicts of all loops."""
 
     settings: CurveSettings
     loops: tuple[CurveFigures, ...]
     alpha: float
-    """Of one look."""
+    """Error probability of one look."""
     detectable: float | None
-    """Difference from the nearest undisturbed loop that a look would have found with a probability
-    of 80 %, at the discordance that was seen; None if none would."""
+    """Difference from the nearest undisturbed loop that a look would have detected with a
+    probability of 80 %, at the observed discordance; None if none would be."""
     within: bool
-    """Every attacked loop, at every look."""
+    """Whether every attacked loop lies within the spread at every look."""
     rises: bool
-    """Every loop."""
+    """Whether every loop rises."""
     violations: int
-    """Of what must hold of every loop's history, over all loops."""
+    """Violations of the rules for every loop's history, over all loops."""
     minutes: float
-    """Of the wall clock, over all parts of an interrupted run."""
+    """Minutes of wall clock, over all parts of an interrupted run."""
 
     @property
     def attacked(self) -> list[CurveFigures]:
@@ -113,7 +113,7 @@ class CurveReport(Record):
 def report_of(
     settings: CurveSettings, results: Sequence[LoopResult], minutes: float
 ) -> CurveReport:
-    """From the results of all loops."""
+    """Build the report from the results of all loops."""
     undisturbed = [entry for entry in results if entry.loop.kind == "undisturbed"]
     alpha = ALPHA / len(settings.measured_rounds)
     loops = tuple(_figures(entry, undisturbed, alpha) for entry in results)
@@ -134,7 +134,7 @@ def report_of(
 def compare_with_loops(
     result: LoopResult, others: Sequence[LoopResult], alpha: float
 ) -> tuple[LookComparison, ...]:
-    """Every look of a loop but the warm start's against those of others, by the rule above."""
+    """Compare every look of a loop but the warm start's with those of others, by the rule above."""
     if not others:
         return ()
     by_round = [{look.round: look.outcomes for look in entry.looks} for entry in others]

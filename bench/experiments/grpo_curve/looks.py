@@ -1,5 +1,5 @@
-"""What adapters solve of the held-out puzzles, by play in this process: whatever befalls the
-workers can't disturb it.
+"""Measures what adapters solve of the held-out puzzles, by play in this process, so that no attack
+on the workers can disturb it.
 
 Completions are drawn at temperature 1, from the same seed for all adapters, and the first of each
 is executed. Greedy play is a threshold: these small policies get over it between two rounds, all
@@ -24,7 +24,7 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 class Measurement:
-    """Adapters of one base, one after the other."""
+    """Looks at adapters of one base, one after the other."""
 
     def __init__(self, base: Path, settings: CurveSettings) -> None:
         """Raises `TrainingError`."""
@@ -42,8 +42,8 @@ class Measurement:
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
 
     def outcomes(self, adapter: Path) -> str:
-        """`1` for each held-out puzzle that is solved with the adapter in that folder, `0` for each
-        that is not. Raises `TrainingError`."""
+        """Return `1` for each held-out puzzle that is solved with the adapter in that folder, `0`
+        for each that is not. Raises `TrainingError`."""
         import torch
 
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))

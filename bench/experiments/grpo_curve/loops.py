@@ -49,8 +49,8 @@ RESULT = "result.json"
 
 
 class CurveLoop(Record):
-    """Which loop. Those of the same seed are twins: they begin with the same adapters and plan the
-    same puzzles, with the same seeds of every completion."""
+    """Kind and seed of a loop. Loops of the same seed are twins: they begin with the same adapters
+    and plan the same puzzles, with the same seeds of every completion."""
 
     kind: Kind
     seed: int
@@ -64,7 +64,7 @@ class CurveLoop(Record):
 
 
 class LoopHistory(Record):
-    """What a loop did, and what was done to it."""
+    """History of a loop and of the attacks on it."""
 
     rounds: int
     groups: int
@@ -75,19 +75,19 @@ class LoopHistory(Record):
     died: tuple[str, ...]
     """Workers that ended without an injected fault."""
     sampled: tuple[float, ...]
-    """By round, the share of all its runs that were solved, those that broke off included; the best
-    of K candidates was executed."""
+    """Solved share of all its runs by round, including runs that broke off; the best of K
+    candidates was executed."""
     seconds: float
     violations: tuple[str, ...]
-    """Of what must hold of every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
+    """Violations of the rules for every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
 
 
 class Look(Record):
-    """What came of a round, measured."""
+    """Measured result of a round."""
 
     round: int
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
+    """Outcomes of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
 
     @property
     def solved(self) -> int:
@@ -100,11 +100,11 @@ class LoopResult(Record):
     loop: CurveLoop
     history: LoopHistory
     looks: tuple[Look, ...]
-    """The first one, of round 0, is the warm start's, which all loops have in common."""
+    """Looks in order; the first one, of round 0, is the warm start's, which all loops share."""
 
 
 def loops_of(settings: CurveSettings) -> list[CurveLoop]:
-    """All of them; the attacked ones come last."""
+    """All loops; the attacked ones come last."""
     twins = settings.seeds[: settings.attacked]
     return [
         *(CurveLoop(kind="undisturbed", seed=seed) for seed in settings.seeds),
@@ -113,19 +113,20 @@ def loops_of(settings: CurveSettings) -> list[CurveLoop]:
 
 
 def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
-    """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished loop; None if it is not finished. Raises
+    `UnreadableModel`."""
     folder = loop.folder(output)
     return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it again")
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
-    """What all loops begin with."""
+    """Arm that all loops begin with."""
     return Arm(kind=WARM_START, seed=settings.warm_seed)
 
 
 def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
-    """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
-    saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
+    """Train the warm start, unless it exists, measure it, and write it in the form that is served.
+    Ctrl-C saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
     result = train_arm(arm, output, settings, tell)
     base = output / "base"
@@ -140,7 +141,7 @@ def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResu
 
 def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
     """Run the loop, measure what its rounds published, and write its result; a finished one is
-    read. The warm start must be there. Raises `BenchError`, `TrainingError`."""
+    read. The warm start must exist. Raises `BenchError`, `TrainingError`."""
     stored_result = read_result(loop, output)
     if stored_result is not None:
         return stored_result
@@ -170,7 +171,7 @@ def _play_loop(
     adapters: KeptAdapters,
     tell: Tell,
 ) -> LoopHistory:
-    """From a bus without anything on it to the end of the loop, checked."""
+    """Play a loop from an empty bus to its end, and check it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     faults = None
@@ -195,7 +196,7 @@ def _play_loop(
 
 
 def history_of(attack: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
-    """Of a loop that has ended in `folder`."""
+    """Return the history of a loop that has ended in `folder`."""
     report = read_loop_report(folder / "loop")
     fates = [group.fate for round_entry in attack.evidence.sealed for group in round_entry.groups]
     return LoopHistory(

@@ -17,7 +17,7 @@ from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
 def document(report: CurveReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     drawings = [
         (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
          "with their least and greatest, and each attacked loop with its 95 % interval."),
@@ -41,7 +41,7 @@ def document(report: CurveReport) -> Document:
 
 
 def spread_plot(report: CurveReport) -> str:
-    """The undisturbed loops as one band, the attacked ones as lines."""
+    """Plot the undisturbed loops as one band, the attacked ones as lines."""
     rounds = (0, *report.settings.measured_rounds)
     shares = [[curve.looks[number].estimate for curve in report.undisturbed] for number in rounds]
     spread = Curve(
@@ -55,7 +55,7 @@ def spread_plot(report: CurveReport) -> str:
 
 
 def loops_plot(report: CurveReport) -> str:
-    """A line for each loop."""
+    """Plot a line for each loop."""
     lines = [
         Curve(
             curve.loop.name,
@@ -67,7 +67,7 @@ def loops_plot(report: CurveReport) -> str:
 
 
 def sampled_plot(report: CurveReport) -> str:
-    """What the loops saw themselves."""
+    """Plot of the success that the loops measured themselves."""
     lines = [
         Curve(
             curve.loop.name,
@@ -79,7 +79,7 @@ def sampled_plot(report: CurveReport) -> str:
 
 
 def last_line(report: CurveReport) -> dict[str, object]:
-    """For `--json`."""
+    """Return the figures that `--json` prints."""
     return {
         "within_spread": report.within,
         "rises": report.rises,

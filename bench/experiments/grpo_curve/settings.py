@@ -1,4 +1,4 @@
-"""What the curves follow from."""
+"""Settings of the curves."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.settings import LORA_RATE
 
 MIN_GROUPS = 1
-"""With a signal, that a round is to have: none of its puzzles is made up for by further ones unless
-all have equal rewards."""
+"""Least groups with a signal in a round. Puzzles without one are replaced by further puzzles only
+if all have equal rewards."""
 
 _GAME = LearnedGame.of(DEFAULT).model_copy(
     update={
@@ -29,36 +29,37 @@ _GAME = LearnedGame.of(DEFAULT).model_copy(
 
 
 class CurveSettings(ArmSettings):
-    """The warm start, and what all loops begin with and do. `seeds` are those of the undisturbed
-    loops; of `reinforced`, `steps` are the rounds of a loop and `episodes` the puzzles of each."""
+    """Settings of the warm start and of all loops. `seeds` are those of the undisturbed loops; in
+    `reinforced`, `steps` are the rounds of a loop and `episodes` the puzzles of each round."""
 
     game: LearnedGame = _GAME
     reinforced: Reinforced = Reinforced(
         steps=8, episodes=16, candidates=8, minibatch=16, learning_rate=5e-5
     )
     warm_seed: int = 1
-    """Of the warm start, which all loops begin with."""
+    """Seed of the warm start, which all loops begin with."""
     attacked: int = Field(default=1, ge=1)
-    """Loops that are attacked: twins of the first undisturbed ones."""
+    """Number of attacked loops; they are twins of the first undisturbed ones."""
     look_every: int = Field(default=1, ge=1)
-    """Rounds."""
+    """Rounds between two looks."""
     only_kills: bool = False
-    """Kill workers and the trainer; stop nobody, leave Redis alone."""
+    """Whether attacks only kill workers and the trainer, and pause nothing and leave Redis
+    alone."""
 
     @property
     def rounds(self) -> int:
-        """Of each loop."""
+        """Rounds of each loop."""
         return self.reinforced.steps
 
     @property
     def measured_rounds(self) -> tuple[int, ...]:
-        """Whose adapters are measured; the last one is among them."""
+        """Rounds whose adapters are measured; the last one is among them."""
         every = range(self.look_every, self.rounds + 1, self.look_every)
         return tuple(sorted({*every, self.rounds}))
 
     @property
     def groups(self) -> int:
-        """That a loop seals at most: one for each agent of each turn."""
+        """Most groups that a loop seals: one for each agent of each turn."""
         return self.rounds * self.reinforced.episodes * 2 * self.game.turns
 
 
@@ -73,7 +74,7 @@ def settings_of(
     seed: int,
     only_kills: bool,
 ) -> CurveSettings:
-    """From the options as they are typed. Raises `UsageError`."""
+    """Build the settings from the options as typed. Raises `UsageError`."""
     if attacked > undisturbed:
         raise UsageError(
             f"--attacked {attacked}: each is the twin of an undisturbed loop; give --undisturbed "
@@ -97,7 +98,7 @@ def settings_of(
 
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
-    """Of `train grpo loop`: the game as the warm start has played it, and the rates."""
+    """Arguments of `train grpo loop`: the game as the warm start has played it, and the rates."""
     game, training = settings.game, settings.reinforced
     sides = game.environment.sides
     difficulty = game.puzzle.model_dump(mode="json")

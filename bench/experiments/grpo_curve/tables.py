@@ -1,4 +1,4 @@
-"""What the report says, as words and as tables of text."""
+"""Words and tables of the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "The learning curve of an attacked loop"
 
 
 def about(report: CurveReport) -> str:
-    """What was done."""
+    """Describe what was done."""
     settings = report.settings
     rewarded, environment = settings.reinforced, settings.game.environment
     sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
@@ -36,7 +36,7 @@ def about(report: CurveReport) -> str:
 
 
 def rule(report: CurveReport) -> str:
-    """How the verdict was come to."""
+    """Describe the rule of the verdict."""
     criterion = (
         "no difference would have been found at the discordance that was seen"
         if report.detectable is None
@@ -55,7 +55,7 @@ def rule(report: CurveReport) -> str:
 
 
 def verdicts(report: CurveReport) -> list[str]:
-    """In a sentence each."""
+    """Verdict on each attacked loop, in a sentence."""
     lines: list[str] = []
     for curve in report.attacked:
         out = [
@@ -91,7 +91,7 @@ def verdicts(report: CurveReport) -> list[str]:
 
 
 def tables(report: CurveReport) -> dict[str, Table]:
-    """By caption."""
+    """Tables by caption."""
     return {
         "LookComparison-out puzzles solved, by round": curves(report),
         "Attacked loops against the undisturbed ones": comparisons(report.attacked),
@@ -101,7 +101,7 @@ def tables(report: CurveReport) -> dict[str, Table]:
 
 
 def curves(report: CurveReport) -> Table:
-    """A column for each loop."""
+    """Table with a column for each loop."""
     rounds = (0, *report.settings.measured_rounds)
     rows = [
         [
@@ -114,7 +114,7 @@ def curves(report: CurveReport) -> Table:
 
 
 def comparisons(loops: list[CurveFigures]) -> Table:
-    """Every look, with what the rule says."""
+    """Table of every look, with the rule's verdict."""
     head = ["loop", "round", "solved", "least–greatest of the others", "p", "verdict"]
     rows = [
         [curve.loop.name, str(look.round), say.share(curve.looks[look.round].estimate),
@@ -126,7 +126,7 @@ def comparisons(loops: list[CurveFigures]) -> Table:
 
 
 def loops(report: CurveReport) -> Table:
-    """What each did, and what was done to it."""
+    """Table of the loops with the attacks on them."""
     head = ["loop", "over warm start", "over its twin", "groups", "trained", "injected", "seconds",
             "violations"]  # fmt: skip
     rows = [
@@ -146,7 +146,7 @@ def loops(report: CurveReport) -> Table:
 
 
 def ending(report: CurveReport) -> str:
-    """What it cost."""
+    """Describe the time that it took."""
     return f"{report.minutes:,.1f} minutes"
 
 

@@ -39,7 +39,7 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
-    """One cell for `loopline.bench.experiments.worker`."""
+    """Run one cell for `loopline.bench.experiments.worker`."""
     settings = StalenessSettings.model_validate_json((output / SETTINGS).read_bytes())
     result = work(Cell.model_validate_json(job), output, settings, tell)
     return f"{result.solved:,} of {len(result.outcomes):,} solved" if result else ""
@@ -48,7 +48,9 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 def work(
     cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[JobLine], None]
 ) -> CellResult | None:
-    """Train and measure, and write the result; None for a warm start, which has its own.
+    """Train and measure, and write the result; None for a warm start, which has its own. A training
+    takes minutes and follows from its settings: an interrupted one begins again. Ctrl-C finishes
+    the current update and raises KeyboardInterrupt.
 
     A training is minutes long and follows from its settings: one that was stopped begins again.
     Ctrl-C finishes the current update and raises KeyboardInterrupt.
@@ -84,7 +86,7 @@ def _train(
             try:
                 facts = steps.learn(waiting.popleft(), version)
             except NotFinite as error:
-                # The weights are those of the update before: they are measured all the same.
+                # The weights are those of the previous update: they are measured all the same.
                 stopped = str(error)
                 break
             update_count += 1
@@ -125,7 +127,7 @@ def _train(
 
 
 def _metric_values(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
-    """Of the updates that had a group with a signal."""
+    """Values of a metric in the updates that had a group with a signal."""
     key = f"{SHARED}/{name}"
     return tuple(curve[key] for curve in curves if key in curve)
 

@@ -1,4 +1,4 @@
-"""Which trainings are compared, and what became of each."""
+"""The trainings that are compared, and the result of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopline.trainers.grpo.demo.settings import DemoSettings
 RESULT = "result.json"
 
 Correction = Literal["none", "clip", "truncated", "token"]
-"""Of `loopline.trainers.grpo.losses`; `token` is the decoupled objective."""
+"""Corrections of `loopline.trainers.grpo.losses`; `token` is the decoupled objective."""
 CORRECTIONS: tuple[Correction, ...] = ("none", "clip", "truncated", "token")
 TITLES: dict[Correction, str] = {
     "none": "none",
@@ -28,10 +28,10 @@ TITLES: dict[Correction, str] = {
 
 
 class StalenessSettings(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     updates: int = Field(default=48, ge=1)
-    """Of each cell: all have learned from as many batches."""
+    """Updates of each cell; all learn from the same number of batches."""
     demo: DemoSettings = DemoSettings(seeds=(1,), reinforced=Reinforced(episodes=24))
     """The model, its warm start, the puzzles and the rates."""
 
@@ -41,7 +41,7 @@ class Cell(Record):
 
     seed: int
     age: int | None = None
-    """Versions; None is the warm start."""
+    """Age of the samples in versions; None is the warm start."""
     correction: Correction = "token"
 
     @property
@@ -52,11 +52,12 @@ class Cell(Record):
 
     @property
     def needs(self) -> tuple[Cell, ...]:
-        """The warm start of its seed."""
+        """Return the warm start of its seed."""
         return () if self.age is None else (Cell(seed=self.seed),)
 
     def folder(self, output: Path) -> Path:
-        """Where its result is written; the warm start's is that of the demonstration's arm."""
+        """Folder that its result is written to; the warm start's is that of the demonstration's
+        arm."""
         seed = output / f"seed-{self.seed}"
         if self.age is None:
             return seed / "warm-start"
@@ -64,24 +65,24 @@ class Cell(Record):
 
 
 class CellResult(Record):
-    """What became of a training."""
+    """Result of a training."""
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    """Outcomes of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
     effective_samples: tuple[float, ...]
-    """Of each update that learned from samples of the whole age: the share of the tokens that
-    π_prox/π_behav leaves."""
+    """Effective share of the tokens under the weights π_prox/π_behav, for each update that learned
+    from samples of the full age."""
     ages: tuple[float, ...]
-    """Of the same updates: versions that their samples were behind."""
+    """Mean age of the samples of the same updates, in versions."""
     clipped: float
     """Share of these updates' tokens without a gradient, on average."""
     updates: int
-    """That were made."""
+    """Updates that were made."""
     stopped: str
-    """Why there were no more of them; empty where there were as many as there should be."""
+    """Reason why there were fewer updates; empty if all were made."""
     tokens: int
-    """Through the model, whichever way, padding included."""
+    """Tokens through the model in either direction, padding included."""
     cpu_seconds: float
 
     @property
@@ -90,7 +91,8 @@ class CellResult(Record):
 
 
 def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
-    """For each version from 0 on: the batches that it plays, and the one that it learns from.
+    """Yield for each version from 0 on the batches that it plays, and the batch that it learns
+    from.
 
     The pipeline of an asynchronous training that is always as far behind as it may be: version 0
     plays age + 1 batches, each later one a batch more, and every update takes the oldest. So batch
@@ -106,7 +108,7 @@ def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
 def cells_of(
     settings: StalenessSettings, ages: tuple[int, ...], corrections: tuple[Correction, ...]
 ) -> list[Cell]:
-    """All of them; what others wait for comes first."""
+    """All cells; those that others depend on come first."""
     seeds = settings.demo.seeds
     warm = [Cell(seed=seed) for seed in seeds]
     return warm + [
@@ -125,5 +127,6 @@ def cell_is_finished(cell: Cell, output: Path) -> bool:
 
 
 def read_result(cell: Cell, output: Path) -> CellResult | None:
-    """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished training; None if it is not finished. Raises
+    `UnreadableModel`."""
     return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

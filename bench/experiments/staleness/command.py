@@ -1,4 +1,4 @@
-"""`bench staleness`: trains what is left of the grid, and shows the table."""
+"""`bench staleness`: trains the unfinished cells of the grid, and shows the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.bench.experiments.staleness.report import document
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"demo": {"seeds"}}
-"""Seeds may be added to a folder."""
+"""Settings that may grow in an existing folder: seeds."""
 
 
 def measure(
@@ -37,7 +37,8 @@ def measure(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    """Run the unfinished cells and print the table. Raises `BenchError`; SystemExit after
+    Ctrl-C."""
     claim(output, settings, free=FREE)
     cells = cells_of(settings, ages, corrections)
     report = conduct(output, lambda: run_grid(settings, cells, output, jobs))
@@ -49,7 +50,7 @@ def measure(
 def run_grid(
     settings: StalenessSettings, cells: Sequence[Cell], output: Path, jobs: int
 ) -> StalenessReport | None:
-    """Do what is not done; None if it was stopped. Raises `TrainingError`."""
+    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
     is_finished = partial(cell_is_finished, output=output)
     with JobProgress("trainings") as progress:
         whole = run_cells(
@@ -59,7 +60,7 @@ def run_grid(
 
 
 def parse_ages(text: str) -> tuple[int, ...]:
-    """Comma-separated. Raises `UsageError`."""
+    """Parse comma-separated ages. Raises `UsageError`."""
     try:
         ages = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError as error:
@@ -70,7 +71,7 @@ def parse_ages(text: str) -> tuple[int, ...]:
 
 
 def parse_corrections(text: str) -> tuple[Correction, ...]:
-    """Comma-separated; `decoupled` is `token`. Raises `UsageError`."""
+    """Parse comma-separated corrections; `decoupled` is `token`. Raises `UsageError`."""
     wanted = {"token" if part == "decoupled" else part for part in text.split(",")}
     unknown = sorted(wanted - set(CORRECTIONS))
     if unknown:

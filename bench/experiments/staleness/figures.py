@@ -32,24 +32,24 @@ class CellFigures(Record):
     age: int
     correction: Correction
     solved: int
-    """Of all seeds."""
+    """Solved puzzles of all seeds."""
     questions: int
     """Puzzles times seeds."""
     success: Bounds
     """Mean over seeds, with its 95 % interval over puzzles."""
     effective_samples: Bounds | None
-    """Mean over updates that learned from samples of the whole age, with its 95 % bootstrap
+    """Mean over updates that learned from samples of the full age, with its 95 % bootstrap
     interval; None where there was none."""
     clipped: float
     gain: Bounds
-    """Of the means over seeds, over the warm start's: paired over puzzles, 95 % bootstrap
+    """Gain of the means over seeds over the warm start's: paired over puzzles, 95 % bootstrap
     interval."""
     stopped: tuple[str, ...]
-    """Why trainings ended before their last update."""
+    """Reasons why trainings ended before their last update."""
 
 
 class StalenessReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: StalenessSettings
     warm_start: Bounds
@@ -59,7 +59,7 @@ class StalenessReport(Record):
 
 
 def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> StalenessReport:
-    """From the results. Raises OutputError for a cell without one."""
+    """Build the report from the results. Raises OutputError for a cell without one."""
     warm = {cell.seed: _warm_start_result(cell, output) for cell in cells if cell.age is None}
     done: list[CellResult] = []
     by_kind: dict[tuple[int, Correction], list[CellResult]] = {}
@@ -105,7 +105,8 @@ def _success(outcomes: Sequence[str]) -> Bounds:
 
 
 def _mean(values: Sequence[float]) -> Bounds:
-    """Over updates. Of samples of the present an effective sample size is 1, and that exactly."""
+    """Bounds over updates. For samples of the present version the effective sample size is exactly
+    1."""
     interval = bootstrap_difference(values, [0.0] * len(values))
     return interval.estimate, interval.low, interval.high
 

@@ -10,7 +10,7 @@ from loopline.runtime.terminal.pluralize import format_count
 
 
 def document(report: StalenessReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     settings, warm = report.settings, report.warm_start
     return Document(
         title="Learning from samples of the past",
@@ -32,7 +32,7 @@ def document(report: StalenessReport) -> Document:
 
 
 def table(report: StalenessReport) -> Table:
-    """A row for each age and correction."""
+    """Table with a row for each age and correction."""
     head = ["versions ago", "correction", "success", "95 %", "over warm start", "95 %", "ESS",
             "95 %", "clipped", "stopped"]  # fmt: skip
     return head, [_row(cell) for cell in report.cells]

@@ -55,7 +55,7 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
-    """One cell for `loopline.bench.experiments.worker`."""
+    """Run one cell for `loopline.bench.experiments.worker`."""
     settings = TeamSettings.model_validate_json((output / SETTINGS).read_bytes())
     cell = Cell.model_validate_json(job)
     result = read_result(cell, output)
@@ -113,7 +113,7 @@ class _Training:
         self.curve: list[RoundCurve] = []
         self.runs = 0
         self.best = (-math.inf, 0)
-        """Mean reward of the validation tasks, and the round that came to it."""
+        """Mean reward of the validation tasks, and the round that reached it."""
 
     def _grpo(self) -> GrpoSettings:
         setup, settings = self.setup, self.settings

@@ -1,4 +1,4 @@
-"""Which trainings are compared, and what became of each."""
+"""The trainings that are compared, and the result of each."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ class TeamSetup(Record):
 
     dataset: Dataset
     pools: dict[str, str]
-    """Pool → model."""
+    """Model by pool."""
     policies: dict[str, str]
-    """Agent → policy: a pool, or an adapter of one."""
+    """Policy by agent: a pool, or an adapter of one."""
     trained: tuple[str, ...]
     """Agents whose policies learn; all on the pool `base`."""
     base: str
     begin: dict[str, str] = Field(default_factory=dict)
-    """Policy → adapter that it begins with."""
+    """Adapter that a policy begins with, by policy."""
     options: JsonObject
-    """Of the workflow."""
+    """Options of the workflow."""
     split: str
     """That is measured on where the team learns in the training split: nothing of it is learned
     from, and no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Pool → US dollars per million prompt and completion tokens; of others nothing is paid."""
+    """US dollars per million prompt and completion tokens, by pool; pools without an entry are
+    free."""
 
 
 SETUPS: dict[Workflow, TeamSetup] = {
@@ -69,14 +70,14 @@ SETUPS: dict[Workflow, TeamSetup] = {
         base="llm",
         options={"prompts": "mathematics"},
         split="new_numbers",
-        # Of a big model and of a small one, as they are sold.
+        # List prices of a big model and of a small one.
         prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
     ),
 }
 
 
 class TeamSettings(Record):
-    """What every cell follows from."""
+    """Settings of every cell."""
 
     workflow: Workflow = "umi"
     seeds: tuple[int, ...] = (1,)
@@ -90,13 +91,14 @@ class TeamSettings(Record):
     """In place of the trained pool's: a model that was trained for less long, for example. Its
     policies begin without the adapters of the team's own."""
     cpu_minutes: float = Field(default=20.0, gt=0)
-    """Of each training: rollouts, updates and looks at held-out tasks, one thread."""
+    """CPU minutes of each training: rollouts, updates and looks at held-out tasks, on one
+    thread."""
     dollar_weight: float = Field(default=0.0, ge=0)
-    """What a run's reward loses for each dollar."""
+    """Reward that a run loses per dollar."""
     temperature: float = Field(default=1.0, gt=0, le=5)
-    """Of the sampled runs."""
+    """Temperature of the sampled runs."""
     tasks: int = Field(default=24, ge=1)
-    """Of a round."""
+    """Tasks of a round."""
     group_size: int = Field(default=8, ge=2)
     """Runs of each task."""
     rank: int = Field(default=4, ge=1)
@@ -108,11 +110,11 @@ class TeamSettings(Record):
     look_every: int = Field(default=8, ge=1)
     """Rounds between looks at validation tasks."""
     look_tasks: int = Field(default=150, ge=1)
-    """Validation tasks: a quarter of the training split, of which no round plays any."""
+    """Validation tasks: a quarter of the training split, which no round plays."""
     held_out: int = Field(default=500, ge=1)
-    """Tasks that start and outcome are measured on, greedily."""
+    """Held-out tasks on which start and outcome are measured greedily."""
     test_seed: int = 7_001
-    """Of these."""
+    """Seed of the held-out tasks."""
 
     @property
     def setup(self) -> TeamSetup:
@@ -132,7 +134,7 @@ class Cell(Record):
 
     method: Method
     seed: int = 0
-    """0 of the start, which has none."""
+    """Seed of the training; 0 for the start, which has none."""
 
     @property
     def name(self) -> str:
@@ -149,28 +151,28 @@ class Cell(Record):
 
 
 class RoundCurve(Record):
-    """What a round was."""
+    """Measures of one round."""
 
     round: int
     solved: float
-    """Share of the sampled runs."""
+    """Solved share of the sampled runs."""
     groups: int
     trained: int
     left_out: dict[str, int]
     cpu_seconds: float
-    """Of the training so far."""
+    """CPU seconds of the training so far."""
     looked: float | None = None
     """Mean reward of the validation tasks, greedily, by the version before it."""
 
 
 class CellResult(Record):
-    """What became of a training."""
+    """Result of a training."""
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out tasks, greedily, in order: `1` solved, `0` not."""
+    """Outcomes of the held-out tasks, greedily, in order: `1` solved, `0` not."""
     micro_dollars: tuple[int, ...]
-    """That the run of each of them cost."""
+    """Cost of the run of each task, in millionths of a US dollar."""
     rounds: tuple[RoundCurve, ...] = ()
     best: int = 0
     """Round whose version was measured: the best of the looks; 0 is the beginning."""
@@ -183,7 +185,8 @@ class CellResult(Record):
         return self.outcomes.count("1")
 
     def rewards(self, dollar_weight: float) -> list[float]:
-        """Of the held-out tasks: solved or not, less what it cost."""
+        """Rewards of the held-out tasks, shape (tasks,): 1 if solved, else 0, less the run's
+        cost."""
         return [
             (outcome == "1") - dollar_weight * paid / 1e6
             for outcome, paid in zip(self.outcomes, self.micro_dollars, strict=True)
@@ -191,12 +194,13 @@ class CellResult(Record):
 
 
 def cells_of(settings: TeamSettings) -> list[Cell]:
-    """All of them."""
+    """All cells."""
     methods: tuple[Method, ...] = ("grpo", "expert-iteration")
     trainings = [Cell(method=method, seed=seed) for seed in settings.seeds for method in methods]
     return [Cell(method="start"), *trainings]
 
 
 def read_result(cell: Cell, output: Path) -> CellResult | None:
-    """Of a finished cell; None if it is not finished. Raises `UnreadableModel`."""
+    """Return the result of a finished cell; None if it is not finished. Raises
+    `UnreadableModel`."""
     return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

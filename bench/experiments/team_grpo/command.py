@@ -1,4 +1,4 @@
-"""`bench team-grpo`: trains what is left of the grid, and shows the table."""
+"""`bench team-grpo`: trains the unfinished cells of the grid, and shows the table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from loopline.bench.experiments.team_grpo.report import TeamReport, document, re
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"seeds"}
-"""Seeds may be added to a folder."""
+"""Settings that may grow in an existing folder: seeds."""
 
 
 def measure(output: Path, settings: TeamSettings, *, jobs: int, as_json: bool) -> None:
-    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    """Run the unfinished cells and print the table. Raises `BenchError`; SystemExit after
+    Ctrl-C."""
     claim(output, settings, free=dict.fromkeys(FREE, True))
     report = conduct(output, lambda: run_grid(settings, output, jobs))
     publish(document(report), report, output)
@@ -27,7 +28,7 @@ def measure(output: Path, settings: TeamSettings, *, jobs: int, as_json: bool) -
 
 
 def run_grid(settings: TeamSettings, output: Path, jobs: int) -> TeamReport | None:
-    """Do what is not done; None if it was stopped. Raises `TrainingError`."""
+    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
     with JobProgress("trainings") as progress:
         whole = run_cells(
             cells_of(settings), output, "team_grpo", jobs=jobs,

@@ -23,28 +23,28 @@ LEARNED: tuple[Method, ...] = ("grpo", "expert-iteration")
 
 
 class MethodFigures(Record):
-    """One way to learn, over all seeds."""
+    """Figures of one way to learn, over all seeds."""
 
     method: Method
     solved: float
-    """Share of the held-out tasks, the mean over seeds."""
+    """Mean share of the held-out tasks over seeds."""
     dollars: float
-    """Of a run, the mean."""
+    """Mean US dollars of a run."""
     gain: Bounds
-    """Of the share that is solved over the start's, paired by task; of several seeds, over other
-    seeds and other tasks."""
+    """Gain in the solved share over the start, paired by task; with several seeds, the interval
+    covers other seeds and other tasks."""
     reward_gain: Bounds
-    """The same of the reward, which takes the dollars off."""
+    """Gain in the reward, which subtracts the dollars."""
     by_seed: tuple[float, ...]
-    """Share that is solved."""
+    """Solved share of each seed."""
     cpu_minutes: float
-    """Of a training, the mean."""
+    """Mean CPU minutes of a training."""
     runs: int
-    """Sampled by a training, the mean."""
+    """Mean number of runs that a training sampled."""
 
 
 class TeamReport(Record):
-    """The whole bench."""
+    """Figures of the whole bench."""
 
     settings: TeamSettings
     start: float
@@ -56,7 +56,7 @@ class TeamReport(Record):
 
 
 def report_of(settings: TeamSettings, output: Path) -> TeamReport:
-    """From the results. Raises `OutputError` for a cell without one."""
+    """Build the report from the results. Raises `OutputError` for a cell without one."""
     start = _result(Cell(method="start"), output)
     results = {
         method: [_result(Cell(method=method, seed=seed), output) for seed in settings.seeds]
@@ -106,7 +106,7 @@ def _figures(
 
 
 def document(report: TeamReport) -> Document:
-    """What it says, wherever it is read."""
+    """Document of the report for a terminal, Markdown and HTML."""
     settings = report.settings
     return Document(
         title=f"Learning for the team of {settings.workflow}",
@@ -141,7 +141,7 @@ def _verdicts(report: TeamReport) -> list[str]:
 
 
 def table(report: TeamReport) -> Table:
-    """A row for each way to learn."""
+    """Table with a row for each way to learn."""
     head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ a run", "CPU-min", "runs"]
     return head, [
         [

@@ -26,7 +26,7 @@ MAX_TOKENS = 192
 
 
 class Team:
-    """A context: its engines run within it."""
+    """Context manager: its engines run within it."""
 
     def __init__(self, settings: TeamSettings) -> None:
         self.workflow, self.setup = settings.workflow, settings.setup
@@ -46,7 +46,7 @@ class Team:
         return Price(prompt=Decimal(str(prompt)), completion=Decimal(str(completion)))
 
     def reward(self, trajectory: Trajectory, *, solved: bool) -> float:
-        """What a run is worth."""
+        """Reward of a run."""
         return float(solved) - self.dollar_weight * dollars_of(trajectory)
 
     async def __aenter__(self) -> Self:
@@ -71,7 +71,8 @@ class Team:
     async def play(
         self, questions: Sequence[Question], *, times: int = 1, temperature: float, seed: int
     ) -> list[tuple[Trajectory, bool]]:
-        """Each question this many times: the runs in their order, and whether each is solved."""
+        """Play each question this many times; return the runs in order, each with whether it is
+        solved."""
         questions_by_run: dict[str, Question] = {}
         runs = list(self._runs(questions, times, temperature, seed, questions_by_run))
         runner, played = EngineRunner(self._pools), dict[str, tuple[Trajectory, bool]]()

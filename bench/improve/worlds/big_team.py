@@ -15,7 +15,7 @@ from loopline.workers.engines.scripted.script_worlds import WorldsScript
 
 
 class BigTeam:
-    """Speaks for the scripted endpoint (`loopline.workers.scripted_api`)."""
+    """Script of the scripted endpoint (`loopline.workers.scripted_api`)."""
 
     def __init__(self, instructions: Instructions, accuracy: float) -> None:
         self._script = WorldsScript(instructions.drawn)
@@ -24,7 +24,7 @@ class BigTeam:
         self._writes_json = load_prompt("umi_caller_json").text
 
     def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ScriptedReply:
-        """The next turn of the role that is asked."""
+        """Return the next turn of the role that is asked."""
         text = self._script.reply(
             messages,
             mistake_rate=self._mistake_rate,
@@ -33,6 +33,6 @@ class BigTeam:
         return ScriptedReply("I do not know this instruction." if text is None else text)
 
     def is_sure(self, instance: Instance) -> bool:
-        """Whether it goes the oracle's way, and so solves the instruction."""
+        """Whether it follows the oracle's way, and so solves the instruction."""
         # As `WorldsScript.reply` draws it.
         return unit_interval("worlds", "team", instance.instruction) >= self._mistake_rate

@@ -1,5 +1,5 @@
-"""What streams of instructions come to: what the team learned and what it forgot, each with its
-bar, and the dollars."""
+"""Results of streams of instructions: what the team learned and what it forgot, each with its bar,
+and the dollars."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from loopline.bench.improve.worlds.stream import WorldsResult
 
 SOLVED_BAR = 0.0
 OLD_BAR = -1.0
-"""Percentage points; the first of the interval's lower end, the second of the estimate."""
+"""Bars in percentage points; the first is for the interval's lower end, the second for the
+estimate."""
 
 
 class WorldsReport(LoopReport):
-    """All figures."""
+    """All figures of a stream of instructions."""
 
     results: tuple[WorldsResult, ...]
 
@@ -25,7 +26,8 @@ class WorldsReport(LoopReport):
 
     @property
     def solved_change(self) -> Bounds:
-        """Of the team alone on held-out instructions of the new kinds, paired, in points."""
+        """Change in the share that the team alone solves on held-out instructions of the new kinds,
+        paired, in points."""
         return paired_change(
             [right for result in self.results for right in result.new_before],
             [right for result in self.results for right in result.new_after],
@@ -33,7 +35,7 @@ class WorldsReport(LoopReport):
 
     @property
     def old_change(self) -> Bounds:
-        """The same of the old kinds."""
+        """The same for the old kinds."""
         return paired_change(
             [right for result in self.results for right in result.old_before],
             [right for result in self.results for right in result.old_after],
@@ -41,7 +43,7 @@ class WorldsReport(LoopReport):
 
     @property
     def bars(self) -> dict[str, bool]:
-        """Name → whether it is held."""
+        """Whether each bar is met, by name."""
         return {
             "solved_change_low": self.solved_change.low > SOLVED_BAR,
             "old_change": self.old_change.estimate >= OLD_BAR,
@@ -51,7 +53,7 @@ class WorldsReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`."""
+        """Return the line of `--json`."""
         solved, old = self.solved_change, self.old_change
         return {
             **self.common_json,
@@ -66,7 +68,7 @@ class WorldsReport(LoopReport):
 
 
 def seed_facts(result: WorldsResult) -> dict[str, Any]:
-    """Of one seed, in short."""
+    """Summary of one seed."""
     return {
         **common_seed_facts(result),
         "new_before": share_of(result.new_before),

@@ -19,21 +19,21 @@ OLD_KIND = "old"
 
 @dataclass(frozen=True)
 class Instructions:
-    """Of one seed."""
+    """Instructions of one seed."""
 
     stream: tuple[Instance, ...]
     new: tuple[Instance, ...]
-    """Held out, to measure the team on the new kinds."""
+    """Held-out instructions that measure the team on the new kinds."""
     old: tuple[Instance, ...]
-    """Held out, to measure it on the old ones."""
+    """Held-out instructions that measure the team on the old kinds."""
     guard: tuple[Instance, ...]
-    """Of old kinds, to compare versions on."""
+    """Instructions of old kinds that compare versions."""
     drawn: tuple[ScriptedWorlds, ...]
-    """What holds all of them, for who is told of instructions by their seed."""
+    """Worlds of all instructions, for callers that receive an instruction by its seed."""
 
 
 def draw_instructions(settings: WorldsSettings) -> Instructions:
-    """The same for the same settings."""
+    """Draw the instructions, the same for the same settings."""
     old_count = round(settings.questions * settings.old_share)
     new = _Source(NEW, settings.seed)
     old = _Source(OLD, settings.seed)
@@ -46,7 +46,8 @@ def draw_instructions(settings: WorldsSettings) -> Instructions:
 
 
 def kind_of(instance: Instance) -> str:
-    """The new APIs that it needs or, where it needs none, that it offers; or `old`."""
+    """Return the new APIs that an instruction needs or, where it needs none, that it offers; or
+    `old`."""
     if instance.split is not NEW:
         return OLD_KIND
     needed = HELD_OUT_APIS.intersection(INTENTS[instance.recipe.intent].tools)
@@ -54,8 +55,8 @@ def kind_of(instance: Instance) -> str:
 
 
 def is_kept_back(instance: Instance, settings: WorldsSettings) -> bool:
-    """Whether versions are compared on it, and none learns from it. The instruction decides: it may
-    be said in two worlds."""
+    """Whether versions are compared on it, and none learns from it. The instruction decides this,
+    since it may occur in two worlds."""
     if instance.split is not NEW:
         return False
     return unit_interval("kept back", settings.seed, instance.instruction) < settings.kept_back
@@ -69,7 +70,7 @@ class _Source:
         self._drawn = 0
 
     def take(self, count: int) -> tuple[Instance, ...]:
-        """The next ones, of different words."""
+        """Draw the next instructions, with different texts."""
         instances: list[Instance] = []
         while len(instances) < count:
             instance = next(self._instances)

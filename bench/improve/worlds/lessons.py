@@ -1,4 +1,4 @@
-"""What a candidate of a stream learns: the solved runs of the stream, the team's own and those of
+"""Lessons for a candidate of a stream: the solved runs of the stream, the team's own and those of
 the big model, and in addition the oracle's ways through instructions of the team's first training,
 so that it does not forget."""
 
@@ -22,9 +22,9 @@ _REHEARSED = "train"
 def lessons_of(
     store: Path, runs: Collection[str], *, rehearsal: int, seed: int, turned: bool = False
 ) -> DataSet:
-    """Of these recorded runs, which were solved, and of this many instructions of the training
-    split drawn from `seed`. `turned`: the way of each run stands under the instruction of another
-    one. Raises `UnreadableData`."""
+    """Build the data set from these recorded runs, which were solved, and from `rehearsal`
+    instructions of the training split drawn from `seed`. `turned`: each run's steps are put under
+    the instruction of another run. Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
     if not records:
@@ -38,8 +38,8 @@ def lessons_of(
 
 
 def _may_be_learned(run: Run) -> None:
-    """The split is held out from every other training; here the stream has chosen the runs, and
-    what it measures by is not among them."""
+    """Accept every run. The split is held out from every other training; here the stream has chosen
+    the runs, and its measurements use none of them."""
 
 
 def _turned(source: Source) -> Source:

@@ -1,5 +1,5 @@
 """Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
-they solved their instruction. What is in a file is not asked again."""
+they solved their instruction. Runs that are already in a file are not asked again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from loopline.trainers.improve.asking import TAG
 AT_ONCE = 32
 WORKFLOW = "umi"
 _OVERFLOW = "context_overflow"
-"""A prompt that has outgrown the model is the model's failure, and no loss."""
+"""Reason of a prompt that has outgrown the model, which is the model's failure, not a lost run."""
 
 
 class Played(Record):
-    """What became of an instruction."""
+    """Result of one instruction."""
 
     id: str
-    """Of the instance."""
+    """Id of the instance."""
     run: str
     solved: bool
     micro_dollars: int
@@ -43,7 +43,7 @@ def new_run(
     tags: Mapping[str, str],
     run_id: str,
 ) -> Run:
-    """By one policy for all roles; None is the deployment's."""
+    """Create a run with one policy for all roles; None leaves the deployment's policies."""
     return client.new_run(
         instance.instruction,
         workflow=WORKFLOW,
@@ -57,7 +57,7 @@ def new_run(
 
 
 def is_lost(trajectory: Trajectory) -> bool:
-    """Whether the run was broken off: neither the team's answer nor its giving up ended it."""
+    """Whether the run was interrupted: it ended neither with the team's answer nor by giving up."""
     if trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP):
         return False
     last = trajectory.steps[-1] if trajectory.steps else None
@@ -65,7 +65,7 @@ def is_lost(trajectory: Trajectory) -> bool:
 
 
 def is_solved(trajectory: Trajectory, instance: Instance) -> bool:
-    """As `bench tools --suite worlds` judges it."""
+    """Whether the run solved its instance, judged as `bench tools --suite worlds` does."""
     if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
         return False
     answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
@@ -79,7 +79,8 @@ async def play(
     path: Path,
     say: Callable[[str], None],
 ) -> list[Played]:
-    """By one policy for all roles, in the order of the instances."""
+    """Play the instances with one policy for all roles; results are in the order of the
+    instances."""
     path.parent.mkdir(parents=True, exist_ok=True)
     played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)

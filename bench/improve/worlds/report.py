@@ -25,7 +25,7 @@ from loopline.trainers.improve.team import TeamDecision
 
 
 def document(report: WorldsReport) -> Document:
-    """For a terminal, Markdown and HTML."""
+    """Document for a terminal, Markdown and HTML."""
     settings = report.results[0].settings
     prices = settings.prices
     about = (
@@ -67,7 +67,7 @@ def document(report: WorldsReport) -> Document:
 
 
 def verdicts(report: WorldsReport) -> list[str]:
-    """A sentence for each bar, and one for the dollars."""
+    """Return a sentence for each bar, and one for the dollars."""
     bars = report.bars
     lines = [
         f"{verdict_word(bars['solved_change_low'])}: the team alone changes by "

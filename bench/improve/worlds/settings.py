@@ -1,4 +1,4 @@
-"""What a stream of instructions follows from."""
+"""Settings of a stream of instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WorldsSettings(Record):
 
     seed: int = 1
     questions: int = Field(default=600, ge=8)
-    """Instructions."""
+    """Number of instructions."""
     batch: int = Field(default=75, ge=1)
     """Instructions between two looks whether a round is due."""
     held_out: int = Field(default=200, ge=1)
@@ -22,11 +22,12 @@ class WorldsSettings(Record):
     of the old kinds, times `old_times`."""
     old_times: float = Field(default=1.25, gt=0)
     guard: int = Field(default=120, ge=1)
-    """Instructions of old kinds, never served, that no version may be worse on."""
+    """Instructions of old kinds, never served, on which no version may be worse."""
     old_share: float = Field(default=0.25, ge=0, lt=1)
-    """Of the stream: instructions of old kinds, which go on being asked."""
+    """Share of the stream that consists of instructions of old kinds, which callers keep asking."""
     kept_back: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the stream's new kinds that versions are compared on, and that none learns from."""
+    """Share of the stream's new kinds on which versions are compared, and from which none
+    learns."""
     rehearsal: float = Field(default=3.0, ge=0, le=100)
     """Ways through instructions of the team's first training, for each lesson of the stream."""
     accuracy: float = Field(default=0.9, ge=0, le=1)

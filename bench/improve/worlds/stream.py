@@ -61,47 +61,47 @@ from loopline.trainers.improve.team import TeamDecision, TeamLoop, Trial
 
 
 class ServedInstruction(Record):
-    """What became of an instruction."""
+    """Result of an instruction."""
 
     index: int
     run: str
-    """That solved it; the last one where none did."""
+    """Run that solved it; the last one where none did."""
     kind: str
     kept_back: bool
     right: bool
-    """Solved, by the team or the big model."""
+    """Whether the team or the big model solved it."""
     accepted: bool
-    """By the team."""
+    """Whether the team solved it."""
     altered: bool
-    """The big model went the oracle's way, and yet it is not solved."""
+    """Whether it is unsolved although the big model followed the oracle's way."""
     lost: int
-    """Runs that were broken off."""
+    """Runs that were interrupted."""
     micro_dollars: int
 
 
 class WorldsResult(Timed):
-    """One seed."""
+    """Result of one seed."""
 
     settings: WorldsSettings
     questions: tuple[ServedInstruction, ...]
     rounds: tuple[tuple[int, TeamDecision], ...]
-    """Each with the number of instructions that were served before."""
+    """Rounds, each with the number of instructions that were served before it."""
     new_before: tuple[bool, ...]
-    """Of the held-out instructions of the new kinds: whether the pool's own model solves them."""
+    """Whether the pool's own model solves each held-out instruction of the new kinds."""
     new_after: tuple[bool, ...]
-    """The same of the version that serves at the end."""
+    """The same for the version that serves at the end."""
     old_before: tuple[bool, ...]
-    """The same of the old kinds."""
+    """The same for the old kinds."""
     old_after: tuple[bool, ...]
     poisoned: TeamDecision | None
-    """What became of the batch with the ways of other instructions."""
+    """Decision on the batch with the ways of other instructions."""
     serving_at_end: str
     attacks: dict[str, int]
-    """On the deployment while it served: name → how often."""
+    """Number of attacks on the deployment while it served, by name."""
     lost: int
-    """Runs without an end of their own, and instructions that were not served."""
+    """Runs without a regular end, and instructions that were not served."""
     altered: int
-    """Instructions that the big model did not solve though it goes the oracle's way."""
+    """Instructions that the big model did not solve though it follows the oracle's way."""
 
 
 def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
@@ -127,7 +127,7 @@ def _play(
 
 
 class _Trials:
-    """The instructions of the stream that are kept back, and those of the guard."""
+    """Return the instructions of the stream that are kept back, and those of the guard."""
 
     def __init__(self, stream: _Stream, client: Client) -> None:
         self._stream = stream
@@ -169,7 +169,7 @@ class _Stream:
         return self._instructions.guard
 
     def kept_back(self) -> tuple[Instance, ...]:
-        """Of those that were served."""
+        """Served instructions that versions are compared on."""
         results = self._results()
         return tuple(
             self._instructions.stream[index]
@@ -185,7 +185,7 @@ class _Stream:
         name: str,
         folder: str = "alone",
     ) -> list[Played]:
-        """See `loopline.bench.improve.worlds.playing.play`."""
+        """Play instructions: see `loopline.bench.improve.worlds.playing.play`."""
         path = self._folder / folder / f"{name}.jsonl"
         return await play(client, policy, instances, path, self._say)
 
@@ -209,7 +209,7 @@ class _Stream:
             return await self._measure(client, loop)
 
     async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
-        """The number of the round that was taken, also of one that ended before it was `noted`."""
+        """Take a round and return its number, also that of one that ended before it was `noted`."""
         for decision in loop.decisions():
             if decision.number not in noted:
                 return decision.number
@@ -220,7 +220,8 @@ class _Stream:
         return decision.number
 
     async def _lessons(self) -> frozenset[str]:
-        """Runs that solved an instruction which may be learned from; all are in the store."""
+        """Return runs that solved an instruction which may be learned from; all are in the
+        store."""
         results = self._results().values()
         runs = frozenset(entry.run for entry in results if entry.right and not entry.kept_back)
         await until_recorded(self._deployment.store, runs)
@@ -228,7 +229,7 @@ class _Stream:
 
     def _data(self, runs: frozenset[str], loop: TeamLoop, *, turned: bool = False) -> DataSet:
         settings = self._settings
-        # Other ones in each round: more of what the team was first trained on.
+        # Different ones in each round: more of what the team was first trained on.
         number = len(loop.decisions()) + 1
         return lessons_of(
             self._deployment.store,
@@ -311,7 +312,7 @@ class _Stream:
     async def _ask(
         self, client: Client, driver: RunDriver, index: int, first: str, second: str
     ) -> ServedInstruction:
-        """The team, and where it does not solve it the big model."""
+        """Ask the team, and the big model where the team does not solve it."""
         instance = self._instructions.stream[index]
         tags = {"kind": kind_of(instance)}
 

@@ -28,14 +28,14 @@ WORKERS = 3
 RUNS_IN_FLIGHT = 12
 RUN_SECONDS = 1_800.0
 RUNS_PER_KILL, RUNS_PER_RESTART = 4, 30
-"""How many runs end, on average, before a worker is killed or paused; or Redis restarts."""
+"""Mean numbers of ended runs before a worker is killed or paused, and before Redis restarts."""
 LONGEST_QUIET = 16.0
-"""Seconds after which an attack comes though few runs have ended."""
+"""Seconds after which an attack comes although few runs have ended."""
 
 
 @dataclass
 class Attacks:
-    """What was done."""
+    """Attacks that were made."""
 
     kills: int = 0
     pauses: int = 0
@@ -44,14 +44,14 @@ class Attacks:
 
 @dataclass
 class Result:
-    """What the bus knows at the end."""
+    """State of the bus at the end."""
 
     spent: dict[str, int] = field(default_factory=dict[str, int])
     """Micro-dollars that were charged, by run."""
     reserved: dict[str, int] = field(default_factory=dict[str, int])
-    """And what is still reserved of the ended runs' budgets: micro-dollars and tokens."""
+    """Micro-dollars and tokens that are still reserved of the ended runs' budgets."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
-    """Spent and reserved of all runs' day, or days."""
+    """Spent and reserved amounts of the day, or days, of all runs."""
     answers: int = 0
     hedged: int = 0
     """Second requests in the ledger."""
@@ -61,12 +61,12 @@ class Result:
 
 
 class Ended:
-    """Counts runs that have ended. Attacks come by it: a slow machine has no more of them for each
-    run, and a fast one no fewer."""
+    """Counts runs that have ended. Attacks follow this count, so that they come as often per run on
+    a slow machine as on a fast one."""
 
     def __init__(self) -> None:
         self.all = False
-        """No run is left."""
+        """Whether no run is left."""
         self._count = 0
         self._waiting: dict[asyncio.Event, float] = {}
 
@@ -82,7 +82,7 @@ class Ended:
             event.set()
 
     async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
-        """Until this many more have ended, or all, or the time is over."""
+        """Wait until `runs` more have ended, or all have, or `seconds` are over."""
         event = asyncio.Event()
         self._waiting[event] = self._count + runs
         if self.all:
@@ -124,7 +124,7 @@ class Crew:
                 if self._rng.random() < 0.15 and await self._lives(process, ended):
                     os.kill(process.pid or 0, signal.SIGSTOP)
                     self._attacks.pauses += 1
-                    # Longer than its lease.
+                    # Longer than the worker's lease.
                     await ended.more(math.inf, seconds=2 * self._settings.lease_seconds)
                     os.kill(process.pid or 0, signal.SIGCONT)
                 if await self._lives(process, ended):
@@ -134,7 +134,7 @@ class Crew:
                 process.join()
 
     async def _lives(self, process: BaseProcess, ended: Ended) -> bool:
-        """After some runs; False where it is over."""
+        """Wait for some more runs to end; return whether the process lives and runs are left."""
         await ended.more(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
         return process.is_alive() and not ended.all
 
@@ -223,7 +223,7 @@ async def _ask_all(
 
 
 async def _read(settings: BusSettings, ids: list[str], first_day: int, result: Result) -> None:
-    """What the bus has counted, once nobody works or attacks any more."""
+    """Read the counts of the bus, after all work and attacks have ended."""
     async with Bus(settings, registry()) as bus:
         for run_id in ids:
             key = bus.keys.shard_of(run_id).run(run_id)
@@ -238,7 +238,7 @@ async def _read(settings: BusSettings, ids: list[str], first_day: int, result: R
 
 
 async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result: Result) -> None:
-    """As the steps of a team that works side by side, and as its workers end it."""
+    """Ask in parallel branches, as the steps of a team do, and end the run as its workers would."""
 
     async def branch(number: int) -> None:
         while True:

@@ -24,7 +24,7 @@ from loopline.testing import running_redis
 from loopline.trainers.core.json_records import write_record
 
 BATCH = 200
-"""Runs on one server: it is what Ctrl-C loses at most, and bounds the log that a restart reads."""
+"""Runs on one server: the most that Ctrl-C loses, and a bound of the log that a restart reads."""
 
 
 class BudgetsOptions(Options):
@@ -45,7 +45,7 @@ class BudgetsOptions(Options):
 
 
 def run(options: BudgetsOptions, progress: Progress) -> Outcome:
-    """Play, and hold the bus's counts against the book."""
+    """Play, and compare the bus's counts with the book."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     totals = Totals(
         seed=random_seed() if options.seed is None else options.seed,
@@ -74,7 +74,8 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
 
 
 def _play(totals: Totals, runs: int) -> Batch:
-    """On a server and with a book of its own. Who goes on does not play the first runs again."""
+    """Play a batch on a fresh server with a fresh book. A resumed proof does not play the first
+    runs again."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
         folder = Path(scratch)

@@ -37,22 +37,22 @@ from loopline.workers.process_lifetime import tie_to_parent
 POOL = "llm"
 MOST_PROMPT, MOST_COMPLETION = 1_000, 1_000
 PROMPT, COMPLETION = 250, 500
-"""What a call really has: that prompt, and a completion up to that."""
+"""Tokens that a call really has: exactly this prompt, and at most this completion."""
 SETTINGS = ModelSettings.model_validate(
     {"engine": "openai", "model": "billed", "price": {"prompt": "10", "completion": "40"}}
 )
-"""A call costs $0.05 at most, and $0.0125 on average."""
+"""Model whose calls cost $0.05 at most, and $0.0125 on average."""
 SECONDS = 0.02
-"""The longest that a call takes."""
+"""Most seconds that a call takes."""
 SLOW = SECONDS / 2
-"""Where calls are hedged, they are sent a second time after so long."""
+"""Seconds after which a hedged call is sent a second time."""
 REFUSED = 0.03
 """Share of calls that the provider refuses, and does not bill."""
 PLACES = 128
 
 
 class BilledEngine:
-    """An endpoint's engine, as far as money goes."""
+    """An endpoint's engine, as far as money is concerned."""
 
     def __init__(self, book: Path, rng: random.Random) -> None:
         self._book = os.open(book, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -75,13 +75,13 @@ class BilledEngine:
         )  # fmt: skip
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is no model to load."""
 
     async def close(self) -> None:
         os.close(self._book)
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
-        """One call."""
+        """Answer one call, and bill it."""
         yield Sending(number=1, prompt=MOST_PROMPT, completion=MOST_COMPLETION)
         if self._rng.random() < REFUSED:
             yield NotBilled(sending=1)
@@ -94,7 +94,7 @@ class BilledEngine:
         yield Completion(text="42", finish_reason="stop", usage=usage, sending=1)
 
     async def cancel(self, request_id: str) -> None:
-        """Nothing to stop: it is billed."""
+        """Do nothing: the provider bills a cancelled call as well."""
 
     async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
         raise EngineError("no scores", kind="bad_request")
@@ -110,7 +110,7 @@ class BilledEngine:
 
 
 def read_book(book: Path) -> tuple[Counter[str], int]:
-    """Micro-dollars that were billed, by run, and calls."""
+    """Return the billed micro-dollars by run, and the number of calls."""
     billed: Counter[str] = Counter()
     lines = book.read_text().splitlines() if book.exists() else []
     for line in lines:
@@ -120,7 +120,7 @@ def read_book(book: Path) -> tuple[Counter[str], int]:
 
 
 def serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
-    """A gpu worker, until it is killed."""
+    """Run a gpu worker until it is killed."""
     import signal
 
     tie_to_parent(signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""What all batches of runs came to, and how it is kept: many runs take longer than one sitting."""
+"""Totals of all batches of runs, and their checkpoint: a proof of many runs is interrupted and
+resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from loopline.trainers.errors import TrainingError
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs on one server, with the provider's book of them."""
+    """Runs on one server, with the provider's book about them."""
 
     result: Result
     billed: Counter[str]
@@ -26,7 +27,7 @@ class Batch:
 
 
 class Totals(Record):
-    """Of all batches so far, as a checkpoint has them. Money is in micro-dollars."""
+    """Totals of all batches so far, as a checkpoint holds them. Money is in micro-dollars."""
 
     seed: int
     branches: int
@@ -41,9 +42,9 @@ class Totals(Record):
     overspent: int = 0
     """Runs that were billed more than their budget."""
     leaked: int = 0
-    """Runs, and days, of which something stayed reserved."""
+    """Runs and days with tokens or money that stayed reserved."""
     calls: int = 0
-    """Those that were billed."""
+    """Calls that were billed."""
     answers: int = 0
     hedged: int = 0
     refused: int = 0
@@ -51,14 +52,14 @@ class Totals(Record):
     billed: int = 0
     charged: int = 0
     violations: tuple[tuple[str, str], ...] = ()
-    """Rule, and how it was broken."""
+    """Messages about broken rules, by rule."""
 
     @property
     def attacks(self) -> int:
         return self.kills + self.pauses + self.restarts
 
     def plus(self, batch: Batch) -> Totals:
-        """With one more batch, held against the book."""
+        """Return the totals with one more batch, checked against the book."""
         result, billed = batch.result, batch.billed
         _, reserved = result.day
         leaked = sum(map(bool, result.reserved.values()))
@@ -90,7 +91,7 @@ class Totals(Record):
 
 
 def _broken(result: Result, billed: Counter[str], budget: int) -> list[tuple[str, str]]:
-    """Rules that a batch has broken, and how."""
+    """Return the rules that a batch has broken, and how."""
     broken = [
         ("what is billed is charged",
          f"run {run_id}: ${cost / 1e6} of ${result.spent.get(run_id, 0) / 1e6}")
@@ -111,8 +112,8 @@ def _broken(result: Result, billed: Counter[str], budget: int) -> list[tuple[str
 
 
 def read_totals(path: Path, begun: Totals, seed: int | None) -> Totals:
-    """What the file of a checkpoint has; what was `begun` if there is none. Raises `UsageError` for
-    one of other options, or one that is damaged."""
+    """Read the totals of a checkpoint; return `begun` if there is none. Raises `UsageError` for a
+    checkpoint of other options, or a damaged one."""
     try:
         saved = find_record(path, Totals, "remove it to begin again")
     except TrainingError as error:

@@ -24,27 +24,27 @@ from loopline.workers.gc_tuning import collect_rarely
 
 
 class Job(BaseModel):
-    """What one process is to do."""
+    """Work for one process."""
 
     peer: str
     role: Literal["produce", "consume"]
     url: str
     messages: int
     rate: float = 0.0
-    """Messages per second; 0 is as fast as can be."""
+    """Messages per second; 0 means as fast as possible."""
     latencies: bool = False
-    """Report each message's latency."""
+    """Whether to report each message's latency."""
 
 
 class Result(BaseModel):
-    """What one process did; times are nanoseconds of `stamp`."""
+    """Result of one process; times are nanoseconds of `stamp`."""
 
     began: int
     ended: int
     cpu_seconds: float
     rss_bytes: int
     latencies: list[int] = []
-    """Nanoseconds from publication to the handler's start, a message each."""
+    """Nanoseconds from publication to the handler's start, one per message."""
 
     @property
     def seconds(self) -> float:
@@ -99,7 +99,8 @@ def _cpu() -> float:
 
 
 async def _send_at_rate(job: Job, send_one: Callable[[], Awaitable[None]]) -> None:
-    """Open loop: each message leaves at its own time, however late the one before was."""
+    """Send in an open loop: each message leaves at its planned time, however late the one before
+    was."""
     loop = asyncio.get_running_loop()
     start = loop.time() + 0.05
     for index in range(job.messages):

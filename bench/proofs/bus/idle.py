@@ -1,4 +1,4 @@
-"""What a bus costs while nothing happens: an idle worker, and a sweep over a long pending list."""
+"""Cost of a bus while nothing happens: an idle worker, and a sweep over a long pending list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDLE_SECONDS = 10.0
 SWEEP_SECONDS = 15.0
 ROLE = "planner"
 LONG_LEASE = 3600.0
-"""No entry of the long list expires while it is swept over: it is looked at and left alone."""
+"""Seconds of a lease that outlasts the measurement: no entry of the long list expires meanwhile."""
 _FILL = 5000
 
 
@@ -37,13 +37,14 @@ class Cost:
 
 
 async def idle_worker(server: RedisProcess) -> Cost:
-    """A role worker with nothing to do: reads, sweeps, lease thread, presence."""
+    """Measure a role worker with nothing to do: reads, sweeps, lease thread, presence."""
     server.flush()
     return await _cost(server, BusSettings(redis_url=server.url), IDLE_SECONDS)
 
 
 async def sweep(server: RedisProcess, entries: int) -> Cost:
-    """The same worker while its stream has `entries` pending entries of another consumer."""
+    """Measure the same worker while its stream has `entries` pending entries of another
+    consumer."""
     server.flush()
     settings = BusSettings(redis_url=server.url, lease_seconds=LONG_LEASE)
     await _fill(server.url, _stream(settings), entries)
@@ -72,7 +73,7 @@ async def _fill(url: str, stream: str, entries: int) -> None:
 
 
 async def _pending(url: str, stream: str) -> dict[str, int]:
-    """By consumer."""
+    """Pending messages by consumer."""
     async with Redis.from_url(url) as client:
         consumers = (await client.xpending(stream, "workers"))["consumers"]
     return {consumer["name"].decode(): consumer["pending"] for consumer in consumers}
@@ -82,7 +83,7 @@ async def _cost(server: RedisProcess, settings: BusSettings, seconds: float) -> 
     idle = RoleWorkerSettings(bus=settings, roles=(ROLE,))
     async with running_workers([idle], server.folder / "workers") as (started,):
         process = psutil.Process(started.pid)
-        await asyncio.sleep(1.0)  # what it does once, at its start, is not what is measured
+        await asyncio.sleep(1.0)  # work at the start, once, is not part of the measurement
         began, worker_cpu, server_cpu = time.monotonic(), _cpu(process), server.cpu_seconds()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began

@@ -22,7 +22,7 @@ class Child:
         self.job = job
 
     async def start(self) -> None:
-        """Return when it could begin."""
+        """Return when the process is ready to begin."""
         self._process = await asyncio.create_subprocess_exec(
             *OWN_PYTHON, "-m", "loopline.bench.proofs.bus.child", self.job.model_dump_json(),
             stdin=asyncio.subprocess.PIPE,
@@ -62,22 +62,22 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One repeat of one peer."""
+    """Figures of one repeat of one peer."""
 
     enqueue_per_second: float
     drain_per_second: float
     end_to_end_per_second: float
     producer_cpu_per_1000: float
-    """CPU seconds of the producer process per 1,000 messages, while enqueuing."""
+    """CPU seconds of the producer process per 1,000 messages, while it enqueues."""
     consumer_cpu_per_1000: float
-    """The same of the consumer process while draining."""
+    """The same for the consumer process while it drains."""
     server_cpu_per_1000: float
-    """The same of Redis while draining."""
+    """The same for Redis while the stream is drained."""
     consumer_rss_mb: float
 
 
 async def throughput(server: RedisProcess, peer: str, messages: int) -> Throughput:
-    """Enqueue, then drain; then, on an empty server, both at once."""
+    """Measure enqueuing, then draining; then, on an empty server, both at the same time."""
     server.flush()
     sent = await _run_alone(Job(peer=peer, role="produce", url=server.url, messages=messages))
     before = server.cpu_seconds()
@@ -98,7 +98,7 @@ async def throughput(server: RedisProcess, peer: str, messages: int) -> Throughp
 
 
 async def latencies(server: RedisProcess, peer: str, rate: float, seconds: float) -> list[float]:
-    """Milliseconds from publication to the handler's start, at a steady rate."""
+    """Return milliseconds from publication to the handler's start, at a steady rate."""
     server.flush()
     _, consumer = await _run_together(server.url, peer, int(rate * seconds), rate)
     server.flush()

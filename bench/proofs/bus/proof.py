@@ -51,7 +51,7 @@ _CPU = (
     ("consumer_cpu_per_1000", "consumer", "s"),
     ("server_cpu_per_1000", "server", "s"),
 )
-"""Fields of `Throughput`, what they are called, units."""
+"""Fields of `Throughput` with their titles and units."""
 
 
 class BusOptions(Options):
@@ -76,23 +76,23 @@ class BusOptions(Options):
 
 @dataclass(slots=True)
 class Peer:
-    """All repeats of one peer on one server."""
+    """Results of all repeats of one peer on one server."""
 
     throughput: list[Throughput] = field(default_factory=list[Throughput])
     latencies: list[list[float]] = field(default_factory=list[list[float]])
-    """Milliseconds, a list per repeat."""
+    """Milliseconds, one list per repeat."""
 
     def rate(self, quantity: str) -> Spread:
-        """A field of `Throughput` over the repeats."""
+        """Return a field of `Throughput` over the repeats."""
         return spread([getattr(repeat, quantity) for repeat in self.throughput])
 
     def latency(self, share: float) -> Spread:
-        """A quantile of each repeat, in milliseconds."""
+        """Return a quantile of each repeat, in milliseconds."""
         return spread([quantile(repeat, share) for repeat in self.latencies])
 
 
 def peer_measurements(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
-    """Every figure of every peer on one server."""
+    """Return every figure of every peer on one server."""
     server = f"appendonly {persistence}"
     figures: list[Measurement] = []
     for name, peer in peers.items():
@@ -118,8 +118,8 @@ def peer_measurements(persistence: str, peers: dict[str, Peer]) -> list[Measurem
 
 
 def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Measurement]:
-    """Ours to theirs, of the medians, with the least and greatest ratio of a repeat; the bars are
-    of the first server."""
+    """Return the ratios of ours to theirs, of the medians, with the least and greatest ratio of a
+    repeat; the bars are those of the first server."""
     where = f" ({server})" if server else ""
 
     subject = peers[OURS]
@@ -150,7 +150,8 @@ def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Meas
 
 
 def recovery_measurements(result: Recovery) -> list[Measurement]:
-    """Seconds from SIGKILL of a worker to the handler's start in another: the slowest counts."""
+    """Return seconds from SIGKILL of a worker to the handler's start in another: the slowest
+    counts."""
     return [
         measured("recovery_first_s", spread(result.first), "s", better="lower"),
         measured("recovery_last_s", spread(result.last), "s", better="lower"),
@@ -162,13 +163,14 @@ def recovery_measurements(result: Recovery) -> list[Measurement]:
 
 
 def cost_measurement(name: str, percent: float, bar: float) -> Measurement:
-    """Processor time in per cent of a core."""
+    """Return processor time in per cent of a core."""
     return measured(name, percent, "% of a core", better="lower", bar=bar)
 
 
 def tracing_percent(peer: Peer) -> float:
-    """What trace contexts cost, in per cent of the processor time that producer and consumer take
-    for a message: that of the run's first step, and that of the step which it hands over to."""
+    """Cost of trace contexts, in per cent of the processor time that producer and consumer take for
+    a message: of the run's first context, and of the context for the step which it hands over
+    to."""
     count, run_id = 20_000, str(uuid.uuid4())
 
     def cpu_of(context: Callable[[int], str]) -> float:
@@ -231,7 +233,7 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
         )
         progress.say(f"sweeper over {options.idle_entries:,} pending entries…")
         sweep = await idle.sweep(server, options.idle_entries)
-        # Worker and server together: anyone who does the work, it is work.
+        # Worker and server together: the work counts wherever it is done.
         outcome.measurements.append(
             cost_measurement("sweeper_core_percent", sweep.both, MAX_SWEEP_PERCENT)
         )
@@ -249,7 +251,7 @@ def _server(persistence: Persistence) -> Generator[RedisProcess]:
 async def _compare(
     options: BusOptions, persistence: Persistence, outcome: Outcome, progress: Progress
 ) -> dict[str, Peer]:
-    """Repeats are interleaved: what else the machine does meets every peer alike."""
+    """Interleave the repeats, so that other load of the machine affects every peer alike."""
     with _server(persistence) as server:
         outcome.facts["server"] = str(server.binary)
         peers = {name: Peer() for name in PEERS}
@@ -266,8 +268,8 @@ async def _compare(
 
 
 def _minutes(options: BusOptions) -> float:
-    """Each repeat of a peer starts seven processes, moves the messages three times and measures
-    latencies."""
+    """Expected minutes. Each repeat of a peer starts seven processes, moves the messages three
+    times and measures latencies."""
     repeat = len(PEERS) * (5.5 + options.messages * 3.2e-4 + options.latency_seconds)
     rest = 0.0 if options.only_peers else 55.0 + options.idle_entries * 2e-5
     return (len(_SERVERS[options.persistence]) * options.repeats * repeat + rest) / 60

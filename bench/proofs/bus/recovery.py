@@ -1,4 +1,4 @@
-"""How long work waits after the worker that held it was killed.
+"""Time that work waits after the worker which held it was killed.
 
 `python -m loopline.bench.proofs.bus.recovery URL LEASE ROLE`: ROLE `hold` takes deliveries and
 never ends them; `take` says when it is given one.
@@ -37,9 +37,9 @@ class Recovery:
 
     lease_seconds: float
     first: tuple[float, ...]
-    """Of the first delivery that came back, a round each."""
+    """Seconds until the first delivery came back, by round."""
     last: tuple[float, ...]
-    """Of the last of all that the killed worker held."""
+    """Seconds until the last of the killed worker's deliveries came back, by round."""
 
 
 async def measure_recovery(server: RedisProcess, rounds: int = ROUNDS) -> Recovery:
@@ -63,7 +63,7 @@ async def _round(server: RedisProcess) -> tuple[float, float]:
         for _ in range(HELD):
             await _line(holder)
         taker = await stack.enter_async_context(_process(server.url, "take"))
-        # Renewals come every third of a lease: be killed anywhere between two of them.
+        # Renewals come every third of a lease: the kill may come anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, LEASE_SECONDS / 3))
         killed = stamp()
         holder.kill()

@@ -1,4 +1,4 @@
-"""The world outside: a file to which each effect adds a line, whatever becomes of who caused it."""
+"""The world outside: a file to which each effect adds a line, whatever happens to its cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def take_effect(file: Path, call: int, key: str = "") -> None:
-    """One line in one write: a process that is killed has written it whole or not at all."""
+    """Write one line in one write: a killed process has written all of it or nothing."""
     descriptor = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     try:
         os.write(descriptor, f"{call} {key}\n".encode())
@@ -19,12 +19,12 @@ def take_effect(file: Path, call: int, key: str = "") -> None:
 
 @dataclass
 class Effects:
-    """What the file holds."""
+    """Content of the file."""
 
     times: Counter[int] = field(default_factory=Counter[int])
-    """By call."""
+    """Number of effects by call."""
     keys: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """By call: the keys that came with its effects."""
+    """Keys that came with the effects of a call, by call."""
 
     @property
     def repeated(self) -> int:
@@ -33,7 +33,8 @@ class Effects:
 
     @property
     def repeated_keys(self) -> int:
-        """Keys beyond the first of their call: an effect that nobody could have recognised."""
+        """Keys beyond the first of their call: no receiver could have recognised these effects as
+        repeats."""
         return sum(len(keys) - 1 for keys in self.keys.values())
 
 

@@ -1,5 +1,6 @@
-"""The same by LangGraph's durable execution: each call is a thread of a graph whose checkpoints are
-written before the next step (`durability="sync"`), and is resumed from them after a death."""
+"""The same calls with LangGraph's durable execution: each call is a thread of a graph whose
+checkpoints are written before the next step (`durability="sync"`), and is resumed from them after a
+death."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ INSTALLED = find_spec("langgraph") is not None
 
 
 class State(TypedDict):
-    """Of a thread."""
+    """State of a thread."""
 
     call: int
     result: str
 
 
 def serve(folder: Path, calls: int, watch: LineWatch) -> None:
-    """One process after the other takes all threads to their end."""
+    """Take all threads to their end, in one process after the other."""
     import sqlite3
 
     from langgraph.checkpoint.sqlite import SqliteSaver
@@ -61,10 +62,10 @@ def serve(folder: Path, calls: int, watch: LineWatch) -> None:
 
 
 async def play(folder: Path, calls: int, rng: random.Random) -> tuple[Effects, Interruptions]:
-    """This many calls, by processes that are interrupted meanwhile."""
+    """Make this many calls, by processes that are interrupted meanwhile."""
     from langgraph.pregel import _retry, _runner
 
-    files = files_of([counter, _retry, _runner])  # where the step of a node runs
+    files = files_of([counter, _retry, _runner])  # modules in which the step of a node runs
     crew = Crew(
         partial(serve, folder, calls), files, folder, rng, size=1, pause_seconds=PAUSE_SECONDS
     )

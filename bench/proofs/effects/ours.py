@@ -35,35 +35,35 @@ PLACES = 8
 IN_FLIGHT = 32
 CALLS_OF_A_RUN = 50
 MOST_TIMES = 10
-"""As many calls as were asked for may be made, until every kind of attack has come."""
+"""Most calls as a multiple of those asked for, until every kind of attack has happened."""
 FILES = files_of([tool_worker, bus_effects, delivery, declaration, signature, counter])
-"""A call's way through a worker, from the handler to its reply."""
+"""Files on a call's way through a worker, from the handler to its reply."""
 
 
 @dataclass
 class Played:
-    """Calls of one kind, and what the world and the callers know of them."""
+    """Calls of one kind, with what the world and the callers saw of them."""
 
     effects: Effects
     answers: dict[int, JsonObject] = field(default_factory=dict[int, JsonObject])
-    """By call."""
+    """Answers by call."""
     listed: frozenset[str] = frozenset()
     """Keys of the calls that are listed as unknown at the end."""
 
     @property
     def unknown(self) -> list[int]:
-        """Calls whose caller was told that nobody knows."""
+        """Calls whose caller received the outcome `unknown`."""
         return [call for call, answer in self.answers.items() if answer.get("outcome") == "unknown"]
 
     @property
     def unlisted(self) -> int:
-        """Of those, calls that no list names."""
+        """Number of unknown calls that no list names."""
         return sum(self.answers[call]["call"] not in self.listed for call in self.unknown)
 
     @property
     def wrong(self) -> int:
-        """Calls that were answered with a result and had no effect, or with an error of their
-        own."""
+        """Number of calls with another answer than their result, or with their result but without
+        an effect."""
         return sum(
             answer != {"result": f"done {call}"} or not self.effects.times[call]
             for call, answer in self.answers.items()
@@ -72,7 +72,7 @@ class Played:
 
 
 def serve(settings: BusSettings, folder: Path, watch: LineWatch) -> None:
-    """A tool worker, until it is killed."""
+    """Run a tool worker until it is killed."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     for effect in EFFECTS:
         _register(effect, folder / effect)
@@ -99,7 +99,7 @@ async def _serve(settings: BusSettings) -> None:
 async def play(
     settings: BusSettings, folder: Path, calls: int, rng: random.Random, say: Callable[[str], None]
 ) -> tuple[dict[Effect, Played], Interruptions]:
-    """This many calls of each kind, by workers that are interrupted meanwhile; more, up to
+    """Make this many calls of each kind, by workers that are interrupted meanwhile; more, up to
     `MOST_TIMES` as many, until one was killed and one paused."""
     crew = Crew(
         partial(serve, settings, folder), FILES, folder, rng,
@@ -155,7 +155,8 @@ async def _call_all(
                 say(f"{count:,} of {calls * len(EFFECTS):,} calls answered")
 
         first = 0
-        # On a busy machine processes come to the lines of their attacks late: then it takes more.
+        # On a busy machine processes reach the lines of their attacks late, so that it takes more
+        # calls.
         while first < calls or (not crew.has_attacked and first < MOST_TIMES * calls):
             run = client.new_run("Act.", budget=Budget(seconds=3_600))
             await client.submit(run)

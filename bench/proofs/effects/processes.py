@@ -27,12 +27,12 @@ from loopline.bench.proofs.effects.interruption import (
 from loopline.workers.process_lifetime import tie_to_parent
 
 LIFE_SECONDS = 2.0
-"""A process whose line does not run is killed after so long."""
+"""Seconds after which a process whose line does not run is killed."""
 FIRST_SECONDS = 0.3
-"""A process that only shows which lines there are is killed after so long."""
+"""Seconds after which a process that only shows which lines there are is killed."""
 LONGEST_OCCURRENCE = 8
 CALLS_OF_A_LIFE = 12
-"""Calls for each process, on average: more would be made without an interruption."""
+"""Calls for each process, on average; an uninterrupted process would make more."""
 PRELOAD = [
     "loopline.bench.proofs.effects.ours",
     "loopline.bench.proofs.effects.queue_peer",
@@ -44,19 +44,19 @@ PRELOAD = [
 _LOOK_SECONDS = 0.02
 
 Job = Callable[[LineWatch], None]
-"""What a process does until it is killed. It installs the watch."""
+"""Work of a process until it is killed. It installs the watch."""
 
 
 @dataclass
 class Interruptions:
-    """What was done."""
+    """Interruptions that were made."""
 
     kills: int = 0
     stops: int = 0
     lines: int = 0
-    """Different lines that ran."""
+    """Distinct lines that ran."""
     attacked: int = 0
-    """Of those, at how many a process was killed or paused at least once."""
+    """Lines at which a process was killed or paused at least once."""
 
 
 class Crew:
@@ -72,8 +72,8 @@ class Crew:
         size: int,
         pause_seconds: float,
     ) -> None:
-        """`job` can be pickled, and is interrupted at lines of these `files`. A paused process goes
-        on after half to twice `pause_seconds`."""
+        """Create a crew; `job` can be pickled, and is interrupted at lines of these `files`. A
+        paused process continues after half to twice `pause_seconds`."""
         self._job = job
         self._files = files
         self._lines_file = folder / "lines"
@@ -85,12 +85,12 @@ class Crew:
         self._starting = asyncio.Lock()
         self.done = Interruptions()
         self.lives = 0
-        """Processes that have come to their end, interrupted or not."""
+        """Number of processes that have ended, interrupted or not."""
         self._attacked: set[Line] = set()
 
     @property
     def has_attacked(self) -> bool:
-        """Whether one was killed and one paused, at least."""
+        """Whether at least one was killed and one paused."""
         return self.done.kills > 0 and self.done.stops > 0
 
     async def keep_pace(self, calls: int) -> None:
@@ -99,7 +99,7 @@ class Crew:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def work(self, finished: asyncio.Event) -> None:
-        """Interrupt until `finished`; the last processes are ended then."""
+        """Interrupt processes until `finished`; then end the last ones."""
         await asyncio.gather(*(self._slot(finished) for _ in range(self._size)))
         self.done.lines = len(self._lines())
         self.done.attacked = len(self._attacked)
@@ -141,11 +141,11 @@ class Crew:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _plan(self) -> Iterator[Interruption | None]:
-        """All lines that have run so far, in any order, again and again."""
+        """Yield all lines that have run so far, in random order, again and again."""
         while True:
             lines = self._lines()
             if not lines:
-                yield None  # the first process: which lines there are is not known yet
+                yield None  # the first process: its lines are not known yet
                 continue
             for line in self._rng.sample(lines, len(lines)):
                 how: How = self._rng.choice(("kill", "stop"))
@@ -186,5 +186,5 @@ def _run(
 
 
 def files_of(modules: Sequence[ModuleType]) -> list[str]:
-    """As their code objects name them."""
+    """Return the files of the modules, named as in their code objects."""
     return [str(module.__file__) for module in modules]

@@ -25,7 +25,7 @@ from loopline.workers.installation import install_hint
 
 LEASE_SECONDS = 0.6
 PATIENT = 100
-"""Deliveries of a call before it is given up: here dying workers are not a failure of the call."""
+"""Deliveries of a call before it is given up: dying workers are not a failure of the call here."""
 
 
 class EffectsOptions(Options):
@@ -34,14 +34,14 @@ class EffectsOptions(Options):
     calls: int = Field(default=10_000, ge=30, le=1_000_000)
     """Calls of our own tools."""
     peer_calls: int = Field(default=200, ge=0, le=10_000)
-    """Calls of each peer, which takes some ten seconds to look at one whose worker died; 0 leaves
-    the peers out."""
+    """Calls of each peer; 0 leaves the peers out. A peer takes some ten seconds to retry a call
+    whose worker died."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
     """Seed of the lines, the moments, and the lengths of pauses."""
 
 
 def run(options: EffectsOptions, progress: Progress) -> Outcome:
-    """Play, and compare what callers were told with the file."""
+    """Play, and compare the answers of the callers with the file."""
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="bench-effects-") as scratch:
         folder = Path(scratch)
@@ -60,7 +60,8 @@ def run(options: EffectsOptions, progress: Progress) -> Outcome:
 def _play_peers(
     options: EffectsOptions, url: str, folder: Path, rng: random.Random, progress: Progress
 ) -> tuple[dict[str, tuple[Effects, Interruptions]], list[str]]:
-    """By name, and why others were not played."""
+    """Play the peers; return their effects and interruptions by name, and the reasons why others
+    were not played."""
     peers: dict[str, tuple[Effects, Interruptions]] = {}
     missing: list[str] = []
     if not options.peer_calls:

@@ -1,4 +1,4 @@
-"""The same by a plain queue: arq, which runs a job again where its worker died."""
+"""The same calls with a plain queue: arq, which runs a job again where its worker died."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from loopline.bench.proofs.effects.interruption import LineWatch
 from loopline.bench.proofs.effects.processes import Crew, Interruptions, files_of
 
 TIMEOUT_SECONDS = 1
-"""arq looks at a job of a dead worker ten seconds after its time-out."""
+"""Seconds of a job's time-out; arq checks a dead worker's job ten seconds after it."""
 WORKERS = 3
 LIMIT_SECONDS = 240.0
 FILES = [*files_of([counter]), str(worker.__file__)]
 
 
 def serve(url: str, file: Path, watch: LineWatch) -> None:
-    """A worker of the queue, until it is killed."""
+    """Run a worker of the queue until it is killed."""
     logging.disable(logging.CRITICAL)
 
     async def act(context: dict[str, Any], call: int) -> str:
@@ -49,7 +49,7 @@ async def _serve(url: str, act: Any) -> None:
 async def play(
     url: str, folder: Path, calls: int, rng: random.Random
 ) -> tuple[Effects, Interruptions]:
-    """This many calls, by workers that are interrupted meanwhile."""
+    """Make this many calls, by workers that are interrupted meanwhile."""
     file = folder / "queue"
     crew = Crew(
         partial(serve, url, file), FILES, folder, rng, size=WORKERS, pause_seconds=TIMEOUT_SECONDS

@@ -20,7 +20,8 @@ PROMPT = 300
 
 
 def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
-    """Seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each.
+    """Return seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each. Raises
+    `BenchError` if the program cannot be run or has unexpected output.
 
     Raises `BenchError` if the program cannot be run or says something else than expected.
     """
@@ -40,7 +41,7 @@ def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
 
 
 def measure_engine(gguf: Path, *, threads: int) -> float:
-    """Seconds for the same through the engine: one request for 16 completions."""
+    """Return seconds for the same through the engine: one request for 16 completions."""
     return asyncio.run(_measure_engine(gguf, threads))
 
 
@@ -50,7 +51,7 @@ async def _measure_engine(gguf: Path, threads: int) -> float:
     )
     await engine.start()
     try:
-        # A first one, so that nothing is made for the first time within the measured time.
+        # A first one, so that the measured time contains no first-time work.
         for words in (1, PROMPT):
             request = GenerateRequest(
                 id=f"batched-{words}",

@@ -26,16 +26,16 @@ RANDOM: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 3,
     },
 }
-"""Shapes of Qwen2 models with random weights. The large one is so large that arithmetic decides and
-not the time between two steps; the small one is `micro:llm`'s."""
+"""Shapes of Qwen2 models with random weights. The large one is so large that arithmetic dominates
+the time between two steps; the small one is `micro:llm`'s."""
 
 LIKE = "micro:llm"
-"""Whose tokenizer and chat template the model with random weights has."""
+"""Model whose tokenizer and chat template the model with random weights takes over."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """One model in both formats."""
+    """A model in both formats."""
 
     name: str
     folder: Path
@@ -43,7 +43,8 @@ class Weights:
 
 
 def require(model: str, precision: str) -> None:
-    """Raises `UsageError` for what `prepare` cannot use, before anything heavy is imported."""
+    """Check the choice. Raises `UsageError` for a model that `prepare` cannot use, before anything
+    heavy is imported."""
     from loopline.workers.engines.local.model_files import local_folder
     from loopline.workers.engines.protocol import EngineError
 
@@ -73,7 +74,7 @@ def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> We
 
 
 def _random(folder: Path, shape: dict[str, Any]) -> Path:
-    """A Qwen2 of this shape, in float16, whose greedy texts end at their limit of tokens."""
+    """Write a Qwen2 of this shape, in float16, whose greedy texts end at their limit of tokens."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

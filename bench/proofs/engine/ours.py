@@ -14,7 +14,7 @@ from loopline.workers.engines.settings import ModelSettings
 
 
 class OurEngine:
-    """An engine of `workers/engines`, asked as the gpu worker asks it."""
+    """An engine of `workers/engines`, called as the gpu worker calls it."""
 
     def __init__(self, engine: str, model: str, *, threads: int, places: int) -> None:
         self.name = f"ours ({engine})"

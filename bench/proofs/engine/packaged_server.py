@@ -18,8 +18,8 @@ START_SECONDS = 120.0
 
 
 class PackagedServer:
-    """`python -m llama_cpp.server` in a process of its own. It decodes one request at a time; what
-    else is asked waits."""
+    """`python -m llama_cpp.server` in a separate process. It decodes one request at a time; others
+    wait."""
 
     name = "llama-cpp-python's server"
     about = "python -m llama_cpp.server, asked by the openai package over HTTP"
@@ -41,7 +41,7 @@ class PackagedServer:
                 sys.executable, "-m", "llama_cpp.server", "--model", str(self._gguf),
                 "--port", str(port), "--n_ctx", str(self._context),
                 "--n_threads", str(self._threads), "--n_threads_batch", str(self._threads),
-                # Else each new request ends the current one.
+                # Otherwise each new request ends the current one.
                 "--interrupt_requests", "false",
                 stdout=out, stderr=out,
             )  # fmt: skip

@@ -43,7 +43,7 @@ _ENGINES = frozenset({"llama_cpp", "torch", "vllm"})
 
 
 class EngineOptions(FullOptions):
-    """All run on this machine.
+    """All engines run on this machine.
 
     Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a
     static batch, and its continuous batching. All requests begin with one role prompt of about
@@ -79,24 +79,24 @@ class EngineOptions(FullOptions):
 
     @property
     def places(self) -> list[int]:
-        """The numbers of requests in flight. Raises `UsageError`."""
+        """Return the numbers of requests in flight. Raises `UsageError`."""
         return sorted({int(n) for n in numbers("concurrency", self.concurrency, low=1, high=200)})
 
 
 @dataclass
 class Runs:
-    """All repeats of every peer."""
+    """Results of all repeats of every peer."""
 
     about: dict[str, str] = field(default_factory=dict[str, str])
     by_places: dict[int, dict[str, list[Measured]]] = field(
         default_factory=dict[int, dict[str, list[Measured]]]
     )
-    """Requests in flight → peer → its repeats."""
+    """Repeats by number of requests in flight and peer."""
     batched: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Seconds of llama-batched-bench and of ours, for each repeat."""
 
     def measurements(self) -> list[Measurement]:
-        """Every peer's figures, then the ratios."""
+        """Return every peer's figures, then the ratios."""
         figures: list[Measurement] = []
         for places, peers in self.by_places.items():
             for name, runs in peers.items():
@@ -122,7 +122,8 @@ class Runs:
         return figures
 
     def plot(self, title: str) -> Plot:
-        """Tokens per second over the number of requests in flight, a line for each peer."""
+        """Plot tokens per second over the number of requests in flight, with a line for each
+        peer."""
         curves = [
             Curve(
                 name,
@@ -146,8 +147,8 @@ class Runs:
 
 
 def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
-    """One peer at one number of requests in flight; latencies over the requests, or tokens, of all
-    repeats, NaN where a peer does not show them."""
+    """Return the figures of one peer at one number of requests in flight; latencies over the
+    requests, or tokens, of all repeats, NaN where a peer does not show them."""
 
     def figure(
         quantity: str, times: Callable[[Measured], list[float]], share: float, unit: str = "ms"
@@ -177,7 +178,7 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
         figure("per token p50", lambda run: run.per_token, 0.5),
         figure("per token p99", lambda run: run.per_token, 0.99),
         figure("request p99", lambda run: run.whole, 0.99, "s"),
-        # Zeros where a peer does not say.
+        # Zeros where a peer reports nothing.
         *(prompt if any(figure.value for figure in prompt) else []),
     ]  # fmt: skip
 
@@ -185,7 +186,8 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
 def _ratio(
     name: str, peers: Mapping[str, list[Measured]], subject: str, other: str
 ) -> list[Measurement]:
-    """Tokens per second, ours to the other's, repeat by repeat; none where one is not measured."""
+    """Return the ratio of our tokens per second to the other's, repeat by repeat; empty where one
+    is not measured."""
     if subject not in peers or other not in peers:
         return []
     pairs = zip(peers[subject], peers[other], strict=False)
@@ -223,7 +225,7 @@ def run(options: EngineOptions, progress: Progress) -> Outcome:
     progress.outcome = outcome
     with (
         tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
-        # What one leaves behind costs the next up to a third of its speed.
+        # Leftovers of one peer cost the next up to a third of its speed.
         isolated_worker() as alone,
     ):
         with_gguf = "llama_cpp" in options.engines
@@ -260,9 +262,9 @@ def _measure(
 
 
 def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measured]:
-    """Start one peer, warm it up, let it answer; what it is and how it did."""
+    """Start one peer, warm it up, let it answer; return its description and its figures."""
 
-    # A server that dies says its last lines in its error; what else it logs is not of the result.
+    # A server that dies has its last lines in its error; its other log is not part of the result.
     redirect_logs()
 
     async def run() -> tuple[str, Measured]:
@@ -278,7 +280,7 @@ def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measur
 
 
 def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, Callable[[], Peer]]:
-    """What makes each peer, by its name."""
+    """Return the constructors of the peers, by name."""
     from loopline.bench.proofs.engine.ours import OurEngine
     from loopline.bench.proofs.engine.vllm_servers import BareServer, WorkerOnServer
 
@@ -313,8 +315,8 @@ def _peers(options: EngineOptions, weights: Weights, places: int) -> dict[str, C
 
 
 def _minutes(options: EngineOptions) -> float:
-    """A start of each of five peers for every repeat, then its tokens: a model of 100 million
-    parameters takes twelve times as long for them as a micro model."""
+    """Expected minutes: a start of each of five peers for every repeat, then its tokens: a model of
+    100 million parameters takes twelve times as long for them as a micro model."""
     scale = 12.0 if options.model == "random-100m" else 1.0
     engines = options.engines
     parts = 0.65 * ("torch" in engines) + 0.35 * ("llama_cpp" in engines) + 3 * ("vllm" in engines)

@@ -1,4 +1,4 @@
-"""What transformers itself offers, as peers of `bench engine`."""
+"""Peers of `bench engine` from transformers itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PAGE = 32
 """Tokens in a block of the paged cache."""
 
 PAGES_PER_PLACE = 40
-"""Twice what a request needs, so that its scheduler may take more at once than ours."""
+"""Pages of the cache for each place: twice what a request needs, so that its scheduler may take
+more at once than ours."""
 
 
 class _Transformers:
@@ -57,7 +58,8 @@ class _Transformers:
 
 
 class StaticBatch(_Transformers):
-    """As many requests at once as may be in flight; a batch ends with its longest answer."""
+    """Static batches of as many requests as may be in flight; a batch ends with its longest
+    answer."""
 
     name = "generate"
     about = "transformers' generate on static batches of as many requests as may be in flight"
@@ -91,14 +93,15 @@ class StaticBatch(_Transformers):
                 wanted: list[int] = row[: ask.max_tokens].tolist()
                 useful = wanted.index(end) + 1 if end in wanted else len(wanted)
                 tokens += useful
-                # One time: an answer comes whole, and nobody sees when its tokens were made.
+                # A single time: an answer comes whole, and nobody sees when its tokens were
+                # sampled.
                 timings.append(Timing(sent, [finish_time]))
         return Measured(time.perf_counter() - started, tokens, timings)
 
 
 class ContinuousBatch(_Transformers):
-    """All requests are handed over at once; its scheduler takes as many as it likes. So nobody sees
-    when one is sent, and there are no latencies."""
+    """Continuous batching: all requests are handed over at once, and its scheduler takes as many as
+    it likes. Nobody sees when a request is sent, so that there are no latencies."""
 
     name = "continuous batching"
     about = "transformers' ContinuousBatchingManager, given all requests at once"

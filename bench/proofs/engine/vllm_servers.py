@@ -1,4 +1,4 @@
-"""A vLLM server as a peer of `bench engine`: asked directly, and through a gpu worker.
+"""A vLLM server as a peer of `bench engine`: called directly, and through a gpu worker.
 
 Both ask the same server for the same: ids and log-probabilities of a prompt that is sent as ids,
 whole. What lies between their tokens/s is what the worker and the bus cost.
@@ -38,7 +38,7 @@ _TIMEOUT = 3600.0
 
 
 def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
-    """The server that every peer with vLLM has."""
+    """Server that every peer with vLLM has."""
     return ModelSettings(
         engine="vllm",
         model=model,
@@ -48,7 +48,7 @@ def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
         max_concurrency=places,
         vllm=VllmSettings(
             args={"enforce-eager": True},
-            # Gigabytes for the cache. By itself a server on a CPU takes half of the memory.
+            # Gigabytes for the cache. By default a server on a CPU takes half of the memory.
             environment={"VLLM_CPU_KVCACHE_SPACE": "2", "OMP_NUM_THREADS": str(threads)},
             max_adapters=0,
             plain_check=False,
@@ -57,7 +57,7 @@ def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
 
 
 class BareServer:
-    """Asked as an HTTP client asks it that does nothing else."""
+    """Server called by an HTTP client that does nothing else."""
 
     name = "a vLLM server, asked directly"
     about = "`vllm serve` in float32, /v1/completions by HTTP"
@@ -110,7 +110,7 @@ class BareServer:
 
 
 class WorkerOnServer(BareServer):
-    """The same server behind a gpu worker in a process of its own, and a Redis."""
+    """The same server behind a gpu worker in a separate process, and a Redis."""
 
     name = "the gpu worker on a vLLM server"
     about = "the same server, asked by requests on the bus through a gpu worker"

@@ -14,15 +14,15 @@ ROLE = "You solve one part of a larger task. " + " ".join(
     f"Rule {number}: read the numbers as they are written, name the step, then carry it out."
     for number in range(1, 11)
 )
-"""About 300 tokens for the micro models' tokenizer; every request begins with it."""
+"""Prompt of about 300 tokens for the micro models' tokenizer; every request begins with it."""
 
 PER_PLACE = 3
-"""Requests for each place: enough that places are filled again and again."""
+"""Requests for each place: enough that places are refilled again and again."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One request: a user's message, since not every chat template knows a system's."""
+    """One request: a user's message, since not every chat template supports a system message."""
 
     text: str
     max_tokens: int
@@ -30,14 +30,14 @@ class Ask:
 
 @dataclass
 class Timing:
-    """When one request was sent, which is when its place was free, and when each of its tokens
-    came (or the whole answer, where it comes whole); seconds of one clock."""
+    """Times in seconds of one clock: when a request was sent, which is when its place became free,
+    and when each of its tokens came (or the whole answer, where it comes at once)."""
 
     sent: float
     tokens: list[float] = field(default_factory=list[float])
     prompt: int = 0
     reused: int = 0
-    """Tokens of the prompt that had been computed before."""
+    """Prompt tokens that had been computed before."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Measured:
     seconds: float
     tokens: int
     timings: list[Timing] = field(default_factory=list[Timing])
-    """Empty where a peer tells no times."""
+    """Timings of the requests; empty where a peer reports no times."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -67,7 +67,7 @@ class Measured:
 
 
 class Peer(Protocol):
-    """Something that serves the model."""
+    """Peer that serves the model."""
 
     name: str
     about: str
@@ -82,7 +82,8 @@ class Peer(Protocol):
 
 
 def asks(concurrency: int, seed: int) -> list[Ask]:
-    """Questions of mixed lengths, with answers of mixed lengths; the same for the same seed."""
+    """Return questions of mixed lengths, with answers of mixed lengths; the same for the same
+    seed."""
     rng = random.Random(f"{concurrency}/{seed}")
     return [
         Ask(
@@ -99,7 +100,8 @@ async def closed_loop(
     concurrency: int,
     ask: Callable[[Ask, Timing], AsyncIterator[int]],
 ) -> Measured:
-    """Keep `concurrency` requests in flight. `ask` yields how many tokens have just come."""
+    """Keep `concurrency` requests in flight. `ask` yields the number of tokens that have just
+    come."""
     remaining = iter(asks)
     timings: list[Timing] = []
 

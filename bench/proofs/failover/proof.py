@@ -19,9 +19,9 @@ from loopline.testing import running_redis
 from loopline.workers.engines.settings import ModelSettings
 
 MOST_OVER_LEASE = 2.0
-"""The bar: the last answer comes this many seconds after a lease's length, at most."""
+"""The bar: most seconds from the end of the lease to the last answer."""
 PRECISION = "bf16"
-"""Of the GGUF file."""
+"""Precision of the GGUF file."""
 
 
 class FailoverOptions(Options):
@@ -51,7 +51,7 @@ def check(options: FailoverOptions) -> None:
 
 
 def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measurement]:
-    """Seconds after the kill, over all kills of each engine; the slowest answer counts."""
+    """Return seconds after the kill, over all kills of each engine; the slowest answer counts."""
     figures: list[Measurement] = []
     for engine, played in rounds.items():
         for name, values in (

@@ -1,4 +1,4 @@
-"""How long 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
+"""Time that 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
 
 Two workers with the same model, as they are deployed. One has all the requests in hand, each of
 them in the middle of its text, and is killed; the other has nothing to do and takes them over. What
@@ -30,35 +30,35 @@ IN_FLIGHT = 16
 POOL = "slm"
 STREAM = inference_stream(POOL)
 SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
-"""An answer of usual length, of a model that does not end by itself."""
+"""Sampling of an answer of usual length, by a model that does not end a text by itself."""
 TIMEOUT = 120.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds from the kill, unless said otherwise."""
+    """Figures of one round; seconds are from the kill, unless stated otherwise."""
 
     continued: float
-    """Until the last of the requests had a new token."""
+    """Seconds until the last of the requests had a new token."""
     answer_seconds: float
-    """Until the last of them was answered."""
+    """Seconds until the last of the requests was answered."""
     written: int
-    """Tokens that they had together when the worker was killed."""
+    """Tokens that the requests had together when the worker was killed."""
     left: int
-    """Tokens that they got after it."""
+    """Tokens that the requests got after the kill."""
     undisturbed: float
-    """Seconds in which the other worker answers the same requests when nobody is killed."""
+    """Seconds in which the other worker answers the same requests without a kill."""
 
 
 @dataclass(eq=False)
 class _Request:
-    """One request of a run of its own, with what a follower has read of it."""
+    """One request in a separate run, with the part that a follower has read."""
 
     run_id: str
     seed: int
     text: str = ""
     tokens: list[float] = field(default_factory=list[float])
-    """When each token was read."""
+    """Times at which the tokens were read."""
     answered_at: float = 0.0
 
 
@@ -73,14 +73,14 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         Bus(settings, registry()) as bus,
         Inbox(bus) as inbox,
     ):
-        # Frozen until its blocking read has run out: so the first gets everything.
+        # Frozen until its blocking read has ended, so that the first worker gets everything.
         second.send_signal(signal.SIGSTOP)
         await asyncio.sleep(2 * settings.block_seconds)
         requests = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
         asking = asyncio.gather(*(_ask(bus, inbox, request) for request in requests))
         await _wait_until_begun(requests, asking)
         second.send_signal(signal.SIGCONT)
-        # Renewals come every third of a lease: be killed anywhere between two of them.
+        # Renewals come every third of a lease: the kill may come anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)
         killed = time.perf_counter()
@@ -114,7 +114,7 @@ async def _wait_until_begun(requests: list[_Request], asking: asyncio.Future[lis
 
 
 async def _ask(bus: Bus, inbox: Inbox, request: _Request) -> Call:
-    """The answer, with the log read to its end."""
+    """Return the answer, with the log read to its end."""
     run_id, deadline = request.run_id, time.time() + TIMEOUT
     await bus.admit(Admission(run_id, b"{}", deadline, ()))
     payload = CompletionPayload(

@@ -1,5 +1,5 @@
 """The attacker. The seed fixes the plan: which attack comes how long after the one before and how
-hard; whom it meets depends on who is up at that moment."""
+hard; its target depends on which workers are up at that moment."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from loopline.bench.proofs.faults.attacks import ATTACKS, Attack, Scene
 from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 
 FAULTS = {"kill": 50, "stop": 35, "redis": 15}
-"""What needs nothing but workers and Redis."""
+"""Weights of the attacks that need only workers and Redis."""
 PAUSE_LEASES = (0.1, 0.6)
-"""Between two attacks, at least."""
+"""Range of the least pause between two attacks, in leases; the pause is drawn from it."""
 COMMITS = (0.0, 20.0)
-"""Between two attacks, at least: a slow machine, on which workers take long to start, must get on
-with its work too."""
+"""Range of the least number of commits between two attacks, drawn from it: workers that start
+slowly on a slow machine must make progress too."""
 QUORUM = 0.6
-"""Share of the fleet that is at work before the next attack."""
+"""Share of the fleet that must be working before the next attack."""
 LOOK_SECONDS = 0.1
 
 
@@ -34,11 +34,11 @@ class Chaos:
         commits: tuple[float, float] = COMMITS,
         attacks: Sequence[type[Attack]] = ATTACKS,
     ) -> None:
-        """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
-        between two attacks, at least; `attacks`: what there is to choose from."""
+        """Create an attacker. `weights`: weight by an attack's name; `commits`: range of the least
+        number of steps between two attacks; `attacks`: attacks to choose from."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
-        """Attack → why it can't be done here."""
+        """Reason why an attack can't be made here, by attack."""
         self._random = random.Random(seed)
         self._scene = scene
         self._commits = commits
@@ -51,7 +51,7 @@ class Chaos:
         """Inject faults until `enough` is set."""
         scene = self._scene
         while not enough.is_set() and self._attacks:
-            # All draws are made first, so that the plan does not depend on whom an attack meets.
+            # All draws are made first, so that the plan does not depend on the targets.
             pause = self._random.uniform(*PAUSE_LEASES) * scene.lease_seconds
             commits = scene.monitor.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]

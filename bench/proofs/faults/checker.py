@@ -1,4 +1,4 @@
-"""The proof: what must hold of every attacked deployment, whatever was done to it.
+"""The proof: what must hold of every attacked deployment, whatever happened to it.
 
 Each rule is a function from evidence to violations. None of them asks the bus: the history that
 the server wrote, the records that are left and the store must agree with each other.
@@ -20,19 +20,19 @@ from loopline.bench.proofs.outcome import Violation
 
 _OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 AROUND = 40
-"""Events that are printed with a violation."""
+"""Most events that are printed with a violation."""
 
 
 Rule = Callable[[Evidence], Iterator[Violation]]
 
 
 def check(evidence: Evidence) -> list[Violation]:
-    """Every violation of every rule."""
+    """Return every violation of every rule."""
     return [violation for rule in RULES for violation in rule(evidence)]
 
 
 def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
-    """The history of the run that a violation is about: its own events, and the claims of the
+    """Return the history of the run that a violation is about: its events, and the claims of the
     deliveries that it committed. Without a run: the last events of all."""
     if not violation.subject:
         return evidence.history[-AROUND:]
@@ -49,7 +49,8 @@ def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
 
 
 def admitted_once(evidence: Evidence) -> Iterator[Violation]:
-    """What the client was told is accepted was admitted, exactly once, and is still there."""
+    """Check that each run that the client saw accepted was admitted exactly once, and still
+    exists."""
     admits = Counter(event.run_id for event in evidence.history if event.kind == "admit")
     for run_id in evidence.accepted:
         if admits[run_id] != 1:
@@ -59,8 +60,8 @@ def admitted_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ended_once(evidence: Evidence) -> Iterator[Violation]:
-    """Every admitted run ended, exactly once, as its record says; and it came to an end of its
-    own: with enough attempts no fault of a process is a reason to give a question up."""
+    """Check that every admitted run ended exactly once, as its record says, and with a regular end:
+    given enough attempts, no fault of a process is a reason to give a question up."""
     ends: dict[str, list[Event]] = defaultdict(list)
     for event in evidence.history:
         if event.kind == "end":
@@ -88,8 +89,8 @@ def ended_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def committed_once(evidence: Evidence) -> Iterator[Violation]:
-    """Commits are the journal: same steps, same order, indices without a gap, each place once,
-    and none after the end."""
+    """Check that commits match the journal: same steps, same order, indices without a gap, each
+    place once, and none after the end."""
     commits: dict[str, list[Event]] = defaultdict(list)
     over: set[str] = set()
     for event in evidence.history:
@@ -136,8 +137,8 @@ def _journal_matches(run_id: str, record: RunRecord, commits: list[Event]) -> It
 
 
 def routed_in_order(evidence: Evidence) -> Iterator[Violation]:
-    """Each step answers a hand-over of the steps before it, and the workflow, replayed from the
-    journal, takes the same decisions to the same end."""
+    """Check that each step answers a hand-over of the steps before it, and that the workflow,
+    replayed from the journal, takes the same decisions to the same end."""
 
     async def replay_all() -> list[Violation]:
         violations: list[Violation] = []
@@ -161,9 +162,9 @@ def _trajectory(record: RunRecord) -> Trajectory:
 
 
 def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
-    """No stale owner committed: the token of each commit is that of the delivery's last claim
-    before it, or a first delivery that nobody had claimed. And a delivery is claimed with a
-    count that rises, and never after its commit settled it."""
+    """Check that no stale owner committed: the token of each commit is that of the delivery's last
+    claim before it, or a first delivery without a claim. A delivery is claimed with a rising count,
+    and never after its commit settled it."""
     owner: dict[tuple[str, str], tuple[str, int]] = {}
     settled: set[tuple[str, str]] = set()
     for event in evidence.history:
@@ -195,8 +196,9 @@ def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
-    """Per run: the used entries are the calls of the journal, each once and to the token; the
-    run's counters are their sums; the store has every entry once, as used, discarded or unknown."""
+    """Check the ledger of each run: the used entries are the calls of the journal, each once and to
+    the token; the run's counters are their sums; the store has every entry once, as used, discarded
+    or unknown."""
     rule = "ledger"
     expected: Counter[str] = Counter()
     for run_id, record in evidence.runs.items():
@@ -242,7 +244,7 @@ def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
 
 
 def stored_once(evidence: Evidence) -> Iterator[Violation]:
-    """The store has every ended run once, and what it has is the journal."""
+    """Check that the store has every ended run once, with the content of its journal."""
     rule = "stored once"
     rows = Counter(stored.run_id for stored in evidence.stored)
     for run_id, record in evidence.runs.items():
@@ -259,7 +261,8 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nothing_left(evidence: Evidence) -> Iterator[Violation]:
-    """At rest no message, retry, run or dead letter is left, and no name of a dead consumer."""
+    """Check that a deployment at rest holds no message, retry, run or dead letter, and no name of a
+    dead consumer."""
     rule = "nothing left"
     for key, state in evidence.streams.items():
         if state.length or state.pending:
@@ -282,7 +285,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Violation]:
 
 
 def keys_expire(evidence: Evidence) -> Iterator[Violation]:
-    """No key lives for ever, at any time."""
+    """Check that no key ever lacks an expiry."""
     for key in evidence.keys_without_ttl:
         yield Violation("bounded life", f"{key} has no expiry")
 

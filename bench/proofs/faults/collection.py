@@ -26,7 +26,7 @@ WORK_STREAMS = (
 
 
 async def find_keys_without_ttl(bus: Bus) -> list[str]:
-    """Keys without an expiry."""
+    """Return keys without an expiry."""
     keys: list[str] = []
     batch: list[bytes] = []
     async for key in bus.redis.scan_iter(count=1000):
@@ -46,7 +46,7 @@ async def _without_ttl(bus: Bus, keys: list[bytes]) -> list[str]:
 
 
 async def stream_states(bus: Bus, keys: list[str]) -> dict[str, StreamState]:
-    """Lengths, pending entries and consumer names; streams that do not exist are left out."""
+    """Return lengths, pending entries and consumer names; missing streams are left out."""
     states: dict[str, StreamState] = {}
     for key in keys:
         if not await bus.redis.exists(key):
@@ -81,7 +81,7 @@ async def gather(
     live_workers: list[str],
     work: Sequence[str] = WORK_STREAMS,
 ) -> Evidence:
-    """Everything that is left, after the workers have drained."""
+    """Gather all evidence, after the workers have drained."""
     history: list[Event] = []
     delayed: dict[str, int] = {}
     for shard in bus.keys.all_shards():
@@ -148,7 +148,7 @@ async def _record(bus: Bus, run_id: str) -> RunRecord | None:
 
 
 def read_store(store: Path) -> tuple[list[Stored], list[str]]:
-    """Trajectories and `run_id call_id fate` of the ledger, as the recorder wrote them."""
+    """Return trajectories and `run_id call_id fate` of the ledger, as the recorder wrote them."""
     trajectories: list[Stored] = []
     for path in sorted((store / "trajectories").glob("*.parquet")):
         columns = ["run_id", "entry", "outcome", "answer", "trajectory"]

@@ -35,26 +35,26 @@ from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.scripted_api import ScriptedServer
 
 COMMITS = (0.0, 60.0)
-"""Between two attacks, at least: some 200 attacks come on 2,000 runs, also where each takes a slow
-machine long to get over."""
+"""Range of the least number of commits between two attacks, drawn from it: 2,000 runs see some 200
+attacks, even if a slow machine recovers slowly from each."""
 FOLLOW_SECONDS = 30.0
-"""For followers, after the last run has ended."""
+"""Seconds that followers have after the last run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What one attack left."""
+    """Evidence of one attack."""
 
     evidence: Evidence
     injected: Counter[str]
     unable: dict[str, str]
-    """Attack → why it could not be done here."""
+    """Reason why an attack could not be made here, by attack."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class AttackSettings:
-    """What to attack, and how."""
+    """Settings of an attack."""
 
     runs: int
     seed: int
@@ -63,7 +63,7 @@ class AttackSettings:
     persistence: Persistence = "always"
     times: Times = FAST
     weights: Mapping[str, int] | None = None
-    """By attack; None is all of them, an empty one none."""
+    """Weight by attack; None means all attacks, an empty mapping none."""
 
 
 class Driver:
@@ -137,7 +137,8 @@ class Driver:
 
     @asynccontextmanager
     async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
-        """Everything that is attacked, and what attacks need that can be had here."""
+        """Yield everything that is attacked, with the means for attacks that exist on this
+        machine."""
         settings, missing = self._settings, dict[str, str]()
         async with AsyncExitStack() as stack:
             disk = stack.enter_context(small_disk(self._folder / "redis"))
@@ -176,12 +177,12 @@ class Driver:
 
 
 def _is_far(slot: Slot) -> bool:
-    """In the namespace, from which the endpoint can't be reached."""
+    """Whether it is in the namespace, from which the endpoint can't be reached."""
     return slot.kind != "gpu" and slot.index % 3 == 2
 
 
 def _redis_url(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None) -> str:
-    """To Redis: over the link, through the proxy, or straight."""
+    """URL of Redis over the link, through the proxy, or directly."""
     if far and _is_far(slot):
         return f"redis://{far.address}:{server.port}/0"
     return server.url if slot.kind == "recorder" else proxy.url

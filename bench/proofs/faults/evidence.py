@@ -1,4 +1,4 @@
-"""What an attacked deployment leaves behind, as the checker reads it.
+"""Evidence that an attacked deployment leaves behind, in the form that the checker reads.
 
 Evidence is plain data and can be written to a file: a violation can be looked at again later,
 and the checker is tested by planting violations in evidence of a good day.
@@ -16,14 +16,14 @@ class _Data(BaseModel):
 
 
 class Event(_Data):
-    """One entry of the bus's audit stream, in the order in which the server did things."""
+    """One entry of the bus's audit stream, in the server's order."""
 
     id: str
     fields: dict[str, str]
 
     @property
     def kind(self) -> str:
-        """`admit`, `claim`, `commit`, `duplicate`, `stale`, `dead`, `replay` or `end`."""
+        """Kind: `admit`, `claim`, `commit`, `duplicate`, `stale`, `dead`, `replay` or `end`."""
         return self.fields["event"]
 
     @property
@@ -46,13 +46,13 @@ class RunRecord(_Data):
     micro_dollars: int
     ended: float
     run: str
-    """The run record, JSON."""
+    """Run record as JSON."""
     journal: list[str]
-    """Steps in order, JSON each."""
+    """Steps in order, each as JSON."""
     guards: dict[str, str]
-    """"turn.branch" → token of the lease under which that step was committed."""
+    """Token of the lease under which a step was committed, by "turn.branch"."""
     usage: list[str]
-    """Usage entries in order, JSON each."""
+    """Usage entries in order, each as JSON."""
 
 
 class Stored(_Data):
@@ -66,17 +66,17 @@ class Stored(_Data):
 
 
 class Followed(_Data):
-    """What one who read along was given."""
+    """Events that a follower of a run received."""
 
     run_id: str
     texts: dict[str, str] = {}
-    """By call."""
+    """Text by call."""
     faults: list[str] = []
-    """Gaps, repeats, and what else should not be."""
+    """Gaps, repeats and other faults of the stream."""
 
 
 class StreamState(_Data):
-    """A stream and what hangs on it."""
+    """A stream and its state."""
 
     length: int
     pending: int
@@ -92,7 +92,7 @@ class Letter(_Data):
 
 
 class Evidence(_Data):
-    """Everything at once."""
+    """All evidence of an attack."""
 
     seed: int
     accepted: list[str]
@@ -108,20 +108,20 @@ class Evidence(_Data):
     active: list[str]
     dead_letters: list[Letter]
     keys_without_ttl: list[str]
-    """Keys that were ever seen without an expiry."""
+    """Keys that were seen without an expiry at any time."""
     live_consumers_before_drain: list[str]
-    """Names in the groups of the work streams at rest, before the workers were told to drain."""
+    """Names in the groups of the work streams at rest, before the workers drain."""
     live_workers: list[str]
-    """Workers that ran then."""
+    """Workers that ran at that time."""
     died: list[str] = []
-    """Workers that ended without an injected fault, with their last words."""
+    """Workers that ended without an injected fault, with their last output."""
     expected: dict[str, str] = {}
-    """Run → its right answer, of questions where it is known."""
+    """Right answer by run, where it is known."""
     followed: list[Followed] = []
     billed: dict[str, int] = {}
-    """Call → how often the endpoint has answered it whole, by its own books."""
+    """Number of complete answers of the endpoint by call, from its books."""
 
 
 def call_fate(entry: UsageEntry) -> str:
-    """What became of a call: `used`, `discarded` or `unknown`."""
+    """Fate of a call: `used`, `discarded` or `unknown`."""
     return "unknown" if entry.unknown else "discarded" if entry.discarded else "used"

@@ -42,22 +42,22 @@ class Slot:
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
     stopped: bool = False
-    """By SIGSTOP."""
+    """Whether SIGSTOP has paused it."""
     names: list[str] = field(default_factory=list[str])
 
     @property
     def name(self) -> str:
-        """Of the worker that is in it now; never used again."""
+        """Name of the worker that is in it now; never used again."""
         return f"{self.kind}{self.index}.{self.incarnation}"
 
 
 def launch_plain(_: Slot) -> Sequence[str]:
-    """How a worker is started where nothing is to go wrong with it."""
+    """Return the command of a worker that no attack prepares."""
     return WORKER
 
 
 class Fleet:
-    """All slots. Workers speak to a file each in `folder`."""
+    """All slots. Each worker logs to a file in `folder`."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Fleet:
         settings_of: Callable[[Slot], WorkerSettings],
         launch: Callable[[Slot], Sequence[str]] = launch_plain,
     ) -> None:
-        """A slot for each of `kinds`; `settings_of` says what the worker in a slot is told, and
-        `launch` how it is started, up to the file of its settings. Recorders are called
+        """Create a slot for each of `kinds`; `settings_of` returns the settings of the worker in a
+        slot, and `launch` its command, up to the file of its settings. Recorders are called
         `recorder`."""
         self.slots = [Slot(index, kind) for index, kind in enumerate(kinds)]
         self._folder = folder
@@ -81,27 +81,28 @@ class Fleet:
         slot.process = start_worker(self._settings_of(slot), self._folder, self._launch(slot))
 
     def kill(self, slot: Slot) -> None:
-        """SIGKILL; the slot is empty until `start`."""
+        """Kill a worker by SIGKILL; the slot is empty until `start`."""
         if slot.process is not None:
             slot.process.kill()
             slot.process.wait()
             slot.process = None
 
     def stop(self, slot: Slot) -> None:
-        """SIGSTOP: alive, holding its leases, doing nothing."""
+        """Pause a worker by SIGSTOP: alive, holding its leases, doing nothing."""
         if slot.process is not None:
             os.kill(slot.process.pid, signal.SIGSTOP)
             slot.stopped = True
 
     def resume(self, slot: Slot) -> None:
-        """SIGCONT."""
+        """Resume a worker by SIGCONT."""
         slot.stopped = False
         if slot.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(slot.process.pid, signal.SIGCONT)
 
     def revive(self) -> list[str]:
-        """Start whatever died by itself; who that was, with its last words."""
+        """Restart every worker that died without an attack; return these, with their last
+        output."""
         died: list[str] = []
         for slot in self.slots:
             if slot.process is not None and slot.process.poll() is not None:
@@ -112,7 +113,7 @@ class Fleet:
         return died
 
     async def drain(self) -> None:
-        """SIGTERM to all, the recorder last. Raises `BenchError` if one does not end."""
+        """Send SIGTERM to all, the recorder last. Raises `BenchError` if one does not end."""
         recorders = [slot for slot in self.slots if slot.kind == "recorder"]
         others = [slot for slot in self.slots if slot.kind != "recorder"]
         for group in (others, recorders):
@@ -137,7 +138,8 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running_on(self, server: RedisProcess) -> AsyncGenerator[None]:
-        """The server and all workers, until the end of the block: what is left then is killed."""
+        """Run the server and all workers until the end of the block, and kill those that are left
+        then."""
         await asyncio.to_thread(server.start)
         try:
             for slot in self.slots:
@@ -156,7 +158,7 @@ def delegate_fleet(
     folder: Path,
     launch: Callable[[Slot], Sequence[str]] = launch_plain,
 ) -> Fleet:
-    """Workers for `delegate`, whose store is in `folder`."""
+    """Return workers for `delegate`, whose store is in `folder`."""
 
     def settings_of(slot: Slot) -> WorkerSettings:
         bus, name = bus_of(slot), slot.name
@@ -183,8 +185,9 @@ def delegate_fleet(
 
 
 def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
-    """The big model behind a scripted endpoint that keeps books, the small one in the worker. Both
-    take long enough to be interrupted and err now and then (so that the expert is asked)."""
+    """Return models: the big one behind a scripted endpoint that keeps books, the small one in the
+    worker. Both take long enough to be interrupted and make some errors (so that the expert is
+    asked)."""
     llm = {
         "engine": "openai",
         "model": "scripted-llm",
@@ -209,7 +212,7 @@ def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
 
 
 def endpoint_options(seed: int) -> ServerOptions:
-    """Of the endpoint: it errs, and some answers are cut off on their way."""
+    """Options of the endpoint: it returns errors, and cuts some answers off while it sends them."""
     faults = FaultPlan(seed=seed, server_error=0.01, truncated_stream=0.005)
     return ServerOptions(
         latency_seconds=LATENCY_SECONDS, tokens_per_second=TOKENS_PER_SECOND, faults=faults

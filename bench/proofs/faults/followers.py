@@ -1,4 +1,4 @@
-"""Clients that read along while models write, and lose their place again and again."""
+"""Clients that read along while models write, and lose their connection again and again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from loopline.bench.proofs.faults.evidence import Followed
 from loopline.bus import Bus, tasks
 
 CUT_AFTER = (1, 30)
-"""Entries that a follower reads before it is gone and comes back with the last id it saw."""
+"""Range of the entries that a follower reads before it disconnects and comes back with the last id
+that it saw."""
 
 
 class Followers:
-    """One for each run that is followed."""
+    """Followers, one for each followed run."""
 
     def __init__(self, bus: Bus, seed: int) -> None:
         self._bus = bus
@@ -28,7 +29,8 @@ class Followers:
         self._tasks[run_id] = asyncio.create_task(self._read(run_id), name=f"follow-{run_id}")
 
     async def done(self, seconds: float) -> list[Followed]:
-        """What each has seen, once all runs have ended; those that still wait then are cut."""
+        """Return what each follower has seen, once all runs have ended; followers that still wait
+        then are cancelled."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
         for run_id, task in self._tasks.items():

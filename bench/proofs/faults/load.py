@@ -17,11 +17,11 @@ from loopline.runtime.client.client import Client
 
 IN_FLIGHT = 128
 FOLLOWED = 0.2
-"""Share of the runs that stream, and are read along."""
+"""Share of the runs that stream and have a follower."""
 
 
 class RunLoad:
-    """This many runs, at a steady rate."""
+    """Create a load of this many runs, at a steady rate."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class RunLoad:
     ) -> None:
         self.accepted: list[str] = []
         self.expected: dict[str, str] = {}
-        """Run → right answer."""
+        """Right answer by run."""
         self._runs, self._seed, self._rate = runs, seed, rate
         self._run_seconds = run_seconds
         self._progress = progress
@@ -43,7 +43,8 @@ class RunLoad:
 
     @property
     def limit(self) -> float:
-        """Seconds after which the rest is given up: the checker says what has not ended."""
+        """Seconds after which the remaining runs are given up: the checker reports those that have
+        not ended."""
         return 240.0 + 2.0 * self._runs + self._runs / self._rate
 
     async def run_until_ended(
@@ -55,7 +56,7 @@ class RunLoad:
         admitting = asyncio.create_task(self._admit(client, followers))
         ended = asyncio.create_task(self._wait_until_ended(admitting))
         try:
-            # A watcher that breaks is an error of the bench, and no reason to wait.
+            # A watcher that fails is an error of the bench, and waiting would not help.
             await asyncio.wait(
                 {watching, ended}, timeout=self.limit, return_when=asyncio.FIRST_COMPLETED
             )
@@ -76,7 +77,7 @@ class RunLoad:
             await self._counted.wait_for(lambda: self._in_flight == 0)
 
     async def _admit(self, client: Client, followers: Followers) -> None:
-        """At a steady rate, held back when too much is in flight."""
+        """Admit the runs at a steady rate, or more slowly while too many are in flight."""
         questions = random.Random(self._seed)
         start = time.monotonic()
         for index in range(self._runs):
@@ -93,7 +94,7 @@ class RunLoad:
                 followers.follow(run_id)
 
     async def _submit(self, client: Client, prompt: str, *, stream: bool) -> str:
-        # The answer has to stand alone, to be held against the right one.
+        # The answer has to be alone, to be compared with the right one.
         boxed: JsonObject = {"prompts": "mathematics"}
         run = client.new_run(prompt, options=boxed, stream=stream, seed=self._seed)
         budget = run.budget.model_copy(update={"seconds": self._run_seconds})
@@ -114,7 +115,7 @@ class RunLoad:
         while True:
             await look()
             with contextlib.suppress(*OUTAGE):
-                # Read before the count: what is admitted in between counts as in flight still.
+                # Read before the count: runs that are admitted in between still count as in flight.
                 accepted = len(self.accepted)
                 active = len(await bus.active_runs())
                 async with self._counted:
@@ -128,8 +129,8 @@ class RunLoad:
 
 
 def question(source: random.Random) -> tuple[str, str]:
-    """Arithmetic that the scripted planner hands over, some of it in several parts; and what it
-    comes to."""
+    """Return arithmetic that the scripted planner hands over, some of it in several parts, and its
+    result."""
     numbers = [source.randint(2, 60) for _ in range(source.randint(2, 4))]
     signs = [source.choice("+-*") for _ in numbers[1:]]
     text = str(numbers[0])

@@ -1,4 +1,4 @@
-"""Watches an attacked deployment: who is ready, what was committed, which keys have no TTL."""
+"""Watches an attacked deployment: ready workers, committed steps, keys without a TTL."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOOKS_PER_SCAN = 8
 
 
 class Monitor:
-    """The picture of the last look; all of it since the attack began."""
+    """State at the last look, and totals since the attack began."""
 
     def __init__(self, fleet: Fleet, work: Sequence[str]) -> None:
-        """`work`: names of the streams that the fleet serves."""
+        """Create a monitor; `work`: names of the streams that the fleet serves."""
         self.ready: frozenset[str] = frozenset()
-        """Workers that say so."""
+        """Names of ready workers."""
         self.commits = 0
         """Steps committed."""
         self.keys_without_ttl: set[str] = set()
@@ -39,7 +39,7 @@ class Monitor:
         self._looks = 0
 
     async def look(self, bus: Bus) -> None:
-        """Look once, and restart workers that ended. While Redis is away none is ready."""
+        """Look once, and restart workers that ended. While Redis is away no worker is ready."""
         try:
             self.ready = frozenset(
                 worker.name for worker in await live_workers(bus) if worker.state == "ready"
@@ -60,12 +60,13 @@ class Monitor:
                 self._history_read = f"({page[-1][0].decode()}"
 
     async def wait_until_idle(self, bus: Bus) -> list[str]:
-        """Wait until nothing is left to do and the dead are forgotten; the consumers' names then.
+        """Wait until nothing is left to do and dead consumers are forgotten; return the consumers'
+        names then. Gives up after `REST_SECONDS`: the checker reports what was left.
 
         Gives up after `REST_SECONDS`: the checker says what was left.
         """
         until = time.monotonic() + REST_SECONDS
-        # Readers of a log are not named after their worker, so they are counted.
+        # Readers of a log are not named after their worker, so that they are only counted.
         recorders = sum(slot.kind == "recorder" for slot in self._fleet.slots)
         while True:
             self.died += self._fleet.revive()

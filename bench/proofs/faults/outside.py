@@ -1,5 +1,5 @@
-"""Rules about what others saw of an attacked deployment: who watched the processes, who asked, who
-read along, and the endpoint that was paid."""
+"""Rules about what others saw of an attacked deployment: the watcher of its processes, callers,
+followers, and the endpoint that was paid."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from loopline.bench.proofs.outcome import Violation
 
 
 def nobody_died(evidence: Evidence) -> Iterator[Violation]:
-    """No worker ends because of what was done to others: a connection, a server, a peer."""
+    """Check that no worker ended because of what happened to others: a connection, a server, a
+    peer."""
     for message in evidence.died:
         yield Violation("nobody died", f"a worker ended by itself: {message}")
 
 
 def answers_right(evidence: Evidence) -> Iterator[Violation]:
-    """Every question whose answer is known was answered with it."""
+    """Check that every question whose answer is known was answered with it."""
     for run_id, expected in evidence.expected.items():
         record = evidence.runs.get(run_id)
         if record is not None and record.outcome == Outcome.ANSWERED and record.answer != expected:
@@ -27,8 +28,8 @@ def answers_right(evidence: Evidence) -> Iterator[Violation]:
 
 
 def streams_whole(evidence: Evidence) -> Iterator[Violation]:
-    """Who followed a run, and came back after each loss of its place, has read each call's text
-    without a gap and without a repeat."""
+    """Check that each follower of a run, which came back after each lost connection, has read each
+    call's text without a gap or a repeat."""
     rule = "streams whole"
     for followed in evidence.followed:
         for fault in followed.faults:
@@ -46,8 +47,8 @@ def streams_whole(evidence: Evidence) -> Iterator[Violation]:
 
 
 def endpoint_agrees(evidence: Evidence) -> Iterator[Violation]:
-    """Every call that the endpoint billed is an entry, of its usage or as unknown; and no usage was
-    entered that the endpoint did not bill."""
+    """Check that every call that the endpoint billed has an entry, with its usage or as unknown,
+    and that no entry has a usage that the endpoint did not bill."""
     entry_counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for record in evidence.runs.values():

@@ -26,7 +26,7 @@ from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
-"""Of the runs, every that many-th one is asked for once more under default settings, and of a
+"""Divisors of the number of runs: one in 20 is repeated under default settings, one in 40 in a
 deployment that a supervisor keeps."""
 MOST_OF_FURTHER = 200
 
@@ -71,13 +71,13 @@ def check_options(options: FaultsOptions) -> None:
     """Raises `UsageError` for options that make no sense, and for a folder that is not empty."""
     stages_of(options)
     if options.evidence is not None:
-        # What an earlier attack has left would be counted with this one's.
+        # Leftovers of an earlier attack would be counted with this one's.
         new_folder(options.evidence.resolve())
 
 
 def run(options: FaultsOptions, progress: Progress) -> Outcome:
     """Attack one deployment after the other, and check each history. Raises `BenchError`."""
-    # The client outlasts every outage; saying so each time would bury the report.
+    # The client outlasts every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcome = Outcome(
         about=f"Seed {options.seed}: {options.runs} runs, {options.workers} workers, appendfsync "
@@ -113,8 +113,8 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
 
 
 def stages_of(options: FaultsOptions) -> dict[str, Run]:
-    """By name, what is to be attacked, one after the other. Raises `UsageError` for options that
-    make no sense."""
+    """Return the stages of the attack by name, in order. Raises `UsageError` for options that make
+    no sense."""
     times = FAST if options.settings == FAST.name else DEFAULT
     weights, supervisor = _weights(options.attacks)
     first = AttackSettings(
@@ -142,7 +142,8 @@ def _driven_stage(settings: AttackSettings) -> Run:
 
 
 def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
-    """Of the chosen attacks on processes of the bench's own, and whether to attack a supervisor."""
+    """Return the weights of the chosen attacks on the bench's own processes, and whether to attack
+    a supervisor."""
     if names is None:
         return WEIGHTS, True
     attack_names = [name.strip() for name in names.split(",") if name.strip()]
@@ -158,7 +159,7 @@ def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
 
 
 def measurements(stage: str, attack: Attack) -> list[Measurement]:
-    """One deployment's attack in numbers: a column of the tables."""
+    """Figures of one deployment's attack: a column of the tables."""
     return [
         *(
             measured(stage, float(value), subject=name, group="what happened")
@@ -172,7 +173,7 @@ def measurements(stage: str, attack: Attack) -> list[Measurement]:
 
 
 def counts_of(attack: Attack) -> dict[str, float]:
-    """By name."""
+    """Counts of the attack by name."""
     evidence = attack.evidence
     kinds = Counter(event.kind for event in evidence.history)
     fates = Counter(row.rsplit(" ", 1)[1] for row in evidence.stored_calls)
@@ -196,7 +197,8 @@ def counts_of(attack: Attack) -> dict[str, float]:
 
 
 def _minutes(options: FaultsOptions) -> float:
-    """Deployments start and come to rest; runs come at a steady rate, or as fast as they end."""
+    """Expected minutes: deployments start and come to rest; runs come at a steady rate, or as fast
+    as they end."""
     seconds = 0.0
     for stage in stages_of(options):
         runs = {

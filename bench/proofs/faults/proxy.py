@@ -31,7 +31,7 @@ from loopline.bus import tasks
 
 _CHUNK = 65_536
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: on, for no second. Closing then sends RST instead of FIN."""
+"""SO_LINGER: on, for zero seconds. Closing then sends RST instead of FIN."""
 
 
 @dataclass(eq=False)
@@ -41,11 +41,12 @@ class _Link:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
     idle: bool = True
-    """The last byte was the server's: nobody waits for a reply, as far as bytes can tell."""
+    """Whether the last byte was the server's: then nobody waits for a reply, as far as bytes
+    show."""
 
     def reset(self) -> None:
         sock: socket.socket = self.client.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # the client was quicker
+        with contextlib.suppress(OSError):  # the client was faster
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.end()
 
@@ -55,22 +56,22 @@ class _Link:
             self.server.transport.abort()
 
     def close(self) -> None:
-        """What was written to the client is delivered first."""
+        """Close both ends; data written to the client is delivered first."""
         self.client.close()
         if self.server is not None:
             self.server.transport.abort()
 
 
 class Proxy:
-    """Listens on a free port of 127.0.0.1 from `start` (or `async with`) to `stop`."""
+    """Proxy that listens on a free port of 127.0.0.1 from `start` (or `async with`) to `stop`."""
 
     def __init__(self, target: str) -> None:
         """`target` is a `redis://` or `unix://` URL; its user, password and db stay in `url`."""
         self.set_target(target)
         self.accepted = 0
-        """Connections so far."""
+        """Number of connections so far."""
         self.torn = 0
-        """Replies that were cut so far."""
+        """Number of replies that were cut so far."""
         self._port = 0
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
@@ -83,14 +84,14 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """For clients; the same as long as it lives."""
+        """URL for clients; it stays the same while the proxy lives."""
         parts = urlsplit(self._url)
         credentials = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
         return f"redis://{credentials}127.0.0.1:{self._port}/{self._target.get('db', 0)}"
 
     @property
     def connections(self) -> int:
-        """Open ones."""
+        """Number of open connections."""
         return len(self._links)
 
     async def start(self) -> None:
@@ -112,28 +113,29 @@ class Proxy:
     # -- attacks ------------------------------------------------------------------------------
 
     def reset(self, *, idle_only: bool = False) -> int:
-        """How many connections were reset; with `idle_only`, of those on which nobody waits for a
-        reply: a pool keeps them, and learns of it when it uses one."""
+        """Reset connections and return their number; with `idle_only`, only those on which nobody
+        waits for a reply: a pool keeps them, and notices when it uses one."""
         links = list(self._choose_links(idle_only))
         for link in links:
             link.reset()
         return len(links)
 
     def half_close(self, *, idle_only: bool = False) -> int:
-        """How many clients were told that nothing more comes; what they write is still taken."""
+        """Half-close connections and return their number; what their clients write is still
+        accepted."""
         links = [link for link in self._choose_links(idle_only) if not link.client.is_closing()]
         for link in links:
-            with contextlib.suppress(OSError):  # the client was quicker
+            with contextlib.suppress(OSError):  # the client was faster
                 link.client.write_eof()
         return len(links)
 
     def tear(self, replies: int = 1, *, share: float = 0.5) -> None:
-        """Cut that many replies from now on, whosever they are: this share of each arrives (0 is
+        """Cut that many replies from now on, on any connection: this share of each arrives (0 is
         nothing), then its connection ends."""
         self._to_tear, self._kept = replies, share
 
     def delay(self, seconds: float) -> None:
-        """Of every reply from now on; 0 ends it."""
+        """Delay every reply from now on by this many seconds; 0 ends it."""
         self._delay = seconds
 
     def partition(self) -> None:
@@ -143,20 +145,21 @@ class Proxy:
         self._whole.set()
 
     async def refuse(self) -> None:
-        """Those that are open stay so."""
+        """Refuse new connections; open ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
             await asyncio.sleep(0)  # the loop closes the socket in its next round
 
     async def admit(self) -> None:
-        """Raises OSError if somebody else has taken the port meanwhile."""
+        """Accept connections again. Raises OSError if another program has taken the port
+        meanwhile."""
         if self._server is None:
             self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
             self._port = self._server.sockets[0].getsockname()[1]
 
     def set_target(self, target: str) -> None:
-        """Connections from now on go to this server. Those that are open stay where they are."""
+        """Connect clients to this server from now on. Open connections stay where they are."""
         where: dict[str, Any] = dict(parse_url(target))
         if where.get("connection_class") is SSLConnection:
             raise ValueError("the proxy cuts bytes, not TLS records: give it redis:// or unix://")

@@ -1,4 +1,4 @@
-"""What attacks stand on: a disk that can be full, clocks that can be wrong, a machine far away.
+"""Means of the attacks: a disk that can be full, clocks that can be wrong, a machine far away.
 
 A disk and a machine of its own need root; where that is missing, the reason is returned instead.
 Only addresses, mounts and namespaces that were made here are touched, and they are gone in the end.
@@ -17,28 +17,28 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 DISK_BYTES = 1 << 30
-"""Of memory, as far as it is used: above what 2,000 runs append, rewrites included."""
+"""Most bytes of memory that the disk may use: more than 2,000 runs append, rewrites included."""
 COMMAND_SECONDS = 20.0
 _TRIES = 10
 
 
 class SmallDisk:
-    """A file system in memory, on a folder. It is full when it is made as small as what it holds:
-    no memory is taken to fill it."""
+    """A file system in memory, on a folder. To be full, it is shrunk to its content: no memory is
+    needed to fill it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def fill(self) -> None:
-        """Leave no room for more than what is there."""
-        for _ in range(_TRIES):  # somebody may write meanwhile
+        """Leave no room for more than the present content."""
+        for _ in range(_TRIES):  # a process may write meanwhile
             state = os.statvfs(self._folder)
             used = (state.f_blocks - state.f_bfree) * state.f_frsize
             if not self._resize(used + state.f_frsize):
                 return
 
     def free(self) -> None:
-        """Room again."""
+        """Give it room again."""
         why = self._resize(DISK_BYTES)
         if why:
             raise OSError(why)
@@ -49,7 +49,7 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Generator[SmallDisk | str]:
-    """A disk on a new folder, or why there is none."""
+    """Yield a disk on a new folder, or why there is none."""
     folder.mkdir(parents=True)
     why = _run_command(
         "mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "bench-faults", str(folder)
@@ -64,8 +64,8 @@ def small_disk(folder: Path) -> Generator[SmallDisk | str]:
 
 
 class Clocks:
-    """A clock's error for each slot of a fleet, read by `loopline.bench.proofs.faults.worker` at
-    every look."""
+    """A clock's error for each slot of a fleet; `loopline.bench.proofs.faults.worker` reads it at
+    every look at the time."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self._files: list[mmap.mmap] = []
@@ -78,18 +78,18 @@ class Clocks:
             self.paths.append(path)
 
     def set(self, slot: int, seconds: float) -> None:
-        """How far the clock of the worker in this slot is ahead."""
+        """Set the clock of the worker in this slot ahead by `seconds`."""
         self._files[slot][:] = struct.pack("d", seconds)
 
 
 class FarMachine:
-    """A network namespace with one link to here."""
+    """A network namespace with one link to this machine."""
 
     def __init__(self, name: str, link: str, address: str) -> None:
         self.address = address
-        """This end's, where its processes reach us."""
+        """Address of this end, where the far processes reach us."""
         self.prefix = ("ip", "netns", "exec", name)
-        """Of a command that is to run there."""
+        """Prefix of a command that is to run on the far machine."""
         self._link = link
 
     async def down(self) -> None:
@@ -101,7 +101,7 @@ class FarMachine:
 
 @contextlib.contextmanager
 def far_machine() -> Generator[FarMachine | str]:
-    """A namespace of its own, or why there is none."""
+    """Yield a separate namespace, or why there is none."""
     mark = secrets.token_hex(3)
     name, here, there = f"bench-{mark}", f"bf{mark}a", f"bf{mark}b"
     # A /30 of the range for benchmarks between networks (RFC 2544), which no network routes.
@@ -134,7 +134,7 @@ def far_machine() -> Generator[FarMachine | str]:
 
 
 def _run_command(*command: str) -> str:
-    """Why a command failed; empty if it did not."""
+    """Run a command and return why it failed; empty if it did not."""
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False

@@ -1,4 +1,4 @@
-"""What an attacked deployment is set to."""
+"""Settings of an attacked deployment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MAX_ATTEMPTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Which settings a deployment is attacked under."""
+    """Settings under which a deployment is attacked."""
 
     name: Name
     run_seconds: float
-    """Of each run, until its deadline."""
+    """Seconds of each run until its deadline."""
 
     def bus(self, url: str) -> BusSettings:
         return (
@@ -27,14 +27,14 @@ class Times:
 
 
 FAST = Times("fast", run_seconds=6 * 3600.0)
-"""Short leases, so that much happens; no run may end by its deadline, nor a message as a dead
-letter: every question has to be answered."""
+"""Fast settings with short leases, so that much happens; no run may end by its deadline, nor a
+message as a dead letter: every question has to be answered."""
 DEFAULT = Times("default", run_seconds=600.0)
-"""As a deployment has them, lease, deadline and most attempts included."""
+"""Default settings of a deployment, with its lease, deadline and number of attempts."""
 
 
 def bus_settings(url: str) -> BusSettings:
-    """Short times, so that much happens; the audit stream on."""
+    """Return settings with short times, so that much happens, and with the audit stream on."""
     return BusSettings(
         redis_url=url,
         lease_seconds=LEASE_SECONDS,

@@ -40,10 +40,10 @@ ABOUT = "SIGKILL of the supervisor of `runtime up`; another one starts"
 RATE = 5.0
 RUN_SECONDS = 6 * 3600.0
 LIFE_COMMITS = (1.0, 40.0)
-"""Steps that are committed in one life of the supervisor, at least: a slow machine, on which
-workers take long to start, must get on with its work too."""
+"""Range of the steps that are committed in one life of the supervisor: a slow machine, on which
+workers start slowly, must make progress too."""
 LIFE_SECONDS = (0.0, 2.0)
-"""After which it is killed then."""
+"""Range of the seconds until it is killed after that."""
 START_SECONDS = DOWN_SECONDS = 300.0
 REST_SECONDS = 120.0
 _PAUSE = 0.1
@@ -72,7 +72,8 @@ class Deployment:
     def __init__(
         self, folder: Path, profile: str = PROFILE, variables: Mapping[str, str] | None = None
     ) -> None:
-        """`profile`: the text of its file; `variables`: further ones of its environment."""
+        """Create a deployment. `profile`: the text of its file; `variables`: further ones of its
+        environment."""
         folder.mkdir(parents=True, exist_ok=True)
         self.state = StateDirectory(folder / "state")
         self.died: list[str] = []
@@ -83,7 +84,7 @@ class Deployment:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        """Raises `BenchError` if it does not come up."""
+        """Start it. Raises `BenchError` if it does not start."""
         self._process = self._spawn()
         until = time.monotonic() + START_SECONDS
         while self.state.running() is None:
@@ -104,14 +105,14 @@ class Deployment:
             )
 
     def settings(self) -> BusSettings:
-        """To reach it with."""
+        """Settings that reach the deployment."""
         run = self.state.running()
         assert run is not None
         bus = load_resolved_file(self.state.resolved).bus
         return bus.model_copy(update={"redis_url": run.redis_url})
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill it by SIGKILL."""
         if self._process is None:
             return
         if self._process.poll() is not None:
@@ -121,7 +122,7 @@ class Deployment:
         self._process = None
 
     async def down(self) -> None:
-        """SIGTERM, and wait until it has drained. Raises `BenchError` if it does not."""
+        """Send SIGTERM, and wait until it has drained. Raises `BenchError` if it does not."""
         if self._process is None:
             return
         self._process.terminate()
@@ -188,7 +189,7 @@ async def _inject(
 
 
 class _Work:
-    """How much a deployment has done."""
+    """Measures of the work that a deployment has done."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -209,12 +210,12 @@ class _Work:
 
 
 async def _no_watchers() -> None:
-    """Nobody else is watched."""
+    """Watch nothing: only the supervisor is attacked."""
 
 
 async def _wait_until_idle(bus: Bus) -> None:
-    """Wait until nothing is left to do and the dead are forgotten. Gives up after `REST_SECONDS`:
-    the checker says what was left."""
+    """Wait until nothing is left to do and dead consumers are forgotten. Gives up after
+    `REST_SECONDS`: the checker reports what was left."""
     until = time.monotonic() + REST_SECONDS
     while time.monotonic() < until:
         with contextlib.suppress(*OUTAGE):

@@ -1,4 +1,5 @@
-"""`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with its own clock.
+"""`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with a shifted
+clock.
 
 CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
 clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.
@@ -14,7 +15,7 @@ from pathlib import Path
 
 
 def shift_clock(clock: Path) -> None:
-    """From now on, this process's time of day is wrong by what the file says."""
+    """Shift this process's time of day from now on by the error that the file holds."""
     with clock.open("rb") as file:
         error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
     right, right_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from

@@ -24,12 +24,12 @@ READ = 256
 
 @dataclass
 class Agreement:
-    """Over every token that follows another, in prompts and outputs."""
+    """Agreement over every token that follows another, in prompts and outputs."""
 
     same: int = 0
     """Positions with the same likeliest token."""
     differences: list[float] = field(default_factory=list[float])
-    """|llama.cpp - torch| in nats, of the token that stands there."""
+    """|llama.cpp - torch| in nats, for the token at each position."""
 
     @property
     def share(self) -> float:
@@ -45,7 +45,7 @@ def compare(
     *,
     threads: int,
 ) -> Agreement:
-    """Both read the same tokens, so that one difference leads to no other."""
+    """Compare both on the same tokens, so that one difference does not cause others."""
     settings = _settings(folder, scratch, precision, threads)
     loaded = load_gguf(settings)
     agreement = Agreement()
@@ -93,8 +93,8 @@ async def greedy(
     together: int,
     threads: int,
 ) -> tuple[int, int]:
-    """What the engine itself writes in f32, batched: positions where torch wrote the same, and all
-    positions up to the first difference of each answer."""
+    """Compare what the engine itself writes in f32, batched: positions where torch wrote the same,
+    and all positions up to the first difference of each answer."""
     generate_requests = requests(prompts, seed)
     places = [
         place
@@ -133,5 +133,5 @@ def _settings(folder: Path, scratch: Path, precision: Precision, threads: int) -
 
 
 def _target_logprobs(logits: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
-    """Log-probability of each of `ids[1:]`."""
+    """Return the log-probability of each of `ids[1:]`, shape (ids - 1,)."""
     return logits.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]

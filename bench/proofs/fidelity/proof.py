@@ -25,7 +25,7 @@ SHARES = (0.5, 0.9, 0.99, 1.0)
 """Quantiles of the differences that are shown; the last one is the greatest difference."""
 
 NEAR = 1e-5
-"""Nats. Float32 itself rounds by more than that now and then; see
+"""Difference in nats that counts as near. Float32 itself sometimes rounds by more; see
 `torch_side.rounding_differences`."""
 
 
@@ -141,14 +141,14 @@ async def _llama_cpp(
         folder, scratch, alone, prompts=options.prompts, seed=options.seed,
         together=options.together, threads=options.threads,
     )  # fmt: skip
-    # Each engine by itself in f32, up to the first difference of each answer.
+    # Each engine alone in f32, up to the first difference of each answer.
     figures.append(
         measured("llama_cpp_same_greedy", same / positions, "%", scale=100, better="higher")
     )
 
 
 def differences(group: str, subject: str, values: Sequence[float]) -> list[Measurement]:
-    """How many differences there are, how many are near, and their quantiles."""
+    """Measurements of the differences: their number, the number of near ones, and quantiles."""
     add = partial(measured, subject=subject, group=group)
     return [
         add("tokens", len(values)),
@@ -158,12 +158,12 @@ def differences(group: str, subject: str, values: Sequence[float]) -> list[Measu
 
 
 def share_near(values: Sequence[float]) -> float:
-    """The share of tokens that differ by no more than `NEAR`."""
+    """Return the share of tokens that differ by no more than `NEAR`."""
     return sum(value <= NEAR for value in values) / len(values)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """By name: p50, p90, p99, max."""
+    """Quantiles by name: p50, p90, p99, max."""
     return {
         "max" if share == 1.0 else f"p{round(share * 100)}": quantile(values, share)
         for share in SHARES
@@ -171,7 +171,7 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def _minutes(options: FidelityOptions) -> float:
-    """Of the micro models."""
+    """Expected minutes with the micro models."""
     torch_passes = 2 if options.only != "llama_cpp" else 1
     llama = 0.0 if options.only == "torch" else 0.5
     return (20 + options.prompts * (0.75 * torch_passes + llama)) / 60

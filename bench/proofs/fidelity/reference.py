@@ -1,4 +1,4 @@
-"""What a trainer computes: a plain forward pass over the whole sequence, without any cache."""
+"""Reference of a trainer: a plain forward pass over the whole sequence, without any cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADAPTED = ("q_proj", "v_proj", "down_proj")
 
 
 class Reference:
-    """A model of transformers in float32, or in float64 to know how far that rounds, or in
+    """A model of transformers in float32, or in float64 to measure the rounding of that, or in
     bfloat16 as it is served on a GPU."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Reference:
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
     ) -> None:
-        """`device`: None is the CPU."""
+        """Load a model; `device`: None is the CPU."""
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -39,7 +39,7 @@ class Reference:
 
     @torch.inference_mode()
     def logits(self, ids: Sequence[int], adapter: Path | None = None) -> torch.Tensor:
-        """[tokens, vocabulary]: after each token of the sequence."""
+        """Return logits [tokens, vocabulary] after each token of the sequence."""
         with self._with_adapter(adapter):
             input_tensor = torch.tensor([ids], device=self.model.device)
             return self.model(input_ids=input_tensor, use_cache=False).logits[0]
@@ -47,7 +47,7 @@ class Reference:
     def logprobs(
         self, prompt: Sequence[int], output: Sequence[int], adapter: Path | None = None
     ) -> torch.Tensor:
-        """[output]: natural log-probability of each output token, in float32 at least."""
+        """Return natural log-probabilities [output] of the output tokens, in float32 at least."""
         logits = self.logits([*prompt, *output], adapter)[len(prompt) - 1 : -1]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         output_ids = torch.tensor(output, device=logits.device)
@@ -55,7 +55,8 @@ class Reference:
 
     @contextmanager
     def _with_adapter(self, folder: Path | None) -> Generator[None]:
-        """W x + (alpha / rank) B A x (Hu et al. 2021, arXiv:2106.09685)."""
+        """Linear layer with an adapter: W x + (alpha / rank) B A x (Hu et al. 2021,
+        arXiv:2106.09685)."""
         if folder is None:
             yield
             return
@@ -83,7 +84,7 @@ def _lora_hook(a: torch.Tensor, b: torch.Tensor, scale: float) -> Callable[..., 
 
 
 def random_adapter(reference: Reference, folder: Path, seed: int) -> Path:
-    """A LoRA of random weights in PEFT's format, so strong that it changes most answers."""
+    """Write a LoRA of random weights in PEFT's format, so strong that it changes most answers."""
     rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for name, module in reference.model.named_modules():

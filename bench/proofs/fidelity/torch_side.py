@@ -27,7 +27,7 @@ class Differences:
     requests: int = 0
 
     def add(self, mine: Sequence[float], reference: Sequence[float], *, sampled: bool) -> None:
-        """One more request."""
+        """Add one more request."""
         apart = [abs(a - b) for a, b in zip(mine, reference, strict=True)]
         (self.sampled if sampled else self.greedy).extend(apart)
         self.requests += 1
@@ -49,8 +49,9 @@ async def compare(
     dtype: Dtype = "float32",
     plain: bool = False,
 ) -> tuple[dict[str, Differences], list[Completion]]:
-    """By the way of asking; and the completions of those that were alone and without adapter.
-    `plain`: the engine's log-probabilities come from a pass at a completion's end."""
+    """Return the differences by way of asking, and the completions of those that ran alone and
+    without an adapter. `plain`: the engine's log-probabilities come from a pass at a completion's
+    end."""
     settings = ModelSettings(
         engine="torch", model=str(folder), dtype=dtype, device="cpu",
         threads=threads, max_concurrency=together, plain_logprobs=plain,
@@ -63,7 +64,7 @@ async def compare(
         ("batched", together, [None]),
         ("adapters in one batch", together, [None, *paths]),
     ):
-        # Started again each time, so that nothing is in memory from the way before.
+        # Started again each time, so that no cache remains from the way before.
         engine = build_engine(settings)
         await engine.start()
         try:
@@ -88,8 +89,8 @@ async def compare(
 def rounding_differences(
     folder: Path, reference: Reference, completions: Sequence[Completion]
 ) -> tuple[Differences, Differences]:
-    """How far the plain pass and the engine are from a pass in float64, on the same tokens: in
-    float32 neither can be nearer to the other than both are to what is exact."""
+    """Differences of the plain pass and of the engine from a pass in float64, on the same tokens:
+    in float32 neither can be nearer to the other than both are to the exact values."""
     exact = Reference(folder, torch.float64)
     plain, engine = Differences(), Differences()
     for number, completion in enumerate(completions):

@@ -10,7 +10,7 @@ from loopline.agents.records import Message, SamplingParams
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 
 ROLES = 4
-"""Texts that half of the prompts begin with."""
+"""Beginnings that half of the prompts share."""
 
 WORDS = (
     "What", "is", "the", "sum", "of", "these", "numbers", "and", "how", "many", "apples", "does",
@@ -22,8 +22,8 @@ WORDS = (
 def requests(
     count: int, seed: int, adapters: Sequence[str | None] = (None,)
 ) -> list[GenerateRequest]:
-    """Every other one greedy, the rest sampled at temperature 1; the same for the same seed. The
-    adapters take turns."""
+    """Return requests, every second one greedy, the rest sampled at temperature 1; the same for the
+    same seed. The adapters alternate."""
     rng = random.Random(seed)
     roles = [_text(rng, rng.randrange(20, 100)) for _ in range(ROLES)]
     generate_requests: list[GenerateRequest] = []
@@ -55,7 +55,7 @@ def _text(rng: random.Random, words: int) -> str:
 async def answers(
     engine: Engine, requests: Sequence[GenerateRequest], *, together: int
 ) -> list[Completion]:
-    """Ask all of them, `together` at a time."""
+    """Send all requests, `together` at a time."""
     places = asyncio.Semaphore(together)
 
     async def one(request: GenerateRequest) -> Completion:

@@ -23,7 +23,7 @@ class FlowOptions(Options):
     per_minute: int = Field(default=60, ge=60, le=100_000)
     """Calls that the endpoint allows in any 60 seconds."""
     seconds: float = Field(default=150.0, ge=65, le=3_600)
-    """How long the workers call it."""
+    """Seconds that the workers call it."""
     runs: int = Field(default=10_000, ge=100, le=100_000)
     """Runs of the large tenant."""
     samples: int = Field(default=200, ge=20, le=10_000)

@@ -25,12 +25,12 @@ POOL = "llm"
 
 @dataclass(frozen=True)
 class RateResult:
-    """What the endpoint has counted in the time of the measurement."""
+    """Counts of the endpoint during the measurement."""
 
     answers: int
     refused: int
     allowed: float
-    """Calls that its limit allows in that time."""
+    """Calls that its limit allows in this time."""
 
 
 async def play(
@@ -41,7 +41,7 @@ async def play(
     seconds: float,
     say: Callable[[str], None],
 ) -> RateResult:
-    """More calls than the limit allows, for this many seconds."""
+    """Offer more calls than the limit allows, for this many seconds."""
     async with ScriptedServer(ServerOptions(requests_per_minute=per_minute)) as server:
         model = ModelSettings.model_validate(
             {
@@ -67,7 +67,7 @@ async def play(
 
 
 async def _ask(settings: BusSettings, seconds: float, *, calls: int) -> None:
-    """Ask for all calls at once, and leave when the time is over."""
+    """Send all calls at once, and return when the time is over."""
     async with (
         Client.connect(settings) as client,
         Bus(settings, registry()) as bus,

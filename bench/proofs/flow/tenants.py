@@ -17,13 +17,13 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 WORKING = 16
-"""Runs at work at once."""
+"""Most runs that work at the same time."""
 LATENCY = 0.5
 """Seconds that a call takes."""
 ALONE: JsonObject = {"calculator": False}
-"""One call for each run."""
+"""Options with which each run is a single call."""
 FEW_AT_ONCE = 2
-"""Runs of the small tenant at once."""
+"""Runs of the small tenant at the same time."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TenantResult:
     alone: list[float]
     beside: list[float]
     waiting: int
-    """Runs of the large tenant that were still waiting at the end."""
+    """Runs of the large tenant that still waited at the end."""
 
     @property
     def p99_ratio(self) -> float:

@@ -13,7 +13,7 @@ import orjson
 from loopline.bench.errors import BenchError
 
 _WRITTEN = re.compile(rb'"content": ?"[^"]')
-"""In a chunk: text of the model, which the first chunk of a stream does not have."""
+"""Text of the model in a chunk; the first chunk of a stream has none."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Target:
 
     name: str
     url: str
-    """As `OPENAI_BASE_URL` takes it."""
+    """URL in the form of `OPENAI_BASE_URL`."""
     key: str
     model: str
     _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(
@@ -30,8 +30,8 @@ class Target:
     )
 
     async def call(self, prompt: str, *, stream: bool = False) -> float:
-        """Ask; seconds until the whole answer, or until the first text of a stream, which is read
-        to its end. Raises `BenchError` for another status than 200."""
+        """Send a call; return seconds until the whole answer, or until the first text of a stream,
+        which is read to its end. Raises `BenchError` for another status than 200."""
         began = time.perf_counter()
         reader, writer = await self._connection()
         writer.write(self._request(prompt, stream=stream))
@@ -51,14 +51,14 @@ class Target:
         return seconds if stream else time.perf_counter() - began
 
     async def open_stream(self, prompt: str) -> asyncio.StreamWriter:
-        """A stream whose head has come; its writer, to close it by."""
+        """Open a stream, and return its writer once its head has come; the caller closes it."""
         reader, writer = await self._connect()
         writer.write(self._request(prompt, stream=True))
         await reader.readuntil(b"\r\n\r\n")
         return writer
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """An idle one that the server has not closed, or a new one."""
+        """Return an idle connection that the server has not closed, or a new one."""
         while self._idle:
             reader, writer = self._idle.pop()
             if not reader.at_eof():
@@ -67,7 +67,7 @@ class Target:
         return await self._connect()
 
     def close(self) -> None:
-        """All connections that are idle."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop()[1].close()
 
@@ -87,13 +87,14 @@ class Target:
 
 
 async def _chunk(reader: asyncio.StreamReader) -> bytes:
-    """One chunk of a chunked body; empty at its end."""
+    """Read one chunk of a chunked body; empty at its end."""
     size = int((await reader.readuntil(b"\r\n")).strip(), 16)
     return (await reader.readexactly(size + 2))[:-2]
 
 
 async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) -> list[float]:
-    """Milliseconds of calls that begin at a steady rate, whether or not others have ended."""
+    """Return milliseconds of calls that begin at a steady rate, whether or not others have
+    ended."""
     began = time.perf_counter()
     calls: list[asyncio.Task[float]] = []
     for index in range(int(rate * seconds)):
@@ -105,7 +106,7 @@ async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) 
 
 
 async def saturated(target: Target, callers: int, seconds: float) -> float:
-    """Calls per second of this many callers, each of whom asks again immediately."""
+    """Calls per second of this many callers, each of which asks again immediately."""
     until, answer_count = time.perf_counter() + seconds, 0
 
     async def caller(number: int) -> None:

@@ -54,10 +54,10 @@ class GatewayOptions(Options):
 
 @dataclass
 class Repeats:
-    """All repeats of one server."""
+    """Results of all repeats of one server."""
 
     latencies: list[list[float]] = field(default_factory=list[list[float]])
-    """Milliseconds, a list per repeat."""
+    """Milliseconds, one list per repeat."""
     first_texts: list[list[float]] = field(default_factory=list[list[float]])
     throughput: list[float] = field(default_factory=list[float])
     cpu: list[float] = field(default_factory=list[float])
@@ -106,7 +106,7 @@ async def _compare(
     results: dict[str, Repeats],
     progress: Progress,
 ) -> None:
-    """Repeats are interleaved: what else the machine does meets every server alike."""
+    """Interleave the repeats, so that other load of the machine affects every server alike."""
     for server in servers:
         results[server.target.name] = Repeats()
         for stream in (False, True):
@@ -128,7 +128,7 @@ async def _compare(
 
 
 async def _memory(server: Served, streams: int) -> float:
-    """Kilobytes of the gateway for each stream that waits for its model."""
+    """Return kilobytes of the gateway for each stream that waits for its model."""
     target = Target(OURS, server.target.url, server.target.key, SLOW)
     process = server.processes[0]
     before = process.memory_info().rss
@@ -172,7 +172,7 @@ def _table(results: dict[str, Repeats]) -> list[Measurement]:
 
 
 def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
-    """Our gateway, the endpoint alone, and LiteLLM."""
+    """Return the ratios of our gateway to the endpoint alone, and to LiteLLM."""
     direct, mine = results[DIRECT], results[OURS]
 
     def more(first: Sequence[list[float]], peer: Sequence[list[float]], share: float) -> Spread:
@@ -205,7 +205,8 @@ def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
 
 
 def _minutes(options: GatewayOptions) -> float:
-    """Each repeat of a server is three measurements; LiteLLM takes half a minute to start."""
+    """Expected minutes. Each repeat of a server is three measurements; LiteLLM takes half a minute
+    to start."""
     servers = 2 if options.only_ours else 3
     return (20 + 30 * (servers - 2) + servers * (4 + options.repeats * 3 * options.seconds)) / 60
 

@@ -1,4 +1,4 @@
-"""What is compared: the scripted endpoint, the gateway on it, and LiteLLM's proxy on it."""
+"""The compared servers: the scripted endpoint, the gateway on it, and LiteLLM's proxy on it."""
 
 from __future__ import annotations
 
@@ -31,30 +31,32 @@ from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleW
 DIRECT, OURS, LITELLM = "endpoint alone", "loopline", "litellm"
 MODEL, SLOW = "llm", "slm"
 SLOW_SECONDS = 120.0
-"""Until the first token of the model whose streams are held open."""
+"""Seconds until the first token of the model whose streams are held open."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"
-"""`make .venv/litellm`: the proxy wants other versions than ours of what it does not need here."""
+"""Environment made by `make .venv/litellm`: the proxy needs other versions of packages than we
+do."""
 START_SECONDS = 400.0
-"""LiteLLM's proxy needs 18 s of CPU, which is minutes on a busy machine."""
+"""Seconds until a server must be ready: LiteLLM's proxy needs 18 s of CPU, which is minutes on a
+busy machine."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A target and the processes behind it, the front one first."""
+    """A target and its processes, the front one first."""
 
     target: Target
     processes: list[psutil.Process]
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all its processes, without the endpoint, so far."""
+        """CPU seconds so far of all its processes, without the endpoint."""
         times = [process.cpu_times() for process in self.processes]
         return sum(part.user + part.system for part in times)
 
 
 @contextmanager
 def endpoint(latency: float) -> Generator[str]:
-    """The base URL of a scripted server in a process of its own."""
+    """Yield the base URL of a scripted server in a separate process."""
     command = [*OWN_PYTHON, "-m", "loopline.workers.scripted_api", "--latency", str(latency)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, preexec_fn=dies_with_parent(signal.SIGKILL)
@@ -72,7 +74,7 @@ def endpoint(latency: float) -> Generator[str]:
 
 @contextmanager
 def gateway(folder: Path, url: str, slow_url: str) -> Generator[Served]:
-    """A deployment of one gateway, one gpu worker and one recorder."""
+    """Yield a deployment of one gateway, one gpu worker and one recorder."""
     models = {
         name: ModelSettings.model_validate(
             {"engine": "openai", "model": name, "base_url": base, "max_concurrency": 1024}
@@ -103,7 +105,7 @@ def gateway(folder: Path, url: str, slow_url: str) -> Generator[Served]:
 
 
 def why_no_litellm() -> str:
-    """Why its row is left out; empty where it can be measured."""
+    """Reason why its row is left out; empty where it can be measured."""
     if (LITELLM_FOLDER / "litellm").is_dir():
         return ""
     return "LiteLLM's proxy is not installed: make .venv/litellm"
@@ -111,7 +113,7 @@ def why_no_litellm() -> str:
 
 @contextmanager
 def litellm(folder: Path, url: str) -> Generator[Served]:
-    """LiteLLM's proxy, one process, as it is by default: it logs no request."""
+    """Yield LiteLLM's proxy in one process, with its defaults: it logs no request."""
     config = folder / "litellm.yaml"
     config.write_text(
         f"model_list:\n- model_name: {MODEL}\n  litellm_params:\n    model: openai/{MODEL}\n"

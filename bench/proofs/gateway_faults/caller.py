@@ -1,5 +1,5 @@
 """Clients of an attacked gateway: they ask, lose their connection, and come back with the same
-`Idempotency-Key` and the id of the last event that they read. What they note is bytes alone."""
+`Idempotency-Key` and the id of the last event that they read. They record bytes only."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ import orjson
 from loopline.runtime.gateway.chat_stream import place_of
 
 SILENCE_SECONDS = 4.0
-"""Without a byte of a stream, after which a client believes its gateway dead."""
+"""Seconds without a byte of a stream after which a client considers its gateway dead."""
 ANSWER_SECONDS = 10.0
-"""The same of a plain call, whose answer comes at once or not at all."""
+"""The same for a plain call, whose answer comes at once or not at all."""
 CUT_SHARE = 0.2
-"""Of the connections, those that the client itself drops somewhere in the middle."""
+"""Share of the connections that the client itself drops somewhere in the middle."""
 PAUSE_SECONDS = (0.05, 0.5)
 _TEMPORARY = frozenset({429, 502, 503, 504})
 
 
 @dataclass
 class Receipt:
-    """What one caller was given for one key."""
+    """Everything that one caller received for one key."""
 
     key: str
     prompt: str
@@ -38,13 +38,13 @@ class Receipt:
     stream: bool
     text: str = ""
     ids: list[str] = field(default_factory=list[str])
-    """Of the events, in the order of their arrival over all connections."""
+    """Ids of the events, in the order of their arrival over all connections."""
     runs: set[str] = field(default_factory=set[str])
-    """The completions that its answers were said to be of."""
+    """Completions that its answers claimed to belong to."""
     connections: int = 0
     complete: bool = False
     refusal: str = ""
-    """A status or an error that no repetition helps against."""
+    """Status or error that no repetition helps against."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Receipt:
 
     @property
     def repeated(self) -> int:
-        """Events that came behind one with the same or a later id."""
+        """Events that came after one with the same or a later id."""
         places = [place_of(event_id) for event_id in self.ids]
         return sum(after <= before for before, after in itertools.pairwise(places))
 
@@ -66,7 +66,8 @@ class Callers:
     """All clients of one attack, in one process."""
 
     def __init__(self, addresses: Sequence[str], key: str, seed: int, limit: int) -> None:
-        """`addresses`: base URLs of the gateways; `limit`: calls that are under way at once."""
+        """Create clients. `addresses`: base URLs of the gateways; `limit`: calls in progress at the
+        same time."""
         self._addresses = addresses
         self._key = key
         self._random = random.Random(seed)
@@ -74,7 +75,7 @@ class Callers:
         self.done = 0
 
     async def ask_all(self, receipts: Sequence[Receipt], seconds: float) -> None:
-        """Fill in all receipts; those that are not complete after so long stay as they are."""
+        """Fill in all receipts; those that are incomplete after this time stay incomplete."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         until = time.monotonic() + seconds
         async with (
@@ -157,7 +158,7 @@ class Callers:
 
 
 async def _events(response: httpx.Response) -> AsyncGenerator[tuple[str, bytes]]:
-    """(id, data) of each event that has come whole; the id is empty for one without."""
+    """Yield (id, data) of each event that has come whole; the id is empty for one without."""
     buffer = b""
     async for part in response.aiter_bytes():
         *events, buffer = (buffer + part).split(b"\n\n")
@@ -171,8 +172,8 @@ async def _events(response: httpx.Response) -> AsyncGenerator[tuple[str, bytes]]
 
 
 def _refused(receipt: Receipt, status: int, body: bytes) -> None:
-    """Note what the caller can't do anything about. An event without an id is an error that came
-    after the headers: it says by its code whether to come again."""
+    """Note an error that the caller can't change. An event without an id is an error that came
+    after the headers: its code tells whether to come again."""
     try:
         code = orjson.loads(body)["error"]["code"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

@@ -42,14 +42,14 @@ from loopline.workers.settings import (
 )
 
 ENDPOINT, LOCAL = "llm", "slm"
-"""The pool behind the endpoint that keeps books, and the one whose engine goes on from ids."""
+"""Pool behind the endpoint that keeps books, and pool whose engine continues from ids."""
 LOCAL_SHARE = 0.3
 WORK = (role_stream("chat"), *(inference_stream(pool) for pool in (ENDPOINT, LOCAL)))
 FLEET = (GATEWAY, GATEWAY, "gpu", "gpu", "recorder")
 LATENCY_SECONDS, TOKENS_PER_SECOND = 0.1, 60.0
 RUN_SECONDS = 6 * 3600.0
 COMMITS = (0.0, 30.0)
-"""Between two attacks, at least."""
+"""Range of the least number of commits between two attacks, drawn from it."""
 ATTACKS: tuple[type[Attack], ...] = (Kill, Stop, RestartRedis, FreezeRedis)
 WEIGHTS = {"kill": 45, "stop": 30, "redis": 15, "redis_stop": 10}
 IN_FLIGHT = 128
@@ -58,14 +58,14 @@ START_SECONDS = 180.0
 
 @dataclass
 class Result:
-    """What an attack left."""
+    """Evidence of an attack."""
 
     evidence: Evidence
     receipts: list[Receipt]
     expected: Mapping[str, str]
-    """Key → text of the answer."""
+    """Text of the answer by key."""
     answer_counts: Mapping[str, int]
-    """Hash of a question → answers that the endpoint has made for it."""
+    """Number of answers that the endpoint has given, by hash of the question."""
     injected: Counter[str]
     seconds: float
     asked_of_endpoint: int = 0
@@ -73,17 +73,17 @@ class Result:
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """What to attack, and how."""
+    """Settings of an attack."""
 
     streams: int
-    """And as many plain calls."""
+    """Number of streams, and of plain calls as well."""
     seed: int
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
     appendfsync: Literal["always", "everysec"] = "always"
 
 
 def receipts_of(settings: AttackSettings) -> list[Receipt]:
-    """The calls, streams and plain ones mixed: no question is asked twice."""
+    """Return the calls, streams and plain ones mixed: no question is asked twice."""
     source = random.Random(settings.seed)
     streams = [True] * settings.streams + [False] * settings.streams
     source.shuffle(streams)
@@ -100,7 +100,7 @@ def receipts_of(settings: AttackSettings) -> list[Receipt]:
 
 
 def expected_text(receipt: Receipt) -> str:
-    """What the script says to it, on either engine."""
+    """Text of the script for a call, on either engine."""
     seed = reply_seed(SamplingParams(seed=receipt.seed), 0)
     return scripted_reply([Message(role="user", content=receipt.prompt)], seed=seed).text
 
@@ -196,7 +196,7 @@ async def _under_attack(
     watching = asyncio.create_task(watch())
     asking = asyncio.create_task(callers.ask_all(receipts, limit))
     try:
-        # A watcher that breaks is an error of the bench, and no reason to wait.
+        # A watcher that fails is an error of the bench, and waiting would not help.
         await asyncio.wait({watching, asking}, return_when=asyncio.FIRST_COMPLETED)
         (watching if watching.done() else asking).result()
     finally:
@@ -208,7 +208,8 @@ async def _under_attack(
 
 
 def models_of(endpoint: str) -> dict[str, ModelSettings]:
-    """One pool behind the endpoint, and one whose engine goes on from the ids of a dead worker."""
+    """Return one pool behind the endpoint, and one whose engine continues from the ids of a dead
+    worker."""
     remote = {
         "engine": "openai", "model": "scripted-llm", "base_url": endpoint,
         "price": {"prompt": 2.5, "completion": 10}, "backoff_seconds": 0.1, "max_concurrency": 256,
@@ -225,7 +226,8 @@ def models_of(endpoint: str) -> dict[str, ModelSettings]:
 
 
 def _gateways(folder: Path, models: Mapping[str, ModelSettings], slots: int) -> list[Gateway]:
-    """Each has an address of its own, as those of several machines do: its successor takes it."""
+    """Gateways with distinct addresses, as on several machines; a gateway's successor takes its
+    address."""
     return [
         gateway_in(folder, f"gateway{index}", models, run_seconds=RUN_SECONDS)
         for index in range(slots)
@@ -241,7 +243,7 @@ def _fleet(folder: Path, server: RedisProcess, endpoint: str, gateways: Sequence
                 models = models_of(endpoint)
                 return RoleWorkerSettings(
                     bus=bus, name=slot.name, roles=("chat",), concurrency=2 * CONCURRENCY,
-                    # Every other gateway calls the endpoint itself, as all do by default.
+                    # Every second gateway calls the endpoint itself, as all do by default.
                     models={ENDPOINT: models[ENDPOINT]} if slot.index % 2 == 0 else {},
                 )  # fmt: skip
             case "gpu":

@@ -55,7 +55,7 @@ def check_options(options: GatewayFaultsOptions) -> None:
 
 def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
     """Raises `BenchError`."""
-    # The clients outlast every outage; saying so each time would bury the report.
+    # The clients outlast every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcome = Outcome(
         about=f"Seed {options.seed}: {options.streams} streams and as many plain calls, two"
@@ -84,7 +84,7 @@ def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
 
 
 def violations_of(result: Result) -> Iterator[Violation]:
-    """By rule, which are the names of the bars: each is about one call."""
+    """Yield the violations, each of one call and with the name of its bar as the rule."""
     for receipt in result.receipts:
         yield from _read_wrongly(receipt, result.expected[receipt.key])
     for content, times in result.answer_counts.items():
@@ -109,7 +109,8 @@ def _read_wrongly(receipt: Receipt, expected: str) -> Iterator[Violation]:
 
 
 def _journal(result: Result) -> Iterator[Violation]:
-    """Each key is one run, and the store has that run once, with its answer and one call."""
+    """Check that each key is one run, and that the store has that run once, with its answer and one
+    call."""
     rule = "journal_mismatches"
     stored: dict[str, list[Trajectory]] = {}
     for row in result.evidence.stored:
@@ -152,7 +153,8 @@ def _counts(result: Result) -> Iterator[Measurement]:
 
 
 def _minutes(options: GatewayFaultsOptions) -> float:
-    """Processes start and come to rest; two calls of each stream end at a steady rate."""
+    """Expected minutes: processes start and come to rest; two calls of each stream end at a steady
+    rate."""
     return (60 + 2 * options.streams * 0.2) / 60
 
 

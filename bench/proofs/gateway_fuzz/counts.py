@@ -1,5 +1,5 @@
-"""What came of the requests, and what is kept of it: a million take long, and go on where Ctrl-C
-ended them."""
+"""Results of the requests, and their checkpoint: a million requests take long, and resume after
+Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from loopline.trainers.errors import TrainingError
 
 @dataclass
 class Counts:
-    """What came of the requests."""
+    """Results of the requests."""
 
     statuses: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    """By target."""
+    """Number of answers by target and status."""
     violations: list[Violation] = field(default_factory=list[Violation])
     slowest: float = 0.0
     slowest_request: str = ""
     sent: int = 0
     seconds: float = 0.0
     grown: dict[str, int] = field(default_factory=dict[str, int])
-    """By process, the most bytes that it grew by after its warm-up, of all starts."""
+    """Most bytes that a process grew by after its warm-up, over all starts, by process."""
 
     def add(self, target: str, request: FuzzRequest, answer: Answer) -> None:
         self.sent += 1
@@ -45,7 +45,7 @@ class Counts:
             self.violations.append(Violation("leaks", f"{answer.status}: {request}", target))
 
     def grew(self, grown: Mapping[str, int]) -> None:
-        """Since the warm-up of this start."""
+        """Note by how many bytes processes grew since the warm-up of this start."""
         for process, bytes_ in grown.items():
             self.grown[process] = max(bytes_, self.grown.get(process, bytes_))
 
@@ -89,8 +89,8 @@ class Checkpoint(Record):
 
 
 def read_checkpoint(path: Path, seed: int | None) -> Checkpoint | None:
-    """That of a file, where one was written. Raises `UsageError` for one of another seed, or one
-    that is damaged."""
+    """Read the checkpoint, where one was written. Raises `UsageError` for a checkpoint of another
+    seed, or a damaged one."""
     try:
         saved = find_record(path, Checkpoint, "remove it to begin again")
     except TrainingError as error:

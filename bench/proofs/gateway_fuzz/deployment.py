@@ -1,4 +1,4 @@
-"""A gateway with the workers behind it, and the same application within this process."""
+"""A gateway with its workers, and the same application within this process."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleW
 
 RUN_SECONDS = 5.0
 RETENTION_SECONDS = 8.0
-"""Of runs that have ended: a million of them would fill the memory."""
+"""Seconds that ended runs are kept: a million of them would fill the memory."""
 SHORT_SECONDS = 1.0
-"""Patience of the gateway with headers, bodies and next requests that do not come."""
+"""Seconds that the gateway waits for headers, bodies and next requests that do not come."""
 TEAM_ROLES = ("solo", "planner", "expert", "slm", "agent", "completion")
 
 
 @dataclass(frozen=True)
 class Running:
-    """What is attacked."""
+    """Attacked deployment."""
 
     app: ASGIApp
     bus: Bus
     url: str
     keys: Sequence[str]
-    """Of two callers."""
+    """Keys of two callers."""
     gateway_pid: int
 
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncGenerator[Running]:
-    """Until the end of the block. Raises `UserError` for workers that don't start."""
+    """Run the deployment until the end of the block. Raises `UserError` for workers that don't
+    start."""
     with running_redis(folder / "redis", listen="unix") as server:
         bus = BusSettings(
             redis_url=server.url, retention_seconds=RETENTION_SECONDS, sweep_seconds=0.1

@@ -1,4 +1,4 @@
-"""Bodies gone wrong: a valid JSON value with some of it changed, and bytes that are not JSON."""
+"""Invalid bodies: a valid JSON value with some of it changed, and bytes that are not JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 MAX_DEEP = 100_000
-"""Brackets of the deepest body; the others are as deep as some library's own limit, and near it."""
+"""Brackets of the deepest body; the other depths are at and near the limits of libraries."""
 DEPTHS = (20, 127, 128, 250, 254, 255, 256, 900, 1_000, 1_024, 1_025, 5_000, MAX_DEEP)
 LONG = 10_000
-"""Characters of a long text, items of a long list."""
+"""Length of a long text in characters, and of a long list in items."""
 
 TOKENS = (
     b"NaN", b"Infinity", b"-Infinity", b"-0", b"1e999", b"-1e-999", b"0.1e1", b"1" * 30,
@@ -21,7 +21,7 @@ TOKENS = (
     rb'"\ud800"', rb'"\udfff\ud800"', rb'"\u0000"', b'"\xff\xfe"', b'"\xed\xa0\x80"', b"'x'",
     b"undefined", b"{}{}", b"[,]", b'{"a":1,"a":2}', b'{"__proto__":{}}', b"True", b"0x10", b"",
 )  # fmt: skip
-"""What Python's own encoder does not write: it stands in a body as it is."""
+"""Texts that Python's encoder does not write; a body contains them verbatim."""
 
 TEXTS = (
     "", " ", "\0", "\n", "\x7f", "\u2028", "a" * LONG, "💥" * 3_000, "\u202e", "e\u0301" * 500,
@@ -55,14 +55,15 @@ _MARK = "@@hostile-%d@@"
 
 
 class Mutator:
-    """Changes values as its random source says."""
+    """Changes values by its random source."""
 
     def __init__(self, source: random.Random) -> None:
         self._random = source
         self._tokens: list[bytes] = []
 
     def body(self, value: dict[str, Any]) -> bytes:
-        """A body that begins as this value, with one to four changes. The value is changed, too."""
+        """Return a body that begins as this value, with one to four changes. The value is changed,
+        too."""
         self._tokens = []
         root: dict[str, Any] = {"body": value}
         for _ in range(self._random.choice((1, 1, 1, 2, 2, 3, 4))):
@@ -123,7 +124,7 @@ class Mutator:
         holder[name] = _copy(other[key])
 
     def _damaged(self, text: bytes) -> bytes:
-        """Bytes of it changed, whatever that comes to."""
+        """Return the body with some bytes changed, whatever the result is."""
         if not text:
             return text
         place = self._random.randrange(len(text))
@@ -147,7 +148,8 @@ def _copy(value: Any) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key or index) within a value, its containers first; not of long lists."""
+    """Return every (container, key or index) within a value, its containers first; not of long
+    lists."""
     places: list[tuple[Any, Any]] = []
     waiting: list[Any] = [value]
     while waiting and len(places) < 400:

@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["loopline.agents", "loopline.runtime.ga
 
 
 def _parsed(model: type[BaseModel], body: Any, *, strict: bool = False) -> Any:
-    """The request, or the `ApiError` that its client gets."""
+    """Return the request, or the `ApiError` that its client gets."""
     try:
         return model.model_validate(body, strict=strict)
     except ValidationError as error:
@@ -53,7 +53,7 @@ def _run(body: Any) -> None:
 
 
 def _written(messages: tuple[Message, ...], *others: BaseModel) -> None:
-    """What was read goes on as JSON that the next process can read."""
+    """Check that the parsed records can be written as JSON that the next process can read."""
     for record in (*messages, *others):
         type(record).model_validate_json(record.model_dump_json(by_alias=True))
 
@@ -71,13 +71,13 @@ TEXTS: tuple[Callable[[str], object], ...] = (
 
 
 def one_input(data: bytes) -> None:
-    """Raises for an input that breaks a parser: nothing else than what a parser is known for may
-    leave it."""
+    """Run the parsers. Raises for an input that breaks one: no other errors than its documented
+    ones may leave it."""
     kind, data = data[:1], data[1:]
     number = kind[0] % (len(BODIES) + len(TEXTS)) if kind else 0
     with suppress(ApiError):
         if number >= len(BODIES):
-            with suppress(ValueError):  # of what is not the id of an event
+            with suppress(ValueError):  # an invalid id of an event
                 TEXTS[number - len(BODIES)](data.decode("latin-1"))
             return
         try:

@@ -1,4 +1,4 @@
-"""`bench gateway-fuzz`: send, count, look at the memory."""
+"""`bench gateway-fuzz`: send requests, count the answers, watch the memory."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from loopline.trainers.core.json_records import write_record
 
 AT_ONCE = 48
 WARM_UP_SHARE, MIN_WARM_UP = 0.2, 2_000
-"""Of the requests, before the memory is looked at for the first time: caches fill."""
+"""Share of the requests (and least number) sent before the memory is first measured, since caches
+fill."""
 MAX_GROWTH_MB = 32.0
 _MB = 1e-6
 BATCH = 5_000
-"""Requests after which a checkpoint is written: it is what Ctrl-C loses at most."""
+"""Requests between two checkpoints: the most that Ctrl-C loses."""
 
 
 class GatewayFuzzOptions(Options):
@@ -90,7 +91,7 @@ def _trim() -> None:
 
 @dataclass
 class Attack:
-    """Adds to the counts what is answered."""
+    """Adds the answers to the counts."""
 
     options: GatewayFuzzOptions
     seed: int
@@ -98,10 +99,10 @@ class Attack:
     progress: Progress
 
     async def run(self, folder: Path) -> Memory:
-        """The memory at the end."""
+        """Send the requests; return the memory at the end."""
         counts, goal = self.counts, self.options.requests
         async with running(folder) as place:
-            # Who goes on does not send the first requests again.
+            # A resumed proof does not send the first requests again.
             source = random.Random(f"{self.seed}/{counts.sent}")
             requests = Requests(source, place.keys)
             targets = (InProcess(place.app, source), Socket(place.url, source))

@@ -1,4 +1,4 @@
-"""The requests: valid ones of every route, with bodies, headers, paths and queries gone wrong."""
+"""The requests: valid ones of every route, with invalid bodies, headers, paths and queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.bench.proofs.gateway_fuzz.mutation import TEXTS, Mutator
 
 JSON_BODY = dict[str, Any]
 VALID_SHARE, MUTATED_SHARE = 0.02, 0.7
-"""Of the requests; the rest has a valid body, and something else of it is wrong."""
+"""Shares of valid and of mutated requests; the rest have a valid body and something else wrong."""
 MAX_KNOWN = 500
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "get")
 
@@ -149,18 +149,18 @@ class Known:
 
 @dataclass(frozen=True)
 class FuzzRequest:
-    """One request, as it is sent."""
+    """One request in the form in which it is sent."""
 
     method: str
     path: str
-    """With the query, percent-encoded."""
+    """Path with the query, percent-encoded."""
     headers: Sequence[tuple[str, str]]
-    """In Latin-1."""
+    """Headers in Latin-1."""
     body: bytes
     caller: int
-    """Whose key it has, if it has a right one."""
+    """Caller whose key the request has, if it has a valid one."""
     foreign: str | None = None
-    """The run of another caller that its path names."""
+    """Run of another caller that its path names."""
 
     def __str__(self) -> str:
         headers = "; ".join(f"{name}: {value[:60]!r}" for name, value in self.headers
@@ -170,7 +170,7 @@ class FuzzRequest:
 
 
 class Requests:
-    """Makes one request after the other."""
+    """Generator of requests."""
 
     def __init__(self, source: random.Random, keys: Sequence[str]) -> None:
         self._random = source
@@ -188,7 +188,7 @@ class Requests:
         run_id = source.choice(runs) if runs and source.random() < 0.8 else source.choice(TEXTS)
         named = path.replace("@run", run_id).replace("@chat", f"chatcmpl-{run_id}")
         named = named.replace("@response", f"resp_{run_id}").replace("@text", source.choice(TEXTS))
-        # A reward for a run that has left the bus is taken; it reaches its account's runs alone.
+        # A reward for a run that has left the bus is accepted; it reaches its account's runs alone.
         guarded = run_id in runs and run_id in named and not named.endswith("/feedback")
         foreign = run_id if guarded and owner != caller else None
         headers = [("authorization", f"Bearer {self._keys[caller]}"),
@@ -206,7 +206,7 @@ class Requests:
         return FuzzRequest(method, quote(named, safe="/") + query, headers, body, caller, foreign)
 
     def _filled(self, value: Any, run_id: str) -> Any:
-        """With the run's id in place of its marks."""
+        """Replace the marks in a value by the run's id."""
         if isinstance(value, dict):
             return {key: self._filled(inner, run_id) for key, inner in value.items()}
         if isinstance(value, list):

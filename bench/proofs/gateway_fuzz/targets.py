@@ -1,4 +1,5 @@
-"""Where requests go: the application in this process, and a gateway's process by its socket."""
+"""The targets of requests: the application in this process, and a gateway's process by its
+socket."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from starlette.types import ASGIApp
 from loopline.bench.proofs.gateway_fuzz.requests import FuzzRequest
 
 LIMIT_SECONDS = 30.0
-"""After which a request counts as hanging: every run of the bench ends well before."""
+"""Seconds after which a request counts as hanging: every run of the bench ends well before."""
 CLOSED = 0
-"""In place of a status: the connection was closed without an answer."""
+"""Number in place of a status: the connection was closed without an answer."""
 _RUN = re.compile(rb"^x-loopline-run: *([0-9a-f-]{36})\r?$", re.MULTILINE | re.IGNORECASE)
 _STATUS = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d)", re.MULTILINE)
-"""Of the answer: not `100 Continue`, which comes before it."""
+"""Status of the answer, without `100 Continue`, which comes before it."""
 _KEPT = 65_536
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request."""
+    """Answer to a request."""
 
     status: int
     seconds: float
@@ -37,7 +38,7 @@ class Answer:
 
 
 class Target(Protocol):
-    """Answers requests."""
+    """Target that answers requests."""
 
     async def send(self, request: FuzzRequest) -> Answer: ...
 
@@ -46,7 +47,7 @@ class InProcess:
     """The application itself, without a server around it."""
 
     def __init__(self, app: ASGIApp, source: random.Random, leaving: float = 0.02) -> None:
-        """`leaving`: share of clients that go before they have their answer."""
+        """Create a target; `leaving`: share of clients that leave before they have their answer."""
         self._app = app
         self._random = source
         self._leaving = leaving
@@ -123,7 +124,7 @@ class Socket:
         except TimeoutError:
             return Answer(CLOSED, LIMIT_SECONDS, None, f"no end after {LIMIT_SECONDS:g} s")
         except OSError:
-            pass  # closed while it was still written to: what it had answered is lost
+            pass  # closed during the write: its earlier answers are lost
         status, run = _STATUS.search(data), _RUN.search(data)
         return Answer(
             int(status[1]) if status else CLOSED,
@@ -140,14 +141,14 @@ class Socket:
         if source.random() < 0.6:
             return whole
         match source.randrange(12):
-            case 0:  # chunked, as it should be
+            case 0:  # chunked and valid
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + _chunk(body) + b"0\r\n\r\n"
-            case 1:  # chunked, and not
+            case 1:  # chunked and invalid
                 size = source.choice((b"zz", b"-1", b"f" * 20, b"", b"1;x=" + b"y" * 5_000, b"0x5"))
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\n" + body
             case 2:
                 return head + b"Transfer-Encoding: chunked\r\n\r\n" + _chunk(body)  # without an end
-            case 3:  # a length that is none, or another
+            case 3:  # an invalid or a wrong length
                 length = source.choice((b"-1", b"x", b"9" * 30, b"1e3", b"", b"+5", b"5, 5", b"0"))
                 return head + b"Content-Length: " + length + b"\r\n\r\n" + body
             case 4:

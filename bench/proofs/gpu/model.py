@@ -1,5 +1,5 @@
-"""Qwen3-1.7B as it is published, but with random weights, a small tokenizer, and as many layers as
-are asked for."""
+"""Qwen3-1.7B in its published configuration, but with random weights, a small tokenizer, and a
+chosen number of layers."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ PUBLISHED: dict[str, Any] = {
     "use_sliding_window": False,
     "vocab_size": 151_936,
 }
-"""`config.json` of Qwen/Qwen3-1.7B."""
+"""Content of `config.json` of Qwen/Qwen3-1.7B."""
 TEMPLATE_OPTIONS: dict[str, TemplateValue] = {"enable_thinking": False}
 _SWITCH = """\
 {%- if add_generation_prompt and enable_thinking is defined and enable_thinking is false -%}
 {{- '<think>\\n\\n</think>\\n\\n' -}}
 {%- endif -%}
 """
-"""As in Qwen3's chat template: an answer without thinking begins behind an empty thought."""
+"""Part of Qwen3's chat template: an answer without thinking begins after an empty thought."""
 TOKENIZER = "micro:slm"
 
 
 @dataclass(frozen=True)
 class Written:
-    """A model folder."""
+    """A model folder that was written."""
 
     parameters: int
     megabytes: float
-    """Of its weights."""
+    """Megabytes of its weights."""
 
 
 def write_model(folder: Path, layers: int, vocabulary: int, seed: int) -> Written:
-    """Into a new folder, in bfloat16; drawn on the GPU where there is one."""
+    """Write the model to a new folder, in bfloat16; drawn on the GPU where there is one."""
     import torch
     from transformers import AutoModelForCausalLM, Qwen3Config
     from transformers.utils import logging

@@ -12,18 +12,18 @@ from loopline.workers.engines.protocol import Completion
 
 @dataclass
 class Parity:
-    """|difference| in nats, of each token."""
+    """Absolute differences of log-probabilities in nats, one per token."""
 
     engine_to_transformers: list[float] = field(default_factory=list[float])
-    """Both in bfloat16."""
+    """Differences from transformers, both in bfloat16."""
     engine_to_exact: list[float] = field(default_factory=list[float])
-    """To transformers in float32."""
+    """Differences from transformers in float32."""
     transformers_to_exact: list[float] = field(default_factory=list[float])
-    """What bfloat16 itself rounds: nothing that computes in it is nearer than about this."""
+    """Rounding of bfloat16 itself: nothing that computes in it comes closer than about this."""
     adapter: list[float] = field(default_factory=list[float])
-    """Of answers by adapters, to transformers with the same adapter."""
+    """Differences of answers by adapters from transformers with the same adapter."""
     no_adapter: list[float] = field(default_factory=list[float])
-    """Of the same answers, to transformers without one."""
+    """Differences of the same answers from transformers without an adapter."""
 
 
 def compare(
@@ -32,13 +32,13 @@ def compare(
     adapted: Sequence[Completion],
     adapters: Mapping[str, Path],
 ) -> Parity:
-    """Answers of the base, and of adapters by the name that they are served by."""
+    """Compare answers of the base, and of adapters by the names that they are served under."""
     import torch
 
     from loopline.bench.proofs.fidelity.reference import Reference
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # What was trained here before is in a cycle of references with its adapters.
+    # The trained model from before is in a reference cycle with its adapters.
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

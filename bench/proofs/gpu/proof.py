@@ -42,15 +42,15 @@ from loopline.workers.engines.protocol import Completion
 from loopline.workers.installation import install_hint
 
 LAYERS, VOCABULARY = 28, 151_936
-"""Of Qwen3-1.7B."""
+"""Layers and vocabulary of Qwen3-1.7B."""
 COMPARED = 16
-"""Completions of each kind that transformers reads as well."""
+"""Completions of each kind that transformers also reads."""
 ROUNDING = 2.0
-"""Times as far from exact log-probabilities as transformers in bfloat16 is: the engine adds up in
-another order, row by row in a batch."""
+"""Most that the engine may be off, as a multiple of how far transformers in bfloat16 is from exact
+log-probabilities: the engine adds up in another order, row by row in a batch."""
 SAMPLES_LEFT = 95.0
-"""Least share of effective samples in a first step, where trainer and engine differ by rounding
-alone; per cent."""
+"""Least share of effective samples in a first step, in per cent: trainer and engine then differ
+only by rounding."""
 
 
 class GpuOptions(FullOptions):
@@ -93,7 +93,7 @@ class GpuOptions(FullOptions):
 
 @dataclass(frozen=True)
 class Loop:
-    """What came of every part."""
+    """Results of all parts."""
 
     device: str
     written: Written
@@ -102,12 +102,12 @@ class Loop:
     trained: Trained
     swapped: Swapped
     engine_mb: float
-    """Peak memory of the engine's process."""
+    """Peak memory of the engine's process, in megabytes."""
     parity: Parity
 
     @property
     def violations(self) -> list[Violation]:
-        """What is not served as it must be."""
+        """Answers that did not come from the right versions of the adapters."""
         wanted: set[tuple[str | None, int]] = {(role, LAST) for role in ROLES}
         violations: list[Violation] = []
         if self.swapped.in_flight != frozenset([LAST - 1]):
@@ -123,7 +123,7 @@ class Loop:
         return violations
 
     def measurements(self) -> list[Measurement]:
-        """Speed and memory of every part, differences of log-probabilities, and the bars."""
+        """Return speed and memory of every part, differences of log-probabilities, and the bars."""
         trained, swapped, parity = self.trained, self.swapped, self.parity
         part = partial(measured, group="parts; memory is of each process, at its peak")
         role = f"trainer, a step of {len(ROLES)} roles"
@@ -194,7 +194,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
         progress.say("a cut of the model; --full takes the whole one through this GPU")
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
-        # The trainer has a process and memory of its own, as next to a deployment.
+        # The trainer has a separate process and memory, as next to a deployment.
         isolated_worker(tasks=None) as trainer,
     ):
         try:
@@ -208,7 +208,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
 
 
 def outcome_of(options: GpuOptions, loop: Loop) -> Outcome:
-    """From what came of every part."""
+    """Build the outcome from the results of all parts."""
     whole = (options.layers, options.vocabulary) == (LAYERS, VOCABULARY)
     cut = "" if whole else (
         f" cut to {options.layers} layers and {options.vocabulary:,} rows of embedding"
@@ -280,7 +280,7 @@ def _name(device: torch.device, threads: int) -> str:
 
 
 def _sample_answers(answers: Answers) -> list[Completion]:
-    """The first of each request's, both roles among them."""
+    """Return the first completion of each request, both roles among them."""
     return [completions[0] for completions in answers.completions[:COMPARED]]
 
 
@@ -289,8 +289,8 @@ def mean(differences: Sequence[float]) -> float:
 
 
 def _minutes(options: GpuOptions) -> float:
-    """Of the cut on a CPU it is a minute; of the whole model on a GPU some. A CPU takes hours for
-    that."""
+    """Expected minutes: one for the reduced model on a CPU, a few for the whole model on a GPU. The
+    whole model takes hours on a CPU."""
     if torch.cuda.is_available():
         return 5.0
     return 0.8 + options.layers * options.groups * options.candidates * options.max_tokens / 500

@@ -25,7 +25,7 @@ FIRST, LAST = 1, 2
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked; all follows from these fields."""
+    """Workload; everything follows from these fields."""
 
     groups: int
     candidates: int
@@ -34,7 +34,7 @@ class Workload:
     seed: int
 
     def settings(self, model: Path, threads: int) -> ModelSettings:
-        """Of a pool as it is served for training."""
+        """Settings of a pool that serves for training."""
         return ModelSettings(
             engine="torch", model=str(model), dtype="bfloat16", threads=threads,
             max_concurrency=len(ROLES) * self.groups * self.candidates, constrain_tools=False,
@@ -42,7 +42,7 @@ class Workload:
         )  # fmt: skip
 
     def requests(self, name: str, *, adapters: bool) -> list[GenerateRequest]:
-        """One for each group, the roles by turns; K samples at temperature 1."""
+        """Return one request for each group, the roles alternating; K samples at temperature 1."""
         rng = random.Random(f"{self.seed} {name}")
         return [
             GenerateRequest(
@@ -64,15 +64,15 @@ class Workload:
 
 @dataclass(frozen=True)
 class Answers:
-    """To all requests of a workload, in one batch."""
+    """Answers to all requests of a workload, in one batch."""
 
     completions: tuple[tuple[Completion, ...], ...]
-    """Of each request."""
+    """Completions of each request."""
     seconds: float
 
     @property
     def tokens(self) -> int:
-        """Sampled ones."""
+        """Number of sampled tokens."""
         return sum(len(completion.output_ids) for every in self.completions for completion in every)
 
     @property
@@ -85,43 +85,43 @@ class Swapped:
     """New versions of adapters, loaded while requests were in progress."""
 
     seconds: float
-    """For all of them, the requests going on."""
+    """Seconds to load all versions while the requests continue."""
     in_flight: frozenset[int]
     """Versions with which requests in progress ended."""
     answers: Answers
-    """Of requests that came afterwards."""
+    """Answers to requests that came afterwards."""
 
     @property
     def served(self) -> frozenset[tuple[str | None, int]]:
-        """The adapters that answered them, with their versions."""
+        """Adapters that answered them, with their versions."""
         every = [completion for group in self.answers.completions for completion in group]
         return frozenset((completion.adapter, completion.adapter_version) for completion in every)
 
 
 async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
-    """All at once."""
+    """Send all requests at once."""
     began = time.perf_counter()
     completions = await asyncio.gather(*(_answer(engine, request) for request in requests))
     return Answers(tuple(completions), time.perf_counter() - began)
 
 
 async def warm_up(engine: Engine, work: Workload) -> None:
-    """One short request, in which memory is taken and kernels are chosen."""
+    """Send one short request, during which memory is allocated and kernels are chosen."""
     first = work.requests("warm", adapters=False)[0]
     sampling = first.sampling.model_copy(update={"max_tokens": min(8, work.max_tokens), "n": 1})
     await answers(engine, [first.model_copy(update={"sampling": sampling})], together=1)
 
 
 async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapped:
-    """Serve each role by the adapter in `first`, put those of `last` in their place while requests
-    are in progress, and ask again."""
+    """Serve each role by the adapter in `first`, replace it by the one in `last` while requests are
+    in progress, and ask again."""
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
     going = [
         asyncio.create_task(_answer(engine, item))
         for item in work.requests("in-flight", adapters=True)[: len(ROLES)]
     ]
-    await asyncio.sleep(0)  # they are with the engine from here on
+    await asyncio.sleep(0)  # the engine has them from here on
     began = time.perf_counter()
     for role in ROLES:
         await engine.load_adapter(role, str(last / role), LAST)
@@ -133,7 +133,8 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
 
 
 def groups_of(answers: Answers, work: Workload) -> tuple[Group, ...]:
-    """Groups to learn from; their rewards are chance, which a step's cost does not depend on."""
+    """Return groups to learn from; their rewards are random, which does not affect a step's
+    cost."""
     rng = random.Random(work.seed)
     groups: list[Group] = []
     for number, completions in enumerate(answers.completions):

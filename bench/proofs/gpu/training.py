@@ -13,18 +13,19 @@ from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.report import PolicyStep
 
 LEARNING_RATE = 3e-3
-"""By which one step can be told from none in bfloat16; nothing is to be learned here."""
+"""Rate at which one step differs measurably from none in bfloat16; the model is not meant to learn
+here."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """Steps by the same groups."""
+    """Steps on the same groups."""
 
     base: Path
     first: Path
-    """Where the policies are written after the first step."""
+    """Folder of the policies after the first step."""
     last: Path
-    """And after the last one."""
+    """Folder of the policies after the last step."""
     groups: tuple[Group, ...]
     steps: int
     rank: int
@@ -35,25 +36,25 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of it."""
+    """Result of the training."""
 
     base_mb: float
-    """Of the frozen weights, in memory."""
+    """Megabytes of the frozen weights in memory."""
     trained_parameters: int
-    """Of one adapter."""
+    """Parameters of one adapter."""
     steps: tuple[dict[str, PolicyStep], ...]
-    """By role."""
+    """Figures of each step, by role."""
     peak_memory_mb: float
 
     @property
     def seconds(self) -> float:
-        """Of a step of all roles together, on average, the first one left out."""
+        """Mean seconds of a step of all roles together, without the first step."""
         timed = self.steps[1:]
         return sum(facts.seconds for step in timed for facts in step.values()) / len(timed)
 
     @property
     def tokens_per_second(self) -> float:
-        """That go through the model, padding included."""
+        """Tokens per second that go through the model, padding included."""
         timed = [facts for step in self.steps[1:] for facts in step.values()]
         return sum(facts.tokens for facts in timed) / sum(facts.seconds for facts in timed)
 

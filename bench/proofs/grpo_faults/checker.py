@@ -1,4 +1,4 @@
-"""The proof: what must hold of every attacked loop, whatever was done to its workers and to it.
+"""The proof: what must hold of every attacked loop, whatever happened to its workers and to it.
 
 The groups are made again from the store, which the recorder wrote and the trainer never read, and
 compared with what the trainer wrote down. What must hold of every deployment is
@@ -20,14 +20,15 @@ Rule = Callable[[LoopEvidence], Iterator[Violation]]
 
 
 def check(evidence: LoopEvidence, scratch: Path) -> list[Violation]:
-    """Every violation of every rule; `scratch` is a folder to train in."""
+    """Return every violation of every rule; `scratch` is a folder to train in."""
     violations = check_bus(evidence.bus)
     violations += [violation for rule in RULES for violation in rule(evidence)]
     return [*violations, *trained_as_recorded(evidence, scratch)]
 
 
 def played_as_planned(evidence: LoopEvidence) -> Iterator[Violation]:
-    """Every run of the plans was recorded and sealed, in its round, once; and no other was."""
+    """Check that every run of the plans was recorded and sealed, in its round, once; and that no
+    other was."""
     rule = "played as planned"
     planned = Counter((wave.round, run.id) for wave in evidence.waves for run in wave.runs)
     sealed = Counter((entry.round, run) for entry in evidence.sealed for run in entry.runs)
@@ -42,8 +43,8 @@ def played_as_planned(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
-    """Every candidate that was recorded is in one group, every group is there once, and groups are
-    whole."""
+    """Check that every recorded candidate is in one group, that every group exists once, and that
+    groups are complete."""
     rule = "sealed once"
     size = evidence.claim.settings.grpo.group_size
     groups = Counter(group.id for sealed_round in evidence.sealed for group in sealed_round.groups)
@@ -68,8 +69,8 @@ def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
-    """All of a group was sampled by one version, by that which its record names, and it was not
-    older than the bound in the round that learned from it."""
+    """Check that each group was sampled by a single version, the one that its record names, and
+    that it was not older than the bound in the round that learned from it."""
     rule = "of one version"
     sampled = dict(_candidates(evidence))
     came_of = _rounds(evidence)
@@ -100,7 +101,8 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
-    """What each round came to was published once, in order, and the last one is in use."""
+    """Check that each round's result was published once, in order, and that the last one is in
+    use."""
     paths = [str((folder / "shared").resolve()) for folder in evidence.folders]
     for name, policy in evidence.published.items():
         version_paths = [version.path for version in policy.versions]
@@ -113,7 +115,7 @@ def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
-    """The report has each round once, with as many groups as were sealed."""
+    """Check that the report has each round once, with as many groups as were sealed."""
     from loopline.trainers.grpo.loop.report import read_loop_report
 
     report = read_loop_report(evidence.book.output)
@@ -128,8 +130,8 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
-    """A training that nobody disturbed, from the store and the records of what was learned from,
-    gives the same weights, bit for bit."""
+    """Check that an undisturbed training, from the store and the records of what was learned, gives
+    the same weights, bit for bit."""
     import torch
     from safetensors.torch import load_file
 
@@ -178,7 +180,7 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
 
 
 def _candidates(evidence: LoopEvidence) -> Iterator[tuple[str, tuple[PolicyRef, ...]]]:
-    """Every candidate in the store: its origin, and who sampled its completions."""
+    """Every candidate in the store: its origin, and the versions that sampled its completions."""
     for row in evidence.bus.stored:
         trajectory = Trajectory.model_validate_json(row.trajectory)
         for step in trajectory.steps:
@@ -188,7 +190,8 @@ def _candidates(evidence: LoopEvidence) -> Iterator[tuple[str, tuple[PolicyRef, 
 
 
 def _rounds(evidence: LoopEvidence) -> dict[tuple[str, int], int]:
-    """(policy, version) → the round that it came of, as the bus knows it by its folder."""
+    """Return the round that produced a version, by (policy, version), as the bus knows it by its
+    folder."""
     rounds = {
         str((folder / "shared").resolve()): number for number, folder in enumerate(evidence.folders)
     }

@@ -54,47 +54,48 @@ WORK = (*(role_stream(role) for role in ROLES), inference_stream(POOL))
 FLEET = ("roles", "gpu", "roles", "gpu", "recorder")
 TURNS = 2
 GROUPS_PER_PUZZLE = 3.5
-"""Two agents, two turns; some puzzles are solved in the first."""
+"""Groups of a puzzle: two agents, two turns; some puzzles are solved in the first."""
 K = 4
 TRAINER_COMMITS = (1.0, 120.0)
-"""Steps that are committed in one life of the trainer, at least: a slow machine, on which it takes
-long to start, must get on with its work too."""
+"""Range of the number of steps that are committed in one life of the trainer: a slow machine, on
+which it starts slowly, must make progress too."""
 TRAINER_SECONDS = (0.0, 8.0)
-"""After which it is killed then: so that it is met at everything that it does."""
+"""Range of the seconds after these commits until it is killed, so that the kill can interrupt any
+of its work."""
 SECONDS_PER_GROUP = 3.0
-"""On the slowest machine that is waited for."""
+"""Seconds for each group on the slowest machine that the limit allows for."""
 LEAST_SECONDS = 600.0
 KEEP_SECONDS = 0.1
-"""Between two looks for adapters that were published."""
+"""Seconds between two looks for published adapters."""
 ONLY_KILLS = {"kill": 100}
-"""Faults that leave Redis alone and stop nobody."""
+"""Faults that leave Redis alone and pause no process."""
 
 
 @dataclass(frozen=True)
 class LoopWork:
-    """What a loop has to do."""
+    """Work of a loop."""
 
     base: Path
     rounds: int
     groups: int
-    """That it seals, about: how long it is waited for."""
+    """Approximate number of groups that it seals; it sets how long the driver waits."""
     arguments: tuple[str, ...]
-    """Of `train grpo loop`, besides its folder, its base and its rounds."""
+    """Arguments of `train grpo loop`, in addition to its folder, its base and its rounds."""
 
 
 @dataclass(frozen=True)
 class LoopEvidence:
-    """What an attacked loop leaves behind."""
+    """Evidence that an attacked loop leaves behind."""
 
     bus: Evidence
     waves: tuple[RolloutBatch, ...]
     sealed: tuple[SealedRound, ...]
     published_versions: tuple[PublishedVersions, ...]
-    """By round; the first one is the beginning."""
+    """Published versions by round; the first entry is the beginning."""
     published: dict[str, Policy]
-    """As the bus has them."""
+    """Published policies as stored on the bus."""
     folders: tuple[Path, ...]
-    """Of the adapters that came of each round."""
+    """Folders of the adapters that each round produced."""
     book: RunDirectory
     claim: Claim
     store: Path
@@ -104,7 +105,7 @@ class LoopEvidence:
 
 @dataclass(frozen=True)
 class LoopAttack:
-    """What was done, and what it left."""
+    """Attacks on a loop, and their evidence."""
 
     evidence: LoopEvidence
     injected: Counter[str]
@@ -114,7 +115,7 @@ class LoopAttack:
 
 
 class _TrainerLifetime:
-    """The lives of a trainer: each ends some steps and some seconds after it began."""
+    """Lifetimes of a trainer: each one ends some steps and some seconds after it began."""
 
     def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
         self.killed = 0
@@ -128,7 +129,7 @@ class _TrainerLifetime:
         self._dies: float | None = None
 
     def inject(self) -> None:
-        """Kill it, and start it again, if its time has come."""
+        """Kill it, and start it again, if its time is over."""
         if self._dies is None and self._commits() >= self._until:
             self._dies = time.monotonic() + self._seconds
         if self._dies is not None and time.monotonic() >= self._dies and self._trainer.kill():
@@ -150,9 +151,9 @@ class LoopDriver:
         progress: Callable[[int, str], None],
         adapters: KeptAdapters | None = None,
     ) -> None:
-        """`seed` of the plan of faults; `faults` by kind with their weights, None: no fault is
-        injected, not into the trainer either. What every round publishes goes to `adapters`.
-        `progress` is told how many rounds are sealed, and the same in words."""
+        """Create a driver. `seed` of the plan of faults; `faults`: weights by kind; None injects no
+        fault, not into the trainer either. What every round publishes is copied to `adapters`.
+        `progress` receives the number of sealed rounds, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
         self._faults, self._progress, self._adapters = faults, progress, adapters
         self._output = folder / "loop"
@@ -162,14 +163,14 @@ class LoopDriver:
             plain_logprobs=False, base_until_published=SERVED,
         )  # fmt: skip
         profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
-        # As the profile has them: workers and trainer must agree on them.
+        # Those of the profile: workers and trainer must agree on them.
         self._settings = load(str(profile), environ={}).bus
         self._fleet = player_fleet(self._settings, folder, model)
         self._monitor = Monitor(self._fleet, WORK)
         arguments = (
             str(self._output), "--base", str(work.base), "--rounds", str(work.rounds),
             "--wait", "5", "--json", *work.arguments,
-            # The checker asks the bus for each of them.
+            # The checker reads all of them from the bus.
             "--keep-published", str(work.rounds + 2),
         )  # fmt: skip
         self._trainer = Trainer(arguments, folder, profile)
@@ -193,7 +194,7 @@ class LoopDriver:
         return LoopAttack(evidence, injected, self._monitor.died, time.monotonic() - began)
 
     async def _under_attack(self, client: Client, chaos: Chaos) -> int:
-        """Until the loop is finished; how often its trainer was killed."""
+        """Attack the loop until it is finished; return how often its trainer was killed."""
         enough = asyncio.Event()
         injecting = asyncio.create_task(
             enough.wait() if self._faults is None else chaos.run(enough)
@@ -237,8 +238,8 @@ class LoopDriver:
         return lifetime.killed
 
     async def _copy_adapters(self) -> None:
-        """In a task of its own: a look at the bus may take as long as an outage, and by then what
-        was published may be superseded and gone."""
+        """Copy adapters in a separate task: a look at the bus may take as long as an outage, and by
+        then a published adapter may be superseded and deleted."""
         while self._adapters is not None:
             self._adapters.take(self._output)
             await asyncio.sleep(KEEP_SECONDS)
@@ -271,9 +272,9 @@ class LoopDriver:
 
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
-    """Rounds of small grids until about that many groups are sealed, by a base that says legal
-    moves by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by
-    which the checker tells them apart."""
+    """Return rounds of small grids until about that many groups are sealed, by a base that says
+    random legal moves. Raises `UsageError` for more rounds than versions are kept of a policy, by
+    which the checker distinguishes them."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
     if rounds >= MAX_VERSIONS:
         raise UsageError(
@@ -292,7 +293,7 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
 
 
 def player_fleet(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
-    """Workers for `pair`, whose store is in `folder`."""
+    """Return workers for `pair`, whose store is in `folder`."""
 
     def settings_of(slot: Slot) -> WorkerSettings:
         name = slot.name
@@ -315,8 +316,8 @@ def write_profile(
     model: ModelSettings,
     others: Mapping[str, ModelSettings] | None = None,
 ) -> Path:
-    """The deployment as a trainer finds it: `petting`, on this bus, with this model and pools of
-    `others`."""
+    """Write the profile by which a trainer finds the deployment: `petting`, on this bus, with this
+    model and pools of `others`."""
     table = bus.model_dump(mode="json", exclude_unset=True)
     lines = ['extends = "petting"', "[bus]", *_toml(table)]
     for pool, pool_settings in {POOL: model, **(others or {})}.items():

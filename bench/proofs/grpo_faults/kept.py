@@ -1,5 +1,5 @@
-"""Copies of the adapters that a loop publishes: the loop itself need not keep what no deployment
-answers with any more."""
+"""Copies of the adapters that a loop publishes: the loop itself deletes adapters that no deployment
+uses any more."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class KeptAdapters:
             target = self._folder / source.name
             if target.exists():
                 continue
-            # Replaced, or gone, while it is copied: the next call takes it, or `of` says that
-            # nobody did.
+            # It was replaced or deleted during the copy: the next call copies it, or `of` reports
+            # that there is no copy.
             with (
                 contextlib.suppress(FileNotFoundError, shutil.Error),
                 atomic_folder(target) as partial,
@@ -32,7 +32,8 @@ class KeptAdapters:
                 shutil.copytree(source, partial, dirs_exist_ok=True)
 
     def of(self, number: int) -> Path:
-        """The folder of a round's policies. Raises `BenchError` if there is no copy of it."""
+        """Return the folder of a round's policies. Raises `BenchError` if there is no copy of
+        it."""
         folder = self._folder / f"{number:04d}"
         if not folder.exists():
             raise BenchError(

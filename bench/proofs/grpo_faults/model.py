@@ -1,6 +1,6 @@
-"""A model that says legal moves by chance, without having learned anything: random weights over an
+"""A model that says random legal moves, without having learned anything: random weights over an
 alphabet of single characters and whole answers. Its rewards vary from candidate to candidate, which
-is all that a loop needs to go round."""
+is all that a loop needs to proceed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ ANSWERS = (
     *(f"#### [step({move})]" for move in MOVES),
     *(f"#### [bfs({reach})]" for reach in (2, 4, 8)),
 )
-"""Of Plan-Path's agents; a token each."""
+"""Answers of Plan-Path's agents; each is a single token."""
 SHARED = 0.5
-"""Length of what all embeddings have in common; their own parts have about a fifth of it."""
+"""Length of the component that all embeddings share; their individual parts have about a fifth of
+it."""
 FARTHER = 2.2
 """Times that length, of answers."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a model that answers in milliseconds."""
+    """Sizes of a model that answers in milliseconds."""
 
     hidden: int = 32
     feed_forward: int = 64
@@ -43,7 +44,8 @@ class Sizes:
 def write_base(
     folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS, sizes: Sizes | None = None
 ) -> Path:
-    """A model folder with float32 weights from `seed`; returns it. Each of `answers` is a token."""
+    """Write a model folder with float32 weights from `seed`, and return it. Each of `answers` is a
+    token."""
     import torch
 
     from loopline.trainers.core.models import export_model, new_model
@@ -60,8 +62,8 @@ def write_base(
 
 
 def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Into a model folder. Not in half precision: adapters are stored as their base is, and workers
-    are to serve the very weights that were trained."""
+    """Write the weights into a model folder. Not in half precision: adapters are stored in the
+    precision of their base, and workers must serve exactly the weights that were trained."""
     import torch
     from safetensors.torch import save_file
 
@@ -74,8 +76,8 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
 
 
 def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
-    """Make answers, and the end behind them, likelier than characters: all embeddings, which are
-    also the output layer, share a direction, and theirs go farther along it."""
+    """Make answers, and the end after them, likelier than characters: all embeddings, which are
+    also the output layer, share a direction, and those of answers reach farther along it."""
     import torch
 
     from loopline.trainers.core.tokenizer import END, token_id
@@ -90,7 +92,8 @@ def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[st
 
 
 def _tokenizer(answers: Sequence[str]) -> Tokenizer:
-    """Printable characters and whole answers: few enough that chance writes an answer often."""
+    """Return printable characters and whole answers: few enough that an answer is often sampled by
+    chance."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     from loopline.trainers.core.tokenizer import SPECIAL

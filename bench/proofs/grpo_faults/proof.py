@@ -46,13 +46,13 @@ class GrpoFaultsOptions(Options):
 def check_options(options: GrpoFaultsOptions) -> None:
     """Raises `OutputError` for a folder that is not empty."""
     if options.evidence is not None:
-        # What an earlier attack has left would be counted with this one's.
+        # Leftovers of an earlier attack would be counted with this one's.
         new_folder(options.evidence.resolve())
 
 
 def run(options: GrpoFaultsOptions, progress: Progress) -> Outcome:
-    """One attack, and what is wrong with its history. Raises `BenchError`."""
-    # The client outlasts every outage; saying so each time would bury the report.
+    """Make one attack, and check its history. Raises `BenchError`."""
+    # The client outlasts every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with ExitStack() as stack:
         folder = options.evidence.resolve() if options.evidence else Path(
@@ -87,7 +87,7 @@ def run(options: GrpoFaultsOptions, progress: Progress) -> Outcome:
 
 
 def measurements(attack: LoopAttack) -> list[Measurement]:
-    """The attack in numbers."""
+    """Return the figures of the attack."""
     evidence = attack.evidence
     kinds = Counter(event.kind for event in evidence.bus.history)
     fates = Counter(group.fate for sealed in evidence.sealed for group in sealed.groups)
@@ -118,7 +118,7 @@ def measurements(attack: LoopAttack) -> list[Measurement]:
 
 
 def _minutes(options: GrpoFaultsOptions) -> float:
-    """Under attack, then a check that trains again from the store."""
+    """Expected minutes: the loop under attack, then a check that trains again from the store."""
     return (45 + options.groups * 0.16) / 60
 
 

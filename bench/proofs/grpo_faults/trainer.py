@@ -20,7 +20,8 @@ class Trainer:
     """One loop, however many processes it takes."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, profile: Path) -> None:
-        """`arguments` of `train grpo loop`; it speaks to `folder/trainer.log`."""
+        """Create a trainer; `arguments` of `train grpo loop`; its output goes to
+        `folder/trainer.log`."""
         self._command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", "grpo", "loop", *arguments]
         self._log = folder / "trainer.log"
         self._environment = {
@@ -31,7 +32,7 @@ class Trainer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or go on."""
+        """Start it, or resume it."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -42,7 +43,7 @@ class Trainer:
             )
 
     def kill(self) -> bool:
-        """SIGKILL; False if it had ended by itself."""
+        """Kill it by SIGKILL; return False if it had ended by itself."""
         if self._process is None or self._process.poll() is not None:
             return False
         self._process.kill()
@@ -50,8 +51,8 @@ class Trainer:
         return True
 
     def finished(self) -> bool:
-        """Whether the loop is done. Raises `BenchError`, with its last words, if it gave up, or if
-        somebody else has killed it."""
+        """Whether the loop is finished. Raises `BenchError`, with its last output, if it gave up,
+        or if somebody else has killed it."""
         code = None if self._process is None else self._process.poll()
         if code is None:
             return False

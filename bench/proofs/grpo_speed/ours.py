@@ -17,7 +17,7 @@ from loopline.trainers.grpo.sequences import TokenSequence
 
 
 def measure(work: StepWork, *, share_prefixes: bool) -> float:
-    """Seconds of a step."""
+    """Return seconds of a step."""
     import torch
 
     from loopline.trainers.core.memory import keep_freed_memory

@@ -30,7 +30,7 @@ BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
 TRL_BEST = "trl's GRPOTrainer at its best"
 Rates = dict[str, list[float]]
-"""By what was measured, tokens per second of each repeat."""
+"""Tokens per second of each repeat, by what was measured."""
 
 
 class GrpoSpeedOptions(Options):
@@ -73,12 +73,12 @@ class GrpoSpeedOptions(Options):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """How rollouts are played."""
+        """Ways to play rollouts that are measured."""
         return () if self.only == "steps" else (BUS, IN_PROCESS)
 
     @property
     def trainers(self) -> tuple[str, ...]:
-        """Whose steps are measured."""
+        """Trainers whose steps are measured."""
         if self.only == "rollouts":
             return ()
         return (SHARED, PLAIN, TRL, TRL_BEST) if self.trl else (SHARED, PLAIN)
@@ -95,7 +95,7 @@ def check(options: GrpoSpeedOptions) -> None:
 
 
 def measurements(rates: Rates) -> list[Measurement]:
-    """Tokens per second of each way and trainer, and the ratios repeat by repeat."""
+    """Return tokens per second of each way and trainer, and the ratios repeat by repeat."""
     figures = [
         measured(
             "tokens/s", spread(values), better="higher", subject=name,
@@ -144,21 +144,21 @@ def _about(options: GrpoSpeedOptions) -> str:
 
 
 class _Counter:
-    """Names the current measurement, and the results of the finished ones."""
+    """Progress: the current measurement, and the results of the finished ones."""
 
     def __init__(self, progress: Progress, repeats: int, total: int) -> None:
         self._progress, self._repeats, self._total = progress, repeats, total
         self._begun = 0
 
     def tried(self, what: str, run: Callable[[], float]) -> float:
-        """Tokens per second of what only a choice is made by."""
+        """Try a measurement that only serves a choice; return its tokens per second."""
         self._progress.say(f"a try: {what}… ", end="")
         rate = run()
         self._progress.say(f"{rate:,.0f} tokens/s")
         return rate
 
     def measured(self, what: str, repeat: int, run: Callable[[], float]) -> float:
-        """Tokens per second, as `run` finds them."""
+        """Measure a repeat; return its tokens per second."""
         self._begun += 1
         at = f"repeat {repeat + 1} of {self._repeats}"
         self._progress.say(f"{self._begun} of {self._total}: {what}, {at}… ", end="")
@@ -170,7 +170,7 @@ class _Counter:
 def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
     measures = {BUS: _measure_bus, IN_PROCESS: _measure_in_process}
     for repeat in range(options.repeats):
-        # By turns, each from a start: neither is measured on a warmer machine.
+        # Alternating, each from a start: neither is measured on a warmer machine.
         for way in options.ways:
             run = partial(measures[way], options.rollouts, repeat)
             rates[way].append(counter.measured(f"rollouts {way}", repeat, run))
@@ -215,7 +215,7 @@ def _steps(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
 
 
 def _fastest_of_trl(alone: Executor, work: StepWork, counter: _Counter) -> int:
-    """The number of tokens at once that trl makes a step fastest with, each tried once."""
+    """Return the number of tokens at once with which trl's step is fastest, each tried once."""
     rates = {
         at_most: counter.tried(
             f"steps of trl with {at_most:,} tokens at once",
@@ -241,7 +241,8 @@ def _work(options: GrpoSpeedOptions) -> StepWork:
 
 
 def _minutes(options: GrpoSpeedOptions) -> float:
-    """Of the micro-LLM: a start of processes for each measurement, then its tokens."""
+    """Expected minutes with the micro-LLM: a start of processes for each measurement, then its
+    tokens."""
     rollout = 12 + options.runs * options.candidates * options.max_tokens * 0.004
     step = 10 + options.steps * options.groups * options.candidates * 0.1
     tries = len(trl_peer.AT_ONCE) if TRL_BEST in options.trainers else 0

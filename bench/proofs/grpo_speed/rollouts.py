@@ -33,16 +33,16 @@ ROLE_WORKERS = 2
 TURNS = 4
 SIZE = 10
 SECONDS = 600.0
-"""A run's deadline."""
+"""Seconds of a run until its deadline."""
 CONCURRENCY = 64
 """Concurrent runs, both ways."""
 WARM_RUNS = 4
-"""Played before the measured ones, at most: memory is taken and kernels are chosen in them."""
+"""Most runs before the measured ones: memory is allocated and kernels are chosen in them."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What is played in a repeat."""
+    """Rollouts of a repeat."""
 
     model: str
     runs: int
@@ -52,7 +52,7 @@ class Rollouts:
 
     @property
     def served(self) -> ModelSettings:
-        """One thread, log-probabilities as a trainer needs them."""
+        """Settings of the model: one thread, and log-probabilities that a trainer needs."""
         return ModelSettings(
             engine="torch", model=self.model, device="cpu", max_tokens=self.max_tokens,
             constrain_tools=False, plain_logprobs=True,
@@ -60,7 +60,7 @@ class Rollouts:
         )  # fmt: skip
 
     def tasks(self, repeat: int) -> list[Task]:
-        """Other puzzles in every repeat."""
+        """Return the puzzles of a repeat, which differ from those of the others."""
         game = find(DEFAULT)
         levels = game.levels(SIZE, {}, {"turns": TURNS, "brief": True})
         seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
@@ -68,11 +68,11 @@ class Rollouts:
 
     @property
     def warm_up(self) -> Rollouts:
-        """What is played before, and not measured."""
+        """Rollouts that are played first, and not measured."""
         return replace(self, runs=min(self.runs, WARM_RUNS))
 
     def run(self, task: Task, number: int) -> Run:
-        """The same run both ways, but for its id."""
+        """Return a run that is the same both ways, except for its id."""
         now = time.time()
         options: JsonObject = {
             "candidates": self.candidates, "max_tokens": self.max_tokens, "instructions": False,
@@ -95,10 +95,10 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Played:
-    """One repeat, one way."""
+    """Result of one repeat, one way."""
 
     tokens: int
-    """Sampled."""
+    """Number of sampled tokens."""
     seconds: float
 
     @property
@@ -107,7 +107,7 @@ class Played:
 
 
 async def play_in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
-    """Each repeat in this process, which has played before."""
+    """Play each repeat in this process, after a warm-up."""
     engine = build_engine(work.served)
     await engine.start()
     try:
@@ -126,7 +126,7 @@ async def _play_in_process(player: EngineRunner, work: Rollouts, repeat: int) ->
 
 
 async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
-    """Each repeat on processes as they are deployed; they have played before."""
+    """Play each repeat on processes as they are deployed, after a warm-up."""
     async with _deploy(work, folder) as client:
         await _play_on_bus(client, work.warm_up, -1)
         return [await _play_on_bus(client, work, repeat) for repeat in repeats]
@@ -134,10 +134,11 @@ async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> l
 
 @asynccontextmanager
 async def _deploy(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
-    # Persistent as `runtime up` has it.
+    # Persistent as in `runtime up`.
     with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
-        # Ctrl-C while the server started is raised here: in the start of a subprocess, the next
-        # thing to be waited for, asyncio would never return from it.
+        # Ctrl-C during the server's start is raised here: in the start of a subprocess, which would
+        # be
+        # waited for next, asyncio would never return from it.
         await asyncio.sleep(0)
         bus = BusSettings(redis_url=server.url)
         worker_settings = [
@@ -172,7 +173,7 @@ async def _play_on_bus(client: Client, work: Rollouts, repeat: int) -> Played:
 
 
 def _played_result(trajectories: Sequence[Trajectory], seconds: float) -> Played:
-    """Raises `BenchError` for a run that did not come to its end."""
+    """Check a run. Raises `BenchError` for one that did not come to a regular end."""
     for trajectory in trajectories:
         if trajectory.outcome in BROKEN:
             raise BenchError(

@@ -1,4 +1,4 @@
-"""trl's GRPOTrainer on the same groups: its own training loop, which is handed the samples that it
+"""trl's GRPOTrainer on the same groups: its own training loop, which receives the samples that it
 would have generated."""
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = (PIECE_TOKENS // 4, PIECE_TOKENS // 2, PIECE_TOKENS, 2 * PIECE_TOKENS)
-"""Tokens at once, padding included, among which trl's best is looked for."""
+"""Tokens at once, padding included, among which trl's best is searched."""
 
 
 def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
-    """Seconds of a step, with whole groups of at most this many tokens at once."""
+    """Return seconds of a step, with whole groups of at most this many tokens at once."""
     import torch
     from transformers import PrinterCallback
 
@@ -48,7 +48,7 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
     samples = padded_samples(work)
 
     class HandedSamples(trl.GRPOTrainer):
-        """Everything but the generation."""
+        """Trainer that is given its samples: everything but the generation."""
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, torch.Tensor]:
             return dict(samples)
@@ -95,8 +95,8 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
 
 
 def padded_samples(work: StepWork) -> dict[str, torch.Tensor]:
-    """As the trainer pads them, to the longest of the step: prompts on the left, completions on the
-    right."""
+    """Return the samples padded as the trainer pads them, to the longest of the step: prompts on
+    the left, completions on the right. Shapes: (groups · candidates, longest)."""
     import torch
 
     from loopline.trainers.grpo.advantages import ADVANTAGES

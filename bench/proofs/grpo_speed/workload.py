@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 WARM = 2
-"""Steps before the measured ones: memory is taken and kernels are chosen in them."""
+"""Steps before the measured ones: memory is allocated and kernels are chosen in them."""
 PIECE_TOKENS = 4_096
-"""That go through the model at once, of every trainer: `train grpo`'s own default."""
+"""Tokens that go through the model at once in every trainer: `train grpo`'s own default."""
 CLIP = 1.0
 LEARNING_RATE = 1e-6
 SHORTEST = 0.5
-"""Of the longest: prompts and completions are of all lengths between."""
+"""Shortest length as a share of the longest: prompts and completions have all lengths between."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class StepWork:
     completion: int
     """Tokens of the longest completion that may be drawn."""
     steps: int
-    """Measured ones."""
+    """Measured steps."""
     seed: int
     vocabulary: int
 
     @cached_property
     def batch(self) -> tuple[Sampled, ...]:
-        """Groups whose ids and rewards are chance: the time of a step depends on neither."""
+        """Groups with random ids and rewards: the time of a step depends on neither."""
         rng = random.Random(self.seed)
 
         def ids(longest: int) -> tuple[int, ...]:
@@ -63,17 +63,17 @@ class StepWork:
 
     @property
     def longest_prompt(self) -> int:
-        """Tokens."""
+        """Tokens of the longest prompt in the batch."""
         return max(len(group.prompt) for group in self.batch)
 
     @property
     def longest_completion(self) -> int:
-        """Tokens."""
+        """Tokens of the longest completion in the batch."""
         return max(len(completion) for group in self.batch for completion in group.completions)
 
     @property
     def tokens(self) -> int:
-        """Of all samples of a step, each with its prompt; padding is not counted."""
+        """Tokens of all samples of a step, each with its prompt; padding is not counted."""
         return sum(
             len(group.prompt) + len(completion)
             for group in self.batch
@@ -83,7 +83,7 @@ class StepWork:
 
 class StepClock:
     """Notes the time whenever an optimizer has made a step: torch's own hook for every trainer, so
-    that whatever one does between its steps counts."""
+    that all work between its steps counts."""
 
     def __init__(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -92,7 +92,7 @@ class StepClock:
         register_optimizer_step_post_hook(self._record_step)
 
     def seconds(self) -> float:
-        """Of a step, on average over those behind the first ones."""
+        """Mean seconds of a step, without the first ones."""
         return (self._marks[-1] - self._marks[WARM - 1]) / (len(self._marks) - WARM)
 
     def _record_step(self, *arguments: Any) -> None:

@@ -15,13 +15,13 @@ from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 
 TOGETHER = 50
-"""Posts at once."""
+"""Posts at the same time."""
 PER_RUN = 100
 """Rewards of one run."""
 
 
 def reward_of(number: int) -> Reward:
-    """The reward with this number: the same in every process."""
+    """Return the reward with this number: the same in every process."""
     return Reward(
         id=f"reward-{number}",
         run_id=f"00000000-0000-7000-8000-{number // PER_RUN:012d}",

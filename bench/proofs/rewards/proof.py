@@ -44,14 +44,14 @@ class RewardsOptions(Options):
 
 @dataclass(frozen=True)
 class Counted:
-    """What is in the store at the end."""
+    """Content of the store at the end."""
 
     counted: int
-    """Rewards, each by its id."""
+    """Number of rewards, each counted once by its id."""
     rows: int
-    """In the files."""
+    """Rows in the files."""
     wrong: int
-    """That are missing, or not what was posted."""
+    """Rewards that are missing, or differ from what was posted."""
     sent: int
     """Posts that were answered, the repeated ones included."""
     kills: int
@@ -92,7 +92,7 @@ async def play(
 
 
 class _Recorder:
-    """The recorder's process, and the next one after a kill."""
+    """The recorder's process, and its successors after kills."""
 
     def __init__(self, settings: BusSettings, folder: Path, store: Path) -> None:
         self._settings = RecorderSettings(
@@ -119,8 +119,8 @@ async def _post(
     rng: random.Random,
     recorder: _Recorder,
 ) -> tuple[int, int]:
-    """One program, started until it was killed as often as asked and came to its end then: posts
-    that it reported, and kills."""
+    """Run one program until it was killed as often as requested, and then to its end; return the
+    posts that it reported, and the kills."""
     sent = 0
     for attempt in range(options.kills + 1):
         last_one = attempt == options.kills
@@ -146,7 +146,7 @@ async def _post(
 
 
 async def _drained(settings: BusSettings) -> None:
-    """Until the recorder has acknowledged all. Raises `BenchError`."""
+    """Wait until the recorder has acknowledged all rewards. Raises `BenchError`."""
     waiting: list[int] = []
     async with Bus(settings) as bus:
         for _ in range(int(DRAIN_SECONDS / _LOOK_SECONDS)):

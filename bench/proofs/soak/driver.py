@@ -1,4 +1,4 @@
-"""Runs a soak: sends the requests, does what is planned to them and to the adapters, and looks at
+"""Runs a soak: sends the requests, carries out the plan for them and for the adapters, and checks
 what is left."""
 
 from __future__ import annotations
@@ -40,28 +40,29 @@ PATIENCE = 120.0
 """Seconds after which a request counts as never answered."""
 
 REPEATS = 200
-"""Answers that are compared with a quiet engine's, about."""
+"""Approximate number of answers that are compared with those of an idle engine."""
 
 REPEATABLE = 0.24
-"""Share of the requests that are greedy and answered, about."""
+"""Approximate share of the requests that are greedy and answered."""
 
 LINE_SECONDS = 5.0
-"""Between two lines of progress."""
+"""Seconds between two lines of progress."""
 
 TOKENS_IN_FLIGHT = {"llama_cpp": 8, "torch": 4096}
-"""Scarce, so that requests wait for memory and llama_cpp sets rows back: it has at least the cells
-of one context, torch counts the longest row for each."""
+"""Limit of tokens in flight, so scarce that requests wait for memory and llama_cpp sets rows back:
+it has at least the cells of one context, torch counts the longest row for each."""
 
 SMALLEST_CONTEXT = 512
-"""The usual prompts and their answers fit into it, even if every letter is a token."""
+"""Smallest context that fits the usual prompts and their answers, even if every letter is a
+token."""
 
 SHOWN = 100
-"""Violations that are kept with their words; all are counted."""
+"""Most violations that are kept in full; all are counted."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An answer to be repeated in quiet, with the set of weights of its adapter."""
+    """An answer to repeat without load, with the set of weights of its adapter."""
 
     planned: Planned
     weights: int | None
@@ -70,28 +71,28 @@ class Kept:
 
 @dataclass
 class SoakResult:
-    """What came out."""
+    """Result of a soak."""
 
     sums: Sums = field(default_factory=Sums)
     rules: Counter[str] = field(default_factory=Counter[str])
-    """How often each was broken."""
+    """Number of violations of each rule."""
     violations: list[Violation] = field(default_factory=list[Violation])
-    """The first of them."""
+    """The first violations."""
     operations: Counter[str] = field(default_factory=Counter[str])
     samples: list[int] = field(default_factory=list[int])
-    """Resident bytes, evenly over the requests."""
+    """Resident bytes, sampled evenly over the requests."""
     latest: float = 0.0
-    """Seconds from a cancellation or a deadline to the end of the request, at most."""
+    """Most seconds from a cancellation or a deadline to the end of the request."""
     totals: EngineTotals = field(default_factory=lambda: EngineTotals(0, 0, 0))
-    """The engine's own."""
+    """Totals that the engine counted itself."""
     rested: bool = False
-    """All was sent, and what was left was looked at."""
+    """Whether all requests were sent, and the engine was checked at rest."""
     repeated: int = 0
     tied: int = 0
     difference: float = 0.0
-    """Greatest difference of a log-probability from that in quiet."""
+    """Greatest difference of a log-probability from the one without load."""
     seconds: float = 0.0
-    """For the requests, without the repeats."""
+    """Seconds of the requests, without the repeats."""
 
     def add(self, violations: Iterable[Violation]) -> None:
         for violation in violations:
@@ -125,9 +126,9 @@ class Soak:
         self._numbers = iter(range(requests))
         self._sent = 0
         self._serving: dict[str, int] = {}
-        """Adapter → version that new requests get."""
+        """Version that new requests get, by adapter."""
         self._weights: dict[int, int] = {}
-        """Version → set of weights, of all that ever served."""
+        """Set of weights by version, of all that ever served."""
         self._versions = count(1)
         self._locks = {name: asyncio.Lock() for name in ADAPTERS}
         self._operating: set[asyncio.Task[None]] = set()
@@ -218,7 +219,7 @@ class Soak:
             await asyncio.gather(reading, *ending, return_exceptions=True)
 
     async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, record: Seen) -> None:
-        """Note what comes of a request until its end, or until it is to be closed."""
+        """Note the events of a request until its end, or until it is to be closed."""
         # The engine takes the version in the iterator's first step; nothing runs in between.
         record.version = self._serving.get(request.adapter or "")
         try:
@@ -263,7 +264,7 @@ class Soak:
     # The adapters.
 
     async def _operate(self, engine: LocalEngine[Any], operation: Operation) -> None:
-        """Do it, one after the other for each adapter."""
+        """Carry out operations, one after the other for each adapter."""
         name = operation.adapter
         async with self._locks[name]:
             match operation.kind:
@@ -287,7 +288,8 @@ class Soak:
         self._serving[name] = version
 
     async def _check_refused(self, engine: LocalEngine[Any], name: str) -> None:
-        """What is damaged is refused; the version before goes on serving."""
+        """Check that a damaged adapter is refused, and that the version before continues to
+        serve."""
         try:
             await engine.load_adapter(name, str(self._prepared.damaged), next(self._versions))
         except EngineError as error:
@@ -313,7 +315,7 @@ class Soak:
     # The end.
 
     async def _check_idle(self, engine: LocalEngine[Any]) -> None:
-        """Look at what is left when all requests have ended and all adapters are unloaded."""
+        """Check what is left when all requests have ended and all adapters are unloaded."""
         findings = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
@@ -331,8 +333,7 @@ class Soak:
         findings.add(invariants.memory_is_flat(findings.samples, self._requests))
 
     async def _repeat(self) -> None:
-        """Ask for some answers again, one at a time, of an engine that has never served anybody
-        else."""
+        """Repeat some requests, one at a time, on an engine that has never served another."""
         self._progress(f"asking {len(self._kept)} requests again in quiet")
         engine = await self._start_engine()
         try:
@@ -366,7 +367,8 @@ class Soak:
 
 
 async def measure_room(engine: LocalEngine[Any]) -> Room:
-    """How long prompts are for this model. Raises `UsageError` if its context is too small."""
+    """Measure how long prompts are for this model. Raises `UsageError` if its context is too
+    small."""
     context = engine.capabilities.max_context
     if context is None or context < SMALLEST_CONTEXT:
         raise UsageError(
@@ -387,7 +389,7 @@ async def measure_room(engine: LocalEngine[Any]) -> Room:
 
 
 async def _call_later(seconds: float, end: Callable[[], object]) -> None:
-    """Call `end` then; what it returns is awaited if it can be."""
+    """Call `end` at that time, and await its result if possible."""
     await asyncio.sleep(seconds)
     result = end()
     if asyncio.iscoroutine(result):
@@ -404,7 +406,7 @@ def _totals_since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
 
 
 def _count_objects() -> Counter[str]:
-    """How many objects of each kind that belongs to a request there are in this process."""
+    """Count the objects in this process by each kind that belongs to a request."""
     gc.collect()
     kinds = (Job, Row, Ticket, AdapterVersion)
     return Counter(type(item).__name__ for item in gc.get_objects() if type(item) in kinds)

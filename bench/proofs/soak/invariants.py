@@ -1,5 +1,5 @@
-"""What must hold of every soak. Each invariant is a function from what was seen to violations;
-none of them asks the engine how a request went."""
+"""Invariants of every soak. Each one is a function from observations to violations; none of them
+asks the engine how a request went."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRACE = 10.0
 the machine is."""
 
 SAME = 1e-3
-"""Log-probabilities of the same ids differ by so much between batches of other shapes, at most
-(float32). Two tokens whose logits are nearer to each other are as good as tied."""
+"""Most by which log-probabilities of the same ids differ between batches of other shapes (float32).
+Two tokens whose logits are nearer to each other are almost tied."""
 
 AT_REST = 8
 """Objects of a kind that a thread at rest may still have in its variables."""
 
 Logprob = Callable[[Sequence[int]], Awaitable[float]]
-"""Of the last id, given those before it."""
+"""Returns the log-probability of the last id, given the ids before it."""
 
 
 @dataclass
@@ -35,12 +35,13 @@ class Seen:
     planned: Planned
     max_context: int
     version: int | None = None
-    """Of its adapter, when it was sent; None if none served."""
+    """Version of its adapter when it was sent; None if none served."""
     events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
-    """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
+    """Ending: `done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's
+    kind."""
     message: str = ""
-    """The error's message."""
+    """Message of the error."""
     late: float = 0.0
     """Seconds from the moment at which it had to end early to its end."""
 
@@ -55,7 +56,7 @@ class Seen:
 
     @property
     def tokens(self) -> int:
-        """How many of its tokens are known to have been generated."""
+        """Number of its tokens that were certainly generated."""
         counts = Counter[int]()
         for event in self.events:
             if isinstance(event, Delta):
@@ -66,7 +67,7 @@ class Seen:
 
 
 def check(record: Seen) -> list[Violation]:
-    """Every violation of the invariants of one request."""
+    """Return every violation of the invariants of one request."""
     return [
         Violation(rule, message, record.planned.id)
         for rule, invariant in INVARIANTS.items()
@@ -75,7 +76,8 @@ def check(record: Seen) -> list[Violation]:
 
 
 def allowed_endings(record: Seen) -> set[str]:
-    """How a request may end by its plan. What must fail may be ended before by who sent it."""
+    """Endings that the plan of a request allows. Its sender may also end a request that must
+    fail."""
     planned = record.planned
     early = {
         name
@@ -90,7 +92,7 @@ def allowed_endings(record: Seen) -> set[str]:
     if planned.deadline is not None and planned.deadline <= 0:
         return {"deadline"} | (early & {"dropped"})
     if planned.adapter is not None and record.version is None:
-        # Refused before there is anything to wait for, to cancel or to close.
+        # Refused before it could be waited for, cancelled or closed.
         return {"unknown_adapter"} | (early & {"dropped", "deadline"})
     if planned.schema not in (None, SCHEMA):
         return {"bad_request"} | (early - {"closed"})
@@ -100,7 +102,8 @@ def allowed_endings(record: Seen) -> set[str]:
 
 
 def ended_as_planned(record: Seen) -> Iterator[str]:
-    """Every request ends, by its completions or by one error of a kind that its plan allows."""
+    """Check that every request ends, by its completions or by one error of a kind that its plan
+    allows."""
     allowed = allowed_endings(record)
     if record.ending not in allowed:
         endings = ", ".join(sorted(allowed))
@@ -113,8 +116,8 @@ def ended_in_time(record: Seen) -> Iterator[str]:
 
 
 def answered_once(record: Seen) -> Iterator[str]:
-    """One completion for each index, never two; all of them, if the iterator ended by itself; and
-    nothing comes behind a completion of its own index."""
+    """Check that there is one completion for each index, never two; all of them, if the iterator
+    ended by itself; and that nothing follows a completion of the same index."""
     indices = Counter(completion.index for completion in record.completions)
     expected = set(range(record.planned.sampling.n))
     for index, times in sorted(indices.items()):
@@ -131,7 +134,7 @@ def answered_once(record: Seen) -> Iterator[str]:
 
 
 def right_version(record: Seen) -> Iterator[str]:
-    """Its adapter, in the version that served when the request was sent."""
+    """Check that the adapter answered in the version that served when the request was sent."""
     expected = record.planned.adapter, record.version or 0
     for completion in record.completions:
         if (completion.adapter, completion.adapter_version) != expected:
@@ -143,8 +146,8 @@ def right_version(record: Seen) -> Iterator[str]:
 
 
 def stream_is_the_answer(record: Seen) -> Iterator[str]:
-    """The pieces of a stream, joined, are the completion: no gap, no repeat; and none are sent if
-    nobody asked for them."""
+    """Check that the pieces of a stream, joined, are the completion, without a gap or a repeat, and
+    that none are sent if nobody asked for them."""
     for completion in record.completions:
         pieces = [
             event
@@ -162,7 +165,8 @@ def stream_is_the_answer(record: Seen) -> Iterator[str]:
 
 
 def counted_right(record: Seen) -> Iterator[str]:
-    """Usage is the ids that were returned; no more of them than asked for or than fit."""
+    """Check that the usage counts the returned ids, and that these are no more than requested or
+    than fit."""
     limit = record.planned.sampling.max_tokens
     for completion in record.completions:
         prompt = len(completion.prompt_ids) if completion.index == 0 else 0
@@ -188,7 +192,7 @@ def counted_right(record: Seen) -> Iterator[str]:
 
 
 def follows_the_schema(record: Seen) -> Iterator[str]:
-    """What ends by itself under a schema is an instance of it."""
+    """Check that an answer which ends regularly under a schema is an instance of it."""
     if record.planned.schema is None:
         return
     for completion in record.completions:
@@ -219,15 +223,15 @@ INVARIANTS: dict[str, Callable[[Seen], Iterator[str]]] = {
 
 @dataclass
 class Sums:
-    """What was seen of all requests together."""
+    """Sums over all requests."""
 
     endings: Counter[str] = field(default_factory=Counter[str])
     answers: int = 0
-    """To the end, listened to or not."""
+    """Answers that were completed, whether or not somebody listened."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     discarded_tokens: int = 0
-    """Seen of requests that were not answered to the end."""
+    """Tokens seen of requests that were not answered to the end."""
 
     def add(self, record: Seen) -> None:
         self.endings[record.ending] += 1
@@ -247,8 +251,8 @@ def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
 
 
 def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
-    """The engine's own count is the sum of the usages that it reported. What it threw away is at
-    least what was seen of it."""
+    """Check that the engine's own count is the sum of the usages that it reported, and that it
+    discarded at least what was seen of unfinished requests."""
     for name, request_total, engines in (
         ("requests answered", sums.answers, totals.calls),
         ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
@@ -269,8 +273,8 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 def nothing_left(
     in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """At rest: nothing in progress in the engine, no task in the event loop, no objects of requests
-    or of adapters that were replaced. `objects`: how many there are beyond those in use."""
+    """Check that an engine at rest has nothing in progress, no task in the event loop, and no
+    objects of requests or of replaced adapters. `objects`: how many exist beyond those in use."""
     for name, count in in_work.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")
@@ -282,8 +286,8 @@ def nothing_left(
 
 
 def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]:
-    """Resident memory grows by no more than `memory.GROWTH` over the second half. Of a short run
-    nothing is said."""
+    """Check that resident memory grows by no more than `memory.GROWTH` over the second half. A
+    short run gives no verdict."""
     growth_rate = memory.growth(samples)
     if (
         requests >= memory.FEWEST_REQUESTS
@@ -300,19 +304,20 @@ def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]
 
 @dataclass
 class Comparison:
-    """An answer and that of a quiet engine."""
+    """An answer, and the same from an idle engine."""
 
     tied: bool = False
-    """They part where two tokens were as good as tied."""
+    """Whether they diverge where two tokens were almost tied."""
     difference: float = 0.0
     """Greatest difference of the log-probabilities of the ids that both have."""
     problem: str = ""
-    """What is wrong with it."""
+    """Description of the problem."""
 
 
 async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Comparison:
-    """Greedy answers to the same request must be the same ids with the same log-probabilities up
-    to where two tokens were nearly tied. `logprob` is asked of the quiet engine."""
+    """Check that greedy answers to the same request are the same ids with the same
+    log-probabilities up to a place where two tokens were nearly tied. `logprob` asks the idle
+    engine."""
     if answer.prompt_ids != quiet.prompt_ids:
         return Comparison(problem="other prompt ids than in quiet")
     pairs = list(zip(answer.output_ids, quiet.output_ids, strict=False))

@@ -9,28 +9,30 @@ from collections.abc import Sequence
 import psutil
 
 SAMPLES = 400
-"""Over the whole run; the first half of them says nothing: caches fill, allocators settle."""
+"""Samples over the whole run; the first half is ignored, since caches fill and allocators
+settle."""
 
 FEWEST_REQUESTS = 2000
-"""In a shorter run what is made once weighs more than what would grow."""
+"""Fewest requests for a verdict: in a shorter run, one-time allocations outweigh any growth."""
 
 GROWTH = 0.05
-"""Of the memory, from the third quarter of the samples to the last one, at most."""
+"""Most growth of the memory from the third quarter of the samples to the last, as a share."""
 
 
 def resident_bytes() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     return int(psutil.Process(os.getpid()).memory_info().rss)
 
 
 def quarters(samples: Sequence[int]) -> tuple[float, float]:
-    """Medians of the third and of the last quarter of the samples; at least four samples."""
+    """Return the medians of the third and of the last quarter of the samples; at least four
+    samples."""
     half, rest = len(samples) // 2, 3 * len(samples) // 4
     return statistics.median(samples[half:rest]), statistics.median(samples[rest:])
 
 
 def growth(samples: Sequence[int]) -> float | None:
-    """From the third quarter to the last, as a share; None of fewer than four samples."""
+    """Growth from the third quarter to the last, as a share; None for fewer than four samples."""
     if len(samples) < 4:
         return None
     third, last = quarters(samples)

@@ -61,7 +61,7 @@ def run(options: SoakOptions, progress: Progress) -> Outcome:
 
 
 def outcome_of(options: SoakOptions, result: SoakResult) -> Outcome:
-    """The soak in numbers, at any time."""
+    """Return the figures of the soak, at any time."""
     third, last = memory.quarters(result.samples) if len(result.samples) >= 4 else (0.0, 0.0)
     return Outcome(
         about=f"{options.engine} with {options.model}, seed {options.seed}.",
@@ -110,7 +110,7 @@ def _measurements(options: SoakOptions, result: SoakResult) -> list[Measurement]
 
 
 def _minutes(options: SoakOptions) -> float:
-    """Of the micro-SLM, and 200 answers once more in quiet."""
+    """Expected minutes with the micro-SLM, with 200 answers repeated without load."""
     return (20 + options.requests * 0.016) / 60
 
 

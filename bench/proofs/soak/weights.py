@@ -19,10 +19,12 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.installation import install_hint
 
 SETS = 6
-"""Of weights: successive versions of an adapter have other ones, and adapters share them."""
+"""Sets of weights: successive versions of an adapter have different ones, and adapters share
+them."""
 
 RANK = 32
-"""So that a version that is not given back is felt: tenths of a megabyte for the micro models."""
+"""Rank of the adapters, large enough that a version that is not freed shows in the memory: tenths
+of a megabyte for the micro models."""
 
 SPREAD = 0.17
 """Standard deviation of the weights."""
@@ -32,8 +34,8 @@ LAYERS = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")
 
 @dataclass(frozen=True)
 class Prepared:
-    """`model` and `adapters` as the engine takes them; `damaged` looks like an adapter, but was cut
-    off."""
+    """Folders of `model` and `adapters` in the engine's form; `damaged` looks like an adapter, but
+    was cut off."""
 
     model: str
     adapters: list[Path]
@@ -68,7 +70,7 @@ def prepare(engine: str, model: str, scratch: Path) -> Prepared:
 
 
 def write_lora(model: Path, folder: Path, seed: int) -> Path:
-    """An adapter in the format of PEFT with random weights for the model in `model`; returns its
+    """Write an adapter in PEFT's format with random weights for the model in `model`; return its
     folder. Raises `BenchError` for a model without the layers that it changes."""
     rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
@@ -95,7 +97,7 @@ def write_lora(model: Path, folder: Path, seed: int) -> Path:
 
 
 def _shapes(model: Path) -> dict[str, tuple[int, int]]:
-    """[out, in] of each linear layer that gets an adapter, by its name."""
+    """Return the shape [out, in] of each linear layer that gets an adapter, by its name."""
     shapes: dict[str, tuple[int, int]] = {}
     for path in model.glob("*.safetensors"):
         with safe_open(path, framework="pt") as weights:

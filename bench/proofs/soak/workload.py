@@ -1,4 +1,5 @@
-"""What `bench soak` asks, and what it does to the adapters meanwhile; all of it from one seed."""
+"""Requests of `bench soak`, and what it does to the adapters meanwhile; everything follows from one
+seed."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ SCHEMA: JsonObject = {
     "additionalProperties": False,
 }
 IMPOSSIBLE: JsonObject = {"type": "no such type"}
-"""A schema that cannot be compiled."""
+"""Schema that cannot be compiled."""
 
 LONGEST_WAIT = 0.4
-"""Seconds until a request is cancelled, dropped or out of time, at most: a request takes about as
+"""Most seconds until a request is cancelled, dropped or out of time; a request takes about as
 long."""
 
 MAX_TOKENS = 40
@@ -31,14 +32,14 @@ Size = Literal["usual", "near the end", "too long"]
 
 @dataclass(frozen=True)
 class Room:
-    """How long prompts are in tokens: `overhead + per_word * words` for `words` times WORD."""
+    """Length of prompts in tokens: `overhead + per_word * words` for `words` times WORD."""
 
     max_context: int
     overhead: int
     per_word: int
 
     def words(self, tokens: int) -> int:
-        """How many words make a prompt of that many tokens, or a few less."""
+        """Number of words that make a prompt of that many tokens, or a few less."""
         return max(1, (tokens - self.overhead) // self.per_word)
 
 
@@ -47,7 +48,7 @@ WORD = " 7"
 
 @dataclass(frozen=True)
 class Planned:
-    """One request and what becomes of it. Seconds are counted from the moment it is sent."""
+    """One request and its planned end. Seconds are counted from the moment it is sent."""
 
     index: int
     text: str
@@ -57,22 +58,22 @@ class Planned:
     schema: JsonObject | None
     adapter: str | None
     deadline: float | None = None
-    """Seconds that it has; negative for one that is late already."""
+    """Seconds until its deadline; negative for one that is already late."""
     cancel_after: float | None = None
-    """Then the engine is told to cancel it."""
+    """Seconds after which the engine is told to cancel it."""
     drop_after: float | None = None
-    """Then the task that reads its events is cancelled."""
+    """Seconds after which the task that reads its events is cancelled."""
     close_after: int | None = None
-    """After that many events its iterator is closed."""
+    """Number of events after which its iterator is closed."""
     repeated: bool = False
-    """If it is answered, it is asked again in quiet."""
+    """Whether an answered request is repeated without load."""
 
     @property
     def id(self) -> str:
         return f"soak-{self.index}"
 
     def request(self, now: float) -> GenerateRequest:
-        """`now`: Unix seconds."""
+        """Return the engine's request; `now`: Unix seconds."""
         return GenerateRequest(
             id=self.id,
             messages=(Message(role="user", content=self.text),),
@@ -86,18 +87,17 @@ class Planned:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something done to an adapter while requests are in flight: its next version is loaded (also
-    where none is), it is unloaded, or what is not an adapter is to be loaded as its next
-    version."""
+    """An operation on an adapter while requests are in flight: its next version is loaded (also
+    where none is), it is unloaded, or a damaged file is to be loaded as its next version."""
 
     kind: Literal["load", "unload", "load damaged"]
     adapter: str
     weights: int = 0
-    """Which of the sets of weights the next version has."""
+    """Index of the set of weights that the next version has."""
 
 
 def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
-    """The request `index` of the plan `seed`; greedy ones are repeated with that probability."""
+    """Return request `index` of the plan `seed`; greedy ones are repeated with that probability."""
     rng = random.Random(f"{seed}/request/{index}")
     (size,) = rng.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
     temperature = rng.choice((0.0, 0.0, 0.7, 1.0, 1.5))
@@ -126,8 +126,8 @@ def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Plan
 
 
 def operations(index: int, seed: int, weights: int) -> list[Operation]:
-    """What is done to the adapters when request `index` has been sent. An adapter that is
-    unloaded comes back a few requests later. `weights`: how many sets of them there are."""
+    """Operations on the adapters after request `index` was sent. An unloaded adapter returns a few
+    requests later. `weights`: how many sets of them there are."""
     return [
         *_operations_begun_at(index, seed, weights),
         *(
@@ -140,7 +140,7 @@ def operations(index: int, seed: int, weights: int) -> list[Operation]:
 
 
 _AWAY = (2, 10)
-"""For that many requests an unloaded adapter is away."""
+"""Least and most requests during which an unloaded adapter is absent."""
 
 
 def _unloaded_until(index: int, seed: int) -> int:
@@ -156,8 +156,8 @@ def _operations_begun_at(index: int, seed: int, weights: int) -> list[Operation]
 
 
 def _wait(rng: random.Random) -> float:
-    """Seconds: half of them of every order of magnitude, while a request is queued or read; half
-    anywhere, most of these while it is being written."""
+    """Return seconds: half of them of every order of magnitude, while a request is queued or read;
+    half anywhere, most of these while it is being written."""
     return LONGEST_WAIT * rng.choice((10 ** rng.uniform(-3, 0), rng.random()))
 
 
@@ -165,7 +165,7 @@ def _text(rng: random.Random, size: Size, room: Room) -> str:
     if size == "too long":
         return WORD * room.words(int(room.max_context * rng.uniform(1.1, 2.0)))
     if size == "near the end":
-        # The last words differ, so that none is found whole in the cache.
+        # The last words differ, so that none is completely in the cache.
         reserve = rng.randint(2, MAX_TOKENS) + 8 * room.per_word
         return WORD * (room.words(room.max_context - reserve)) + f" {rng.randrange(10)} 7"
     question = f"What is {rng.randrange(100)} * {rng.randrange(10)} + {rng.randrange(100)}?"

@@ -1,5 +1,5 @@
 """`bench store`: a store of many runs, one small file per batch, is compacted. Before and after
-it a run is shown and everything is read as a training reads it."""
+that a run is shown and everything is read as a training reads it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAGE_MS = 300.0
 """Of a page of the list, once a process has seen the files."""
 PAGE_LINES, PAGES = 50, 7
 BYTES_OF_RUN = 6_000
-"""On the disk; a compaction needs room for one more file."""
+"""Bytes of a run on the disk; a compaction needs room for one more file."""
 
 
 class StoreOptions(Options):
@@ -60,9 +60,9 @@ class StoreOptions(Options):
     """Runs that are read, at most; with every token, and as whole records, a tenth of them. The
     ids of all are looked through first, for runs that were recorded again."""
     folder: Path | None = None
-    """Where the store is made and removed again, in place of the system's temporary folder."""
+    """Folder for the store, which is removed again; by default a temporary one."""
     seed: Annotated[int, Option(default="random")] = Field(default_factory=random_seed)
-    """Seed of the runs, and of which are shown."""
+    """Seed of the runs, and of the choice of those that are shown."""
 
 
 def run(options: StoreOptions, progress: Progress) -> Outcome:
@@ -146,7 +146,7 @@ def _look(
     ]
     try:
         pages = _list_ms(store, ids)
-    except UserError as error:  # what a visitor of the dashboard would read
+    except UserError as error:  # content that a visitor of the dashboard would read
         pages = {}
         outcome.facts[f"pages_{when}"] = str(error)
         if when == "after":
@@ -204,8 +204,8 @@ def _parse_with_tokens(body: bytes, workflow: str) -> AnyRun:
 def _read(
     store: Path, parse: Callable[[bytes, str], AnyRun], runs: int, outcome: Outcome
 ) -> tuple[int, float, float]:
-    """Steps of this many runs, whose rows are checked against their hashes; seconds, and seconds of
-    all processor cores together."""
+    """Read the steps of this many runs, whose rows are checked against their hashes; return
+    seconds, and seconds of all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()
     with pause_collection():
@@ -217,7 +217,7 @@ def _read(
 
 
 def _command_ms(store: Path, run: str) -> float:
-    """`runtime runs show`, from its start to its end."""
+    """Time `runtime runs show`, from its start to its end."""
     command = [sys.executable, "-m", "loopline.runtime", "runs", "show", run, "--json"]
     began = time.perf_counter()
     done = subprocess.run(

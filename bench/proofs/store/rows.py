@@ -37,12 +37,12 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA
 from loopline.workers.store.files import FileName, Place
 
 BEGAN_MS = 1_790_000_000_000
-"""Of the first run."""
+"""Unix milliseconds at which the first run began."""
 BETWEEN_MS = 40
-"""Two runs."""
+"""Milliseconds between two runs."""
 TEMPLATES = 60
 POOL = 20_000
-"""Calls whose tokens differ."""
+"""Number of calls with distinct tokens."""
 _ID = "00000000-0000-7000-8000-000000000000"
 _IDS, _OUT, _LOGPROBS = (987654321,), (876543210,), (-0.765432101,)
 
@@ -50,12 +50,12 @@ _IDS, _OUT, _LOGPROBS = (987654321,), (876543210,), (-0.765432101,)
 @dataclass(frozen=True)
 class _Template:
     parts: tuple[str, ...]
-    """The record, cut where the tokens of a call stand."""
+    """Record cut at the tokens of a call."""
     trajectory: Trajectory
 
 
 def write_runs(table: Path, runs: int, seed: int, batch: int) -> int:
-    """Write this many runs as a recorder does, a file for each batch; returns their steps."""
+    """Write this many runs as a recorder does, a file for each batch; return their steps."""
     table.mkdir(parents=True)
     rng = random.Random(seed)
     templates = [_template(rng) for _ in range(TEMPLATES)]
@@ -73,7 +73,7 @@ def write_runs(table: Path, runs: int, seed: int, batch: int) -> int:
 
 
 def run_id(number: int, seed: int) -> str:
-    """A UUIDv7 of the run's time."""
+    """Return a UUIDv7 with the run's time."""
     tail = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).hexdigest()
     text = f"{BEGAN_MS + number * BETWEEN_MS:012x}7{tail[:3]}8{tail[1:]}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -139,7 +139,7 @@ def _template(rng: random.Random) -> _Template:
         outcome=Outcome.ANSWERED,
         answer=str(rng.randrange(1000)),
         ended=BEGAN_MS / 1000 + 2,
-        # A training reads a run that nobody has judged as a whole record.
+        # A training reads an unjudged run as a whole record.
         team_reward=float(rng.random() < 0.5),
     )
     parts = trajectory.model_dump_json().split(_marked())
@@ -176,7 +176,7 @@ def _step(turn: int, problem: str, rng: random.Random) -> Step:
 
 
 def _marked() -> str:
-    """The fields of the tokens as they stand in a record."""
+    """Return the fields of the tokens in the form of a record."""
     return f'"prompt_ids":[{_IDS[0]}],"output_ids":[{_OUT[0]}],"logprobs":[{_LOGPROBS[0]!r}]'
 
 

@@ -20,8 +20,8 @@ _NEVER = 1_000_000_000
 
 
 def measure(workload: Workload) -> Measured:
-    """Train from the workload's model. Curves and the progress are made as for the command, and no
-    checkpoint but the last one, which comes behind what is measured."""
+    """Train from the workload's model. Curves and progress are written as by the command; the only
+    checkpoint is the last one, after the measured steps."""
     import torch
 
     from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb

@@ -58,14 +58,15 @@ class TrainingOptions(Options):
 
 @dataclass
 class Runs:
-    """All repeats of every trainer."""
+    """Results of all repeats of every trainer."""
 
     repeats: dict[str, list[Measured]] = field(default_factory=dict[str, list[Measured]])
     packed: tuple[str, ...] = ()
-    """The trainers that pack."""
+    """Trainers that pack."""
 
     def measurements(self) -> list[Measurement]:
-        """Every trainer's figures, and ours to the fastest other that packs, and that does not."""
+        """Return every trainer's figures, and ratios of ours to the fastest other that packs, and
+        to the fastest that does not."""
         figures = [
             figure for name, runs in self.repeats.items() if runs for figure in _trainer(name, runs)
         ]
@@ -76,7 +77,7 @@ class Runs:
         return figures
 
     def fastest(self) -> dict[str, str]:
-        """By ratio, the trainer that it is to."""
+        """Fastest other trainer that each ratio compares with, by ratio."""
         trainers = {
             "sft_vs_trl_packed": self._fastest(packed=True),
             "sft_vs_trl": self._fastest(packed=False),
@@ -92,7 +93,7 @@ class Runs:
         return max(others, key=lambda name: _rate(self.repeats[name]).median, default=None)
 
     def _ratio(self, other: str) -> Spread:
-        """Real tokens per second, ours to the other's, repeat by repeat."""
+        """Return the ratio of our real tokens per second to the other's, repeat by repeat."""
         pairs = zip(self.repeats[OURS], self.repeats[other], strict=False)
         return spread([a.tokens_per_second / b.tokens_per_second for a, b in pairs])
 
@@ -102,7 +103,7 @@ def _rate(runs: list[Measured]) -> Spread:
 
 
 def _trainer(name: str, runs: list[Measured]) -> list[Measurement]:
-    """Real tokens per second (padding is not a token), and what the last repeat read."""
+    """Return real tokens per second (padding is not a token), and what the last repeat read."""
     last = runs[-1]
     add = partial(measured, subject=name, group=TRAINERS)
     memory = spread([run.peak_memory_mb for run in runs])
@@ -177,7 +178,8 @@ def _measure(
 
 
 def _minutes(options: TrainingOptions) -> float:
-    """A process per repeat of each trainer, and its steps: two more warm it up."""
+    """Expected minutes: a process per repeat of each trainer, and its steps: two more warm it
+    up."""
     trainers = 1 if options.only == OURS else 1 + len(trl_peer.FORMS)
     scale = {"micro-0.2m": 0.4, "micro-2m": 2.2}.get(options.size, 1.0)
     steps = scale * options.batch / 48 * (options.steps + 2) * 1.5

@@ -27,7 +27,7 @@ class Form:
 
     about: str
     packing: str | None = None
-    """Strategy; None pads."""
+    """Packing strategy; None pads."""
 
 
 FORMS = {
@@ -65,7 +65,7 @@ def measure(workload: Workload, form: Form) -> Measured:
     # The shortest sequence that cuts no row off.
     longest = max(len(row.ids) for row in rows)
     sequences = float(workload.batch) if form.packing is None else tokens_per_step / longest
-    # The sequences of a forward pass are one to `bfd`, with a mask as large as its square.
+    # To `bfd` the sequences of a forward pass are one, with a mask as large as its square.
     at_once = 1 if form.packing == "bfd" else round(PIECE_TOKENS / tokens_per_step * sequences)
     at_once = max(1, min(at_once, round(sequences)))
     with tempfile.TemporaryDirectory(dir=workload.folder) as scratch:

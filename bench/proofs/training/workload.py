@@ -1,4 +1,4 @@
-"""What all trainers of `bench training` are given, and the clock that all are measured by."""
+"""The common input of all trainers of `bench training`, and the clock that measures them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from loopline.trainers.data.token_rows import TokenRow
 
 WARM = 2
-"""Steps before the measured ones: memory is taken and kernels are chosen in them."""
+"""Steps before the measured ones: memory is allocated and kernels are chosen in them."""
 PIECE_TOKENS = 4_096
-"""That go through the model at once: `train glpft`'s own default, and what every form of trl's is
-given too, by its batch size and its steps of gradient accumulation."""
+"""Tokens that go through the model at once: `train glpft`'s own default, which every form of trl's
+gets too, by its batch size and its steps of gradient accumulation."""
 CLIP = 1.0
 
 
@@ -28,7 +28,7 @@ class Workload:
     batch: int
     """Rows per step, on average."""
     steps: int
-    """Measured ones."""
+    """Measured steps."""
     threads: int
     seed: int
 
@@ -37,7 +37,7 @@ class Workload:
         return self.folder / "model"
 
     def rows(self) -> list[TokenRow]:
-        """As written by `prepare`."""
+        """Rows that `prepare` has written."""
         from loopline.trainers.data.token_rows import TokenRow
 
         read: list[list[list[int]]] = json.loads(self._rows_file.read_bytes())
@@ -48,7 +48,7 @@ class Workload:
         return self.folder / "rows.json"
 
     def write(self, rows: tuple[TokenRow, ...]) -> None:
-        """For the other processes."""
+        """Write the rows for the other processes."""
         self._rows_file.write_text(
             json.dumps([[row.ids, [int(is_learned) for is_learned in row.learned]] for row in rows])
         )
@@ -56,11 +56,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The model and the rows that all train on."""
+    """The model and the rows that all trainers use."""
 
     parameters: int
     precision: str
-    """As `train glpft` chooses it."""
+    """Precision that `train glpft` chooses."""
     rows: int
     tokens: int
     longest: int
@@ -78,12 +78,12 @@ class Measured:
     steps: int
     seconds: float
     tokens: int
-    """Real ones: padding is not counted."""
+    """Real tokens, without padding."""
     padding: int
     forwards: int
-    """Times that the model was called."""
+    """Number of calls of the model."""
     peak_memory_mb: float
-    """Of the whole process."""
+    """Peak memory of the whole process, in megabytes."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -96,7 +96,7 @@ class Measured:
 
 @dataclass
 class _Mark:
-    """At the end of a step, all since the beginning."""
+    """Totals at the end of a step since the beginning."""
 
     at: float
     tokens: int
@@ -106,8 +106,8 @@ class _Mark:
 
 @dataclass
 class Clock:
-    """Counts what goes through a model and notes the time whenever an optimizer has made a step:
-    the same hooks of torch for every trainer, whatever it does between its steps counts."""
+    """Counts the tokens that go through a model, and notes the time whenever an optimizer has made
+    a step: the same hooks of torch for every trainer, so that all work between its steps counts."""
 
     marks: list[_Mark] = field(default_factory=list[_Mark])
     tokens: int = 0
@@ -115,15 +115,16 @@ class Clock:
     forwards: int = 0
 
     def watch(self, backbone: Any) -> None:
-        """From here on; `backbone` is the part of the model that every forward pass goes through.
-        A trainer that gives no attention mask is counted as one without padding."""
+        """Count from here on; `backbone` is the part of the model that every forward pass goes
+        through. A trainer without an attention mask is counted as one without padding."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         backbone.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         register_optimizer_step_post_hook(self._record_step)
 
     def measured(self, peak_memory_mb: float, padding: int | None = None) -> Measured:
-        """Of the steps behind the first ones; `padding` of those where no attention mask tells."""
+        """Return the measures without the first steps; `padding` is the number of padding tokens
+        where no attention mask shows them."""
         begin, end = self.marks[WARM - 1], self.marks[-1]
         tokens = end.tokens - begin.tokens
         if padding is None:

@@ -27,7 +27,7 @@ from loopline.workers.settings import (
 
 ROLES = ("planner", "slm", "expert")
 LATENCY_SECONDS = 0.4
-"""Of a model's answer: runs last long enough to be in flight while workers change."""
+"""Seconds of a model's answer: runs last long enough to be in flight while workers change."""
 CONCURRENCY = 8
 SIDE_SECONDS = 300.0
 LOOK_SECONDS = 0.05
@@ -47,7 +47,7 @@ class Fleet:
         return self.folder / "store"
 
     def settings(self) -> list[WorkerBase]:
-        """Of one worker of each kind, in the order in which they are stopped."""
+        """Settings of one worker of each kind, in the order in which the workers are stopped."""
         number = next(self._numbers)
         scripted = {"latency_seconds": LATENCY_SECONDS}
         models = {
@@ -68,21 +68,23 @@ class Fleet:
         ]
 
     async def start(self, version: Version, settings: Sequence[WorkerBase]) -> None:
-        """Workers of a version, until they are ready. Raises `UserError` if one is not."""
+        """Start workers of a version, and wait until they are ready. Raises `UserError` if one is
+        not."""
         command = version.command("loopline.workers")
         added = [(item, start_worker(item, self.folder, command)) for item in settings]
         self.running += added
         await wait_until_ready(settings, [process for _, process in added], self.folder)
 
     async def stop(self, count: int | None = None) -> None:
-        """The oldest workers, or all of them; roles first, whose steps need the others."""
+        """Stop the oldest workers, or all; roles first, whose steps need the others."""
         leaving, self.running = self.running[:count], self.running[len(self.running[:count]) :]
         for _, process in leaving:
             await asyncio.to_thread(end_workers, [process])
 
 
 async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, str], list[str]]:
-    """What a program of that version has admitted, and its troubles. Raises `BenchError`."""
+    """Run a program of that version; return what it has admitted, and its troubles. Raises
+    `BenchError`."""
     process = await asyncio.create_subprocess_exec(
         *version.command("loopline.bench.proofs.upgrades.side"), job.model_dump_json(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -100,7 +102,7 @@ async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, s
 
 
 async def wait_until_recorded(bus: BusSettings) -> None:
-    """Until the recorder has acknowledged all ended runs. Raises `BenchError`."""
+    """Wait until the recorder has acknowledged all ended runs. Raises `BenchError`."""
     async with Bus(bus) as looking:
         for _ in range(int(SIDE_SECONDS / LOOK_SECONDS)):
             shards = looking.keys.all_shards()
@@ -111,7 +113,8 @@ async def wait_until_recorded(bus: BusSettings) -> None:
 
 
 async def wait_until_under_way(bus: BusSettings, runs: Sequence[str]) -> int:
-    """Until a third of the runs have a step or have ended; how many are in flight then."""
+    """Wait until a third of the runs have a step or have ended; return how many are in flight
+    then."""
     async with Bus(bus) as looking:
         while True:
             states = [await looking.run_state(run_id) for run_id in runs]

@@ -25,15 +25,15 @@ class Version:
 
     name: str
     root: Path
-    """The folder that `loopline` lies in."""
+    """Folder that `loopline` is in."""
 
     def command(self, module: str) -> Sequence[str]:
-        """Runs a module of this version; arguments follow."""
+        """Command that runs a module of this version; arguments follow."""
         return (*OWN_PYTHON, "-c", _BOOT.format(path=str(self.root), module=module))
 
 
 def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None = None) -> Version:
-    """The program as it is, or with a change, in `folder/NAME`."""
+    """Copy the program unchanged, or with a change, to `folder/NAME`."""
     root = folder / name
     package = root / "loopline"
     # With its bytecode, which Python takes for every file that the change has not written: else
@@ -48,7 +48,8 @@ def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None 
 
 
 def _replace(path: Path, old: str, new: str) -> None:
-    """Raises `BenchError` where the code is no longer as the change expects it."""
+    """Replace code. Raises `BenchError` where it is no longer in the form that the change
+    expects."""
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
         raise BenchError(f"{path.name} has {text.count(old)} times {old!r}: fix this change of it")
@@ -56,7 +57,7 @@ def _replace(path: Path, old: str, new: str) -> None:
 
 
 def word_in_prompts(package: Path) -> None:
-    """A word more in the prompts of planner and small solver."""
+    """Add a word to the prompts of planner and small solver."""
     for path in sorted((package / "agents" / "prompts").rglob("*.md")):
         if path.stem in ("planner", "slm"):
             text = path.read_text(encoding="utf-8").rstrip()
@@ -64,7 +65,7 @@ def word_in_prompts(package: Path) -> None:
 
 
 def field_in_step(package: Path) -> None:
-    """An optional field in `Step`, which each step fills."""
+    """Add an optional field to `Step`, which each step fills."""
     _replace(
         package / "agents" / "records.py",
         "    timings: StepTimings\n    worker: str\n",
@@ -79,8 +80,8 @@ def field_in_step(package: Path) -> None:
 
 
 def second_subtask(package: Path) -> None:
-    """Version 2 of the payload `subtask`: an optional field, and what lifts version 1 to it, which
-    is what the workflow of this version says."""
+    """Add version 2 of the payload `subtask`: an optional field, and the conversion from version 1,
+    as the workflow of this version requires."""
     _replace(
         package / "agents" / "payloads.py",
         '    type_name: ClassVar[str] = "subtask"\n',
@@ -104,4 +105,4 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "step": field_in_step,
     "payload": second_subtask,
 }
-"""Name → what differs in the other version."""
+"""Change in the other version, by name."""

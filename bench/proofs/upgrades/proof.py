@@ -53,15 +53,15 @@ def _require_changes(options: UpgradesOptions) -> None:
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What became of the runs of one way and change."""
+    """Results of the runs of one way and change."""
 
     runs: int
     in_flight: int
-    """When their version changed."""
+    """Runs in flight when their version changed."""
     bad: list[str]
     """Runs that ended otherwise, and dead letters."""
     unreadable: list[str]
-    """What a side could not show, replay, fork or read."""
+    """Runs and records that a side could not show, replay, fork or read."""
 
 
 async def upgrade_and_back(
@@ -96,7 +96,8 @@ async def upgrade_and_back(
 
 
 async def _change(way: Way, fleet: Fleet, version: Version) -> None:
-    """To workers of another version: a new one is there before an old one leaves, or none is."""
+    """Change to workers of another version: in the rolling way a new worker is ready before an old
+    one leaves, in place all stop first."""
     if way == "in place":
         await fleet.stop()
         await fleet.start(version, fleet.settings())

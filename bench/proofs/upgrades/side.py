@@ -29,11 +29,11 @@ from loopline.runtime.terminal.dialogue import DialoguePrinter
 from loopline.trainers.data.store import read_trajectories
 
 OPTIONS = {"prompts": "mathematics"}
-"""Of the runs: an answer is the number alone."""
+"""Options of the runs: an answer is the number alone."""
 
 
 class Job(BaseModel):
-    """What to do."""
+    """Work for one side."""
 
     bus: BusSettings
     admit: tuple[int, ...] = ()
@@ -41,9 +41,9 @@ class Job(BaseModel):
     look: tuple[str, ...] = ()
     """Runs to show, to replay and to find in the store."""
     store: Path | None = None
-    """Where they are recorded."""
+    """Store that the runs are recorded in."""
     fork: int = 0
-    """For this many of them the commands of a terminal are typed, one of which forks."""
+    """Number of these runs for which the commands of a terminal are typed, one of which forks."""
 
 
 def question(number: int) -> str:
@@ -55,7 +55,7 @@ def answer(number: int) -> str:
 
 
 async def admit(job: Job) -> dict[str, str]:
-    """Run → the answer that it should have."""
+    """Admit the runs; return the right answer of each, by run."""
     wanted: dict[str, str] = {}
     async with Client.connect(job.bus) as client:
         for number in job.admit:
@@ -66,7 +66,7 @@ async def admit(job: Job) -> dict[str, str]:
 
 
 async def look(job: Job) -> list[str]:
-    """What this version can't show or replay of the runs, nor read of the store."""
+    """Return what this version can't show or replay of the runs, nor read of the store."""
     if not job.look or job.store is None:
         return []
     troubles: list[str] = []
@@ -93,7 +93,7 @@ async def look(job: Job) -> list[str]:
 
 
 def type_commands(job: Job) -> list[str]:
-    """What `runtime runs show|replay|fork` can't do with the first of the runs."""
+    """Return what `runtime runs show|replay|fork` can't do with the first of the runs."""
     troubles: list[str] = []
     url = ["--redis-url", job.bus.redis_url]
     for run_id in job.look[: job.fork]:
@@ -116,7 +116,7 @@ def _trouble_of(words: Sequence[str]) -> str:
 
 
 async def bad_ends(bus: BusSettings, wanted: dict[str, str]) -> list[str]:
-    """Runs that did not end with their answer, once all have ended, and dead letters."""
+    """Return runs that did not end with their answer, once all have ended, and dead letters."""
     troubles: list[str] = []
     async with Client.connect(bus) as client:
         for run_id, right in wanted.items():

@@ -1,4 +1,4 @@
-"""What `bench validity` counts."""
+"""Counts of `bench validity`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from loopline.bench.statistics import Interval, wilson
 
 @dataclass
 class Counts:
-    """Of all completions at one temperature, constrained or not."""
+    """Counts of all completions at one temperature, constrained or not."""
 
     kind: str
-    """`tool calls` or `json answer`."""
+    """Kind: `tool calls` or `json answer`."""
     temperature: float
     constrained: bool
     completions: int = 0
     with_any: int = 0
-    """Completions with at least one call; for JSON answers all of them."""
+    """Completions with at least one call; for JSON answers, all completions."""
     written: int = 0
-    """Calls, or answers."""
+    """Written calls or answers."""
     cut: int = 0
-    """Of these, not at their end when max_tokens ended the completion."""
+    """Written calls or answers that max_tokens cut off before their end."""
     parsed: int = 0
-    """Of those written, JSON that a record can carry."""
+    """Written calls or answers that are JSON which a record can carry."""
     valid: int = 0
-    """Of those written, what the schema accepts."""
+    """Written calls or answers that the schema accepts."""
     tokens: int = 0
     seconds: float = 0.0
 

@@ -47,24 +47,24 @@ class ValidityOptions(Options):
 
     @property
     def degrees(self) -> list[float]:
-        """The temperatures. Raises `UsageError`."""
+        """Return the temperatures. Raises `UsageError`."""
         return numbers("temperatures", self.temperatures, low=0, high=5)
 
     def problems(self) -> list[str]:
-        """Held-out problems, of each split alike."""
+        """Return held-out problems, the same number of each split."""
         share = -(-self.samples // len(HELD_OUT))
         groups = [generate(split, share, self.seed) for split in HELD_OUT]
         mixed = [problem.prompt for group in zip(*groups, strict=True) for problem in group]
         return mixed[: self.samples]
 
     def sampling(self, temperature: float, number: int) -> SamplingParams:
-        """Of one request; the same with and without a constraint."""
+        """Sampling of one request; the same with and without a constraint."""
         seed = self.seed * 1_000_003 + number
         return SamplingParams(temperature=temperature, max_tokens=self.max_tokens, seed=seed)
 
 
 def measurements(counted: list[Counts]) -> list[Measurement]:
-    """A table for each kind of answer, a row for each temperature, free and constrained."""
+    """Return a table for each kind of answer, a row for each temperature, free and constrained."""
     figures: list[Measurement] = []
     for counts in sorted(counted, key=lambda counts: (counts.kind, counts.temperature)):
         subject = f"T {counts.temperature:g}, {'constrained' if counts.constrained else 'free'}"
@@ -160,7 +160,8 @@ def _check(options: ValidityOptions) -> None:
 
 
 def _minutes(options: ValidityOptions) -> float:
-    """Of the micro models: both kinds, free and constrained, at each temperature."""
+    """Expected minutes with the micro models: both kinds, free and constrained, at each
+    temperature."""
     return (20 + 4 * len(options.degrees) * options.samples * 0.04) / 60
 
 

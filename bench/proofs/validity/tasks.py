@@ -16,7 +16,7 @@ from loopline.bench.proofs.validity.counts import Counts
 from loopline.workers.engines.protocol import Completion, GenerateRequest
 
 TOOLS = {tool.name: tool for tool in (delegate, delegate_many, calculate)}
-"""The planner's."""
+"""Tools of the planner."""
 
 
 class Task(Protocol):
@@ -29,13 +29,13 @@ class Task(Protocol):
     ) -> GenerateRequest: ...
 
     def count(self, completion: Completion, counts: Counts) -> None:
-        """Add what the completion wrote."""
+        """Count what the completion wrote."""
         ...
 
 
 class ToolCalls:
-    """A word problem with the planner's prompt and tools. Whether calls are constrained is the
-    engine's setting."""
+    """A word problem with the planner's prompt and tools. The engine's setting decides whether
+    calls are constrained."""
 
     kind = "tool calls"
 
@@ -76,7 +76,7 @@ class ToolCalls:
 
 
 class Answer(BaseModel):
-    """What a JSON answer is to be. Bounded, so that a model that is lost cannot write digits for
+    """Schema of a JSON answer. It is bounded, so that a model that is lost cannot write digits for
     ever."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -84,8 +84,8 @@ class Answer(BaseModel):
 
 
 class JsonAnswer:
-    """A word problem whose answer is asked for as a JSON object, in words each time; constrained,
-    the schema is in the request too."""
+    """A word problem whose prompt asks for the answer as a JSON object; constrained, the schema is
+    in the request too."""
 
     kind = "json answer"
 

@@ -30,7 +30,7 @@ ENVIRONMENT = {
 
 @dataclass
 class Processes:
-    """`python` is what serves: vLLM's interpreter, or the program of its double."""
+    """Create processes; `python` is vLLM's interpreter, or the program of its double."""
 
     python: Path
     model: Path
@@ -43,24 +43,26 @@ class Processes:
     kills: dict[str, int] = field(default_factory=lambda: {"server": 0, "worker": 0})
 
     async def start(self) -> None:
-        """Servers, then two workers that share them. Raises `BenchError` for one that does not."""
+        """Start the servers, then two workers that share them. Raises `BenchError` for one that
+        does not start."""
         self.servers = [self._server(place) for place in range(len(self.ports))]
         for place in range(len(self.ports)):
             await self._wait_until_up(place)
         settings = [self._worker(place) for place in range(2)]
         self.workers = [start_worker(worker, self.folder) for worker in settings]
-        # A server on a busy CPU takes its time for the first answers, by which they check it.
+        # A server on a busy CPU is slow with the first answers, by which they check it.
         await wait_until_ready(settings, self.workers, self.folder, START_SECONDS)
 
     async def kill_server(self, place: int) -> None:
-        """With -9, all its processes; returns when another answers at its address."""
+        """Kill all processes of a server with SIGKILL; return when another answers at its
+        address."""
         self.kills["server"] += 1
         await asyncio.to_thread(self._end_group, self.servers[place])
         self.servers[place] = self._server(place)
         await self._wait_until_up(place)
 
     async def kill_worker(self, place: int) -> None:
-        """With -9; returns when another is ready."""
+        """Kill a worker with SIGKILL; return when another is ready."""
         self.kills["worker"] += 1
         process = self.workers[place]
         process.kill()

@@ -41,9 +41,9 @@ POLICY = f"{POOL}/caller"
 MODEL = "random-micro"
 TIMEOUT = 600.0
 SAME = 1e-2
-"""Nats per token: far below what other weights do, and above what rounding does."""
+"""Nats per token: far below the effect of other weights, and above that of rounding."""
 TRIES = 30
-"""Of a request that fails with an error that may pass, as a step is taken again."""
+"""Tries of a request that fails with a temporary error; a step is retried in the same way."""
 
 
 class VllmFaultsOptions(Options):
@@ -54,7 +54,7 @@ class VllmFaultsOptions(Options):
     server: Literal["auto", "vllm", "double"] = "auto"
     """Real vLLM servers, or their double in this project's tests; auto takes vLLM where it is."""
     servers: int = Field(default=2, ge=1, le=8)
-    """How many servers the pool has."""
+    """Number of the pool's servers."""
     requests: int = Field(default=2000, ge=10, le=1_000_000)
     """Requests, half of them streamed."""
     versions: int = Field(default=50, ge=1, le=1000)
@@ -64,11 +64,11 @@ class VllmFaultsOptions(Options):
     concurrency: int = Field(default=16, ge=1, le=256)
     """Requests in flight."""
     seed: Seed = Field(default_factory=random_seed)
-    """Of what is asked, and who is killed."""
+    """Seed of the questions, and of which processes are killed."""
 
     @property
     def python(self) -> Path | None:
-        """Of vLLM; None for the double. Raises `UsageError`."""
+        """Python of vLLM; None for the double. Raises `UsageError`."""
         python = find_python(ModelSettings(engine="vllm", model=MODEL))
         if python.is_file() and self.server != "double":
             return python
@@ -79,17 +79,17 @@ class VllmFaultsOptions(Options):
 
 @dataclass
 class Books:
-    """What was asked, and what came back."""
+    """Calls that were made, and their answers."""
 
     sent: int = 0
     answers: list[Call] = field(default_factory=list[Call])
     seconds: list[float] = field(default_factory=list[float])
     lost: list[str] = field(default_factory=list[str])
     again: Counter[str] = field(default_factory=Counter[str])
-    """Errors that may pass, after which a request was sent again."""
+    """Temporary errors after which a request was sent again."""
     published: int = 0
     late: list[str] = field(default_factory=list[str])
-    """Answers that name a version which nobody had published."""
+    """Answers that name a version which was never published."""
 
 
 async def _play(
@@ -107,7 +107,7 @@ async def _play(
                 await asyncio.sleep(0.02)
 
         async def publish() -> None:
-            """The next version, each with the share of requests that it is for."""
+            """Publish the versions in turn, each once its share of the requests was sent."""
             for number, adapter in enumerate(adapters[1:], start=1):
                 share = number * options.requests / len(adapters)
                 await until(lambda share=share: books.sent >= share)
@@ -135,7 +135,7 @@ async def _play(
 
 
 async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
-    """One request, in a run of its own, asked again where its error may pass."""
+    """Send one request, in a separate run; repeat it after a temporary error."""
     run_id, began = str(uuid.uuid4()), time.monotonic()
     deadline = time.time() + TIMEOUT
     await bus.admit(Admission(run_id, b"{}", deadline, ()))
@@ -173,7 +173,7 @@ async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
 
 
 async def _wrong_answers(model: Path, adapters: list[Path], answers: list[Call]) -> list[str]:
-    """Those whose log-probabilities are not those of the version that they name."""
+    """Return the answers whose log-probabilities are not those of the version that they name."""
     engine = TorchEngine(ModelSettings(engine="torch", model=str(model), threads=1))
     await engine.start()
     wrong: list[str] = []

@@ -59,21 +59,21 @@ class WaitsOptions(Options):
 
 @dataclass
 class Played:
-    """What became of the runs."""
+    """Results of the runs."""
 
     kinds: dict[str, str]
     """Run → what it waited for."""
     ended: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Run → its answer, and the steps of its journal."""
     trajectories: Counter[str] = field(default_factory=Counter[str])
-    """How often each run's end was published."""
+    """Number of times that each run's end was published."""
     bytes_per_wait: int = 0
     active_while_waiting: int = 0
     kills: int = 0
 
     @property
     def lost(self) -> list[str]:
-        """That did not come to the end that their wait leads to."""
+        """Runs that did not come to the end that their wait leads to."""
         wanted = {
             "signal": "signalled",
             "early signal": "signalled",
@@ -88,7 +88,7 @@ class Played:
 
     @property
     def repeated(self) -> list[str]:
-        """That went on more than once."""
+        """Runs that continued more than once."""
         return [
             run_id
             for run_id, kind in self.kinds.items()

@@ -21,7 +21,8 @@ SIGNAL = "go"
 
 
 class Waiter:
-    """Takes its steps without a model. A run that is to be approved asks for that in its first."""
+    """Role that takes its steps without a model. A run that needs an approval asks for it in its
+    first."""
 
     name = ROLE
     version = 1
@@ -45,7 +46,7 @@ class Waiter:
 
 
 class Waiting:
-    """A step, a wait, and a step behind it."""
+    """Workflow of a step, a wait, and a step after it."""
 
     name = "waiting"
     roles = (ROLE,)
@@ -66,7 +67,7 @@ class Waiting:
 
 
 def register() -> None:
-    """In this process."""
+    """Register the role and the workflow in this process."""
     if ROLE not in roles.names():
         roles.register(Waiter())
         workflows.register(Waiting())

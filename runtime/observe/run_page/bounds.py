@@ -1,5 +1,5 @@
-"""How much of a run goes into its page. What is left out is said, where it is missing and at the
-top; the journal has all of it."""
+"""Bounds on how much of a run its page shows. The page names what is left out, both at its place
+and at the top of the page; the journal holds everything."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 MOST_STEPS = 400
 MOST_MESSAGES = 200
-"""Of a conversation, the last ones."""
+"""Most messages of a conversation, the last ones."""
 MOST_CHARS = 20_000
-"""Of one text."""
+"""Most characters of one text."""
 MOST_CHARS_FULL = 300
-"""Of one text, once the page is full."""
+"""Most characters of one text, once the page is full."""
 PAGE_CHARS = 2_500_000
-"""Of all texts: a page of a few megabytes opens at once."""
+"""Most characters of all texts: a page of a few megabytes opens at once."""
 CALL_TOKENS = 3_000
-"""Coloured, of one completion."""
+"""Most coloured tokens of one completion."""
 PAGE_TOKENS = 50_000
-"""Coloured: each is an element of the page."""
+"""Most coloured tokens of all completions: each is an element of the page."""
 PAGE_CANDIDATES = 1_000
-"""Shown with rewards, calls and facts, which are dozens of elements even without a word of text."""
+"""Most candidates shown with rewards, calls and facts, which are dozens of elements even without
+any text."""
 
 
 class SizeBudget:
-    """What a page has room for still. Ask in the order of what matters most."""
+    """Remaining room of a page. Ask in the order of importance."""
 
     def __init__(self) -> None:
         self.cut_texts = 0
         self.plain_calls = 0
-        """Completions whose tokens are told apart no more."""
+        """Number of completions whose tokens are no longer distinguished."""
         self.bare_candidates = 0
-        """Candidates of which the page has the heads alone."""
+        """Number of candidates of which the page shows only the heads."""
         self._chars = PAGE_CHARS
         self._tokens = PAGE_TOKENS
         self._candidates = PAGE_CANDIDATES
 
     def text(self, text: str) -> Markup:
-        """Text as HTML, from its beginning; in place of the rest, how much is missing."""
+        """Return the beginning of a text as HTML, with the number of missing characters in place of
+        the rest."""
         limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
         self._chars -= min(len(text), limit)
         if len(text) <= limit:
@@ -52,18 +54,18 @@ class SizeBudget:
         return Markup('{}<span class="cut">{}</span>').format(sanitize(text[:limit]), missing)
 
     def json(self, value: JsonValue) -> Markup:
-        """A value as a line of JSON, as HTML."""
+        """Return a value as a line of JSON, as HTML."""
         return self.text(json.dumps(value, ensure_ascii=False))
 
     def candidate(self) -> bool:
-        """Whether one more candidate is shown with what is below its head."""
+        """Whether one more candidate is shown with the part below its head."""
         self._candidates -= 1
         is_within_budget = self._candidates >= 0
         self.bare_candidates += not is_within_budget
         return is_within_budget
 
     def take_coloured_tokens(self, tokens: int) -> int:
-        """How many of a completion's tokens get a colour."""
+        """Return how many of a completion's tokens get a colour."""
         allowance = max(0, min(tokens, CALL_TOKENS, self._tokens))
         self._tokens -= allowance
         self.plain_calls += allowance < tokens
@@ -71,7 +73,7 @@ class SizeBudget:
 
     @property
     def said(self) -> str:
-        """What was left out, in a sentence; empty if nothing was."""
+        """Sentence about what was left out; empty if nothing was."""
         parts: list[str] = []
         if self.cut_texts:
             parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")

@@ -17,16 +17,16 @@ from loopline.runtime.terminal.safe_text import sanitize
 WIDTH = 540.0
 MOST_ROWS = 60
 MOST_REQUESTS = 12
-"""Of one step, that are drawn."""
+"""Most requests of one step that are drawn."""
 MOST_NODES = 64
-"""Of one row: the greatest K that there is."""
+"""Most nodes of one row: the greatest possible K."""
 SHADES = 5
 _ROW, _LEFT, _TOP = 46.0, 128.0, 20.0
 _WIDEST = 46.0
 """Pixels between two candidates."""
 _BAR_ROW, _BAR = 22.0, 14.0
 _WORDS = 52
-"""Characters of a decision that there is room for."""
+"""Most characters of a decision that fit."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class _Node:
 
 
 def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
-    """A row for each turn: its candidates, those executed joined by the way through the run. Fuller
-    nodes earned more; without rewards they have their agent's colour."""
+    """Draw a row for each turn: its candidates, with the executed ones joined by the way through
+    the run. Fuller nodes earned more; without rewards they have their agent's colour."""
     rows = _rows(steps)[:MOST_ROWS]
     nodes = [_place_nodes(row, at) for at, row in enumerate(rows)]
     reward_values = [value for row in nodes for node in row if (value := node.reward) is not None]
     parts: list[str] = []
     for above, below in pairwise(nodes):
         begins = [node for node in above if node.chosen]
-        # The way is drawn over the others.
+        # The way is drawn on top of the others.
         for way in (False, True):
             parts += [_edge(begin, end) for begin in begins for end in below if end.chosen is way]
     for row in nodes:
@@ -67,8 +67,8 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
 
 
 def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
-    """A bar for each step: its wait, its models (the longest candidate), and what is around; below
-    it thin ones for its requests to other processes."""
+    """Draw a bar for each step: its wait, its models (the longest candidate), and the rest; below
+    it thin bars for its requests to other processes."""
     rows = _waterfall(steps)
     ends = max([step.timings.ended for step, _ in rows], default=began)
     x = svg.Scale(0.0, max(ends - began, 0.1), _LEFT, WIDTH - 16)
@@ -90,7 +90,7 @@ def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> st
 
 
 def _waterfall(steps: Sequence[Step]) -> list[tuple[Step, RequestTiming | None]]:
-    """Steps, each with its requests behind it, as far as there is room."""
+    """Return the steps, each followed by its requests, as far as they fit."""
     rows: list[tuple[Step, RequestTiming | None]] = []
     for step in steps:
         requests = step.timings.requests[:MOST_REQUESTS]
@@ -163,7 +163,7 @@ def _rows(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
-    """Each candidate with its number; a step without any is one, too."""
+    """Candidates with their numbers; a step without any counts as one."""
     nodes: list[tuple[Step, int | None]] = []
     for step in row:
         nodes += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
@@ -172,7 +172,7 @@ def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
 
 def _place_nodes(row: Sequence[Step], at: int) -> list[_Node]:
     nodes = _nodes(row)
-    # Whatever there is no room for, the executed ones are there.
+    # The executed ones are drawn in any case.
     aside = [number not in (None, step.selected) for step, number in nodes]
     places = sorted(sorted(range(len(nodes)), key=aside.__getitem__)[:MOST_NODES])
     room = WIDTH - _LEFT - 24
@@ -247,7 +247,7 @@ def _shorten_name(name: str) -> str:
 
 
 def shape_of(steps: Sequence[Step]) -> str:
-    """How much there is, in words, and what of it the tree leaves out."""
+    """Describe the size of the tree, and what the drawing leaves out."""
     candidates = sum(len(step.candidates) for step in steps)
     rows = _rows(steps)
     caption = f"{format_count(len(steps), 'step')}, {format_count(candidates, 'candidate')}"
@@ -260,7 +260,7 @@ def shape_of(steps: Sequence[Step]) -> str:
 
 
 def time_of(steps: Sequence[Step]) -> str:
-    """What the timeline shows, in words."""
+    """Describe in words what the timeline shows."""
     caption = "Seconds since admission: grey waited, coloured models worked, violet all else."
     rows = _waterfall(steps)
     if any(request is not None for _, request in rows):

@@ -39,7 +39,8 @@ def render(
     tokenizers: Tokenizers | None = None,
     learned: Sequence[LearnedSequence] | None = None,
 ) -> str:
-    """The whole page; `learned` is what a training made of the run, None where none was asked."""
+    """Return the whole page; `learned` holds what a training learned from the run, None where none
+    was requested."""
     resources = files(_PACKAGE)
     return page(
         f"{known_run.run.workflow} {known_run.run.id}",
@@ -55,8 +56,8 @@ def render_body(
     learned: Sequence[LearnedSequence] | None = None,
     priced: Collection[str] | None = None,
 ) -> Markup:
-    """What stands in that page, for another one that has its style and script. `priced`: the pools
-    that have a price, where that is known."""
+    """Body of the page, for another page that has its style and script. `priced`: the pools that
+    have a price, where that is known."""
     material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
     steps = known_run.steps[:MOST_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
@@ -96,7 +97,7 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
 
 
 def _conversation(run: Run, room: SizeBudget) -> list[dict[str, object]]:
-    """What the caller wrote besides the question; empty where that is all."""
+    """Messages of the caller in addition to the question; empty where there are none."""
     messages = run.task.messages
     if len(messages) < 2:
         return []
@@ -141,8 +142,8 @@ def _notices(
 
 
 def _cost_words(calls: Sequence[Call], priced: Collection[str] | None) -> str:
-    """Dollars. Where nobody says which pools have a price, tokens that cost nothing are those of
-    pools without one."""
+    """Format dollars. Where nobody knows which pools have a price, tokens without a cost count as
+    those of pools without one."""
     if not calls:
         return "$0"
     micro = sum(call.cost_micro_dollars for call in calls)
@@ -194,7 +195,7 @@ def _used_of_limit(used: str, limit: str | None) -> str:
 
 
 def _way(run: KnownRun, steps: Sequence[Step]) -> str:
-    """What the drawing of the way through the run shows."""
+    """Describe the drawing of the way through the run."""
     shape = shape_of(run.steps)
     if any(candidate.reward_parts for step in steps for candidate in step.candidates):
         return (

@@ -26,14 +26,15 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
-"""Candidates of one step; of more, those that were not executed are folded away together."""
+"""Most candidates of one step that are shown apart; beyond it, those that were not executed are
+folded away together."""
 _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
 def render_steps(
     steps: Sequence[Step], material: CandidateContext, colours: dict[str, int]
 ) -> Markup:
-    """All steps as HTML. What was executed gets its room first."""
+    """All steps as HTML. Executed candidates get their room first."""
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
     above = [shared_prompt(step) for step in steps]
@@ -50,7 +51,7 @@ def render_steps(
 
 
 def shared_prompt(step: Step) -> tuple[int, ...] | None:
-    """The prompt that all of several candidates answered to."""
+    """Return the prompt that all candidates of a step answered, if they had the same."""
     prompts = {
         candidate.calls[0].prompt_ids if candidate.calls else () for candidate in step.candidates
     }
@@ -100,7 +101,7 @@ def _step(
 
 
 def _worth(step: Step) -> str:
-    """What the candidates are worth that were not executed."""
+    """Summarize the rewards of the candidates that were not executed."""
     others = [candidate for at, candidate in enumerate(step.candidates) if at != step.selected]
     rewards = [value for candidate in others if (value := reward_of(candidate)) is not None]
     return f", rewards {number(min(rewards))} to {number(max(rewards))}" if rewards else ""
@@ -126,7 +127,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
 
 
 def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
-    """Observation and decision."""
+    """Return observation and decision."""
     fields = {key: value for key, value in step.observation.items() if key != "turns"}
     failure, text = fields.pop("failure", None), fields.pop("text", None)
     decided = step.decision
@@ -140,7 +141,7 @@ def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
 
 
 def _approval(approval: Approval) -> str:
-    """What became of it, in words."""
+    """Describe the result of an approval."""
     by = f" by {approval.by}" if approval.by else ""
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(approval.at))
     why = f": {approval.reason}" if approval.reason else ""

@@ -1,4 +1,4 @@
-"""The text of single tokens, which the journal does not have: by a tokenizer that fits it."""
+"""Texts of single tokens, which the journal does not have, from a tokenizer that fits it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Tokenizers:
         self._models = tuple(models)
         self._codecs: dict[str, tuple[TextCodec, int] | None] = {}
         self._fitting: dict[str, str | None] = {}
-        """By a model's name in the records."""
+        """Fitting model by a model's name in the records."""
 
     def codec(self, call: Call) -> TextCodec | None:
-        """The codec of a completion's model; None if no tokenizer at hand fits."""
+        """Return the codec of a completion's model; None if no available tokenizer fits."""
         base = call.policy.base
         if base not in self._fitting and call.output_ids and call.text:
             places = dict.fromkeys((base, *self._models))
@@ -42,7 +42,7 @@ class Tokenizers:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Models that completions were asked for, and whose tokenizer was not found."""
+        """Models that wrote completions, and whose tokenizer was not found."""
         return tuple(base for base, model in self._fitting.items() if model is None)
 
     def _fits(self, model: str, call: Call) -> bool:
@@ -61,19 +61,20 @@ class Tokenizers:
 
 
 def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
-    """The text of each of the first `count` tokens that a completion wrote; a character that
-    several of them make up is the last one's. None if they don't say its text."""
+    """Return the text of each of the first `count` tokens that a completion wrote; a character that
+    several tokens form belongs to the last one. None if the tokens don't give its text."""
     stream = TextStream(codec, after=call.prompt_ids[-1] if call.prompt_ids else None)
     pieces = [stream.push(token) for token in call.output_ids[:count]]
     if count >= len(pieces) == len(call.output_ids) and pieces:
         pieces[-1] += stream.finish()
     text = "".join(pieces)
-    # A token that ends the turn is not text, nor is what a stop string ended.
+    # A token that ends the turn is not text, nor is the text that a stop string cut off.
     return pieces if text.startswith(call.text) or call.text.startswith(text) else None
 
 
 def require_tokenizer(model: str) -> None:
-    """Raises `InputError` unless a tokenizer of that folder, hub id or shipped model is here."""
+    """Check that a tokenizer of that folder, hub id or shipped model exists here. Raises
+    `InputError`."""
     if _file(model) is None:
         raise InputError(
             f"--tokenizer {model}: no {TOKENIZER} of it on this machine",
@@ -86,7 +87,7 @@ def _ids(call: Call) -> Sequence[int]:
 
 
 def _file(model: str) -> Path | None:
-    """Where a model's tokenizer lies on this machine."""
+    """Path of a model's tokenizer on this machine."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -103,7 +104,8 @@ def _file(model: str) -> Path | None:
 
 
 def _read(path: Path) -> tuple[TextCodec, int]:
-    """The codec, and how many ids it knows. Raises `InputError` for a damaged file."""
+    """Return the codec, and the number of ids that it knows. Raises `InputError` for a damaged
+    file."""
     from tokenizers import Tokenizer
 
     from loopline.workers.engines.local.model_files import refuse_unreadable

@@ -1,5 +1,5 @@
-"""What a model wrote, token by token, each with the colours of its log-probability, its importance
-ratio and whether it was learned. Which of them is seen, the page's style decides."""
+"""Text of a model, token by token, each with the colours of its log-probability, its importance
+ratio and whether it was learned. The page's style decides which of them is visible."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ MOVED = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Bounds between the colours of importance ratios: class r3 is where nothing has moved."""
 
 MOST_THOUGHTS = 16
-"""Of one completion that are set apart; the others look like what was said."""
+"""Most thoughts of one completion that are set apart; further ones look like answer text."""
 
 
 @dataclass(frozen=True)
 class TrainedCompletion:
-    """What a training made of one completion."""
+    """One completion as a training used it."""
 
     sequence: LearnedSequence
     places: tuple[int | None, ...]
-    """Of each of the completion's tokens in the lists of learned tokens; None if it was masked."""
+    """Index of each of the completion's tokens in the lists of learned tokens; None if it was
+    masked."""
     ratios: tuple[float, ...]
-    """Of the whole sequence."""
+    """Importance ratios of the whole sequence."""
 
 
 class Lessons:
-    """What trainings made of a run's completions."""
+    """Sequences that trainings learned from a run's completions."""
 
     def __init__(self, sequences: Sequence[LearnedSequence] = ()) -> None:
         self._sequences = tuple(sequences)
@@ -46,8 +47,8 @@ class Lessons:
         return bool(self._sequences)
 
     def of(self, call: Call, step: Step, number: int) -> TrainedCompletion | None:
-        """The last step of the training that learned from a completion of candidate `number`; None
-        if none did."""
+        """Return the last step of the training that learned from a completion of candidate
+        `number`; None if none did."""
         places = (f"{step.turn}.{step.branch}/{step.agent}#{number}", step.agent)
         whole = (*call.prompt_ids, *call.output_ids)
         latest: LearnedSequence | None = None
@@ -72,8 +73,8 @@ def _trained_completion(sequence: LearnedSequence, call: Call) -> TrainedComplet
 def completion_html(
     call: Call, tokenizers: Tokenizers, room: SizeBudget, learned: TrainedCompletion | None
 ) -> Markup:
-    """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
-    thought is set apart."""
+    """Return a completion's text as HTML, coloured as far as the room and a tokenizer allow; its
+    thoughts are set apart."""
     thought = room.text(call.reasoning) if call.reasoning else None
     thoughts = split_thoughts(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
@@ -85,7 +86,7 @@ def completion_html(
     rest: Markup | None = None
     if pieces is None:
         plain = _plain_text(call.text, thoughts, room)
-        # Tokens without their text: a cell each.
+        # Tokens without their text: a cell for each.
         cells = [
             (_token_classes(call, at, learned), _hint(call, at, learned)) for at in range(count)
         ]
@@ -112,7 +113,7 @@ def completion_html(
 def _plain_text(
     text: str, thoughts: Sequence[tuple[int, int]], room: SizeBudget
 ) -> list[tuple[bool, Markup]]:
-    """Stretches of a text, each with whether it was only thought."""
+    """Return stretches of a text, each with whether it is a thought."""
     parts: list[tuple[bool, Markup]] = []
     position = 0
     for start, end in thoughts[:MOST_THOUGHTS]:
@@ -127,7 +128,7 @@ def _plain_text(
 
 
 def legends(*, learned: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """By the way of colouring: what it shows, and its colours with what they mean."""
+    """Legend of each way of colouring: its title, and its colours with their meanings."""
     likely = ["≥ 0.9", "≥ 0.5", "≥ 0.2", "≥ 0.05", "≥ 0.01", "less"]
     legend_texts = {"likely": ("probability as sampled", _keys("p", likely))}
     if learned:
@@ -158,7 +159,7 @@ def _token_classes(call: Call, at: int, learned: TrainedCompletion | None) -> st
 
 
 def ratio_class(ratio: float) -> int:
-    """Which colour an importance ratio has; 3 is where nothing has moved."""
+    """Class of an importance ratio's colour; 3 is where nothing has moved."""
     below = sum(ratio >= bound for bound in MOVED[:3])
     return below + sum(ratio > bound for bound in MOVED[3:])
 
@@ -183,7 +184,7 @@ def _hint(call: Call, at: int, learned: TrainedCompletion | None) -> str:
 
 
 def facts_of(call: Call) -> dict[str, str]:
-    """What is said of a completion below it."""
+    """Facts about a completion, shown below it."""
     policy, sampling, used = call.policy, call.sampling, call.usage
     policy_name = f"{policy.name} v{policy.version}"
     cached = f" ({used.cached:,} cached)" if used.cached else ""

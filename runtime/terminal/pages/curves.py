@@ -16,17 +16,18 @@ from loopline.runtime.terminal.pages.labels import spaced_ticks
 WIDTH = 460.0
 HEIGHT = 250.0
 MOST_POINTS = 120
-"""Of one line: a few pixels of the drawing for each."""
+"""Most points of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40
 GREATEST = 1e100
-"""Beyond it a scale could overflow; no loss that means something is there."""
+"""Greatest value that is drawn: beyond it a scale could overflow, and no meaningful loss is that
+large."""
 COLOURS = 6
 _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value; `low` and `high` are the ends of what it is the middle of."""
+    """One value; `low` and `high` are the ends of its interval."""
 
     x: float
     y: float
@@ -40,15 +41,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line. What is not a finite number, or beyond `GREATEST`, is left out."""
+    """A named line. Points that are not finite, or beyond `GREATEST`, are left out."""
 
     name: str
     points: Sequence[Point]
 
 
 def number(value: float) -> str:
-    """Three digits of meaning: 0.0123, 1,230, 12.5 M, 1.2e-07. Which form a value has is decided by
-    what it is rounded to: 999.6 is 1,000."""
+    """Format a number with three significant digits: 0.0123, 1,230, 12.5 M, 1.2e-07. The rounded
+    value decides the form: 999.6 is 1,000."""
     if value == 0:
         return "0"
     size = abs(float(f"{value:.3g}"))
@@ -77,8 +78,8 @@ def curves_plot(
     log_x: bool = False,
     x_ticks: Sequence[float] = (),
 ) -> str:
-    """The lines in one drawing, with their names above if there are several; `least` and `most`
-    are values that the vertical axis has at any rate. Empty without a finite point."""
+    """Plot the lines in one drawing, with their names above if there are several; `least` and
+    `most` are values that the vertical axis includes in any case. Empty without a finite point."""
     drawn = [
         Curve(curve.name, finite_points)
         for curve in curves
@@ -142,7 +143,8 @@ def _line(
 
 
 def _thin_points(points: Sequence[Point]) -> list[Point]:
-    """At most `MOST_POINTS`: each the mean of a stretch, with its extremes."""
+    """Reduce the points to at most `MOST_POINTS`: each is the mean of a stretch, with its
+    extremes."""
     size = -(-len(points) // MOST_POINTS)
     if size <= 1:
         return list(points)
@@ -167,7 +169,7 @@ def _is_finite(point: Point) -> bool:
 def _axis_range(
     points: Sequence[Point], least: float | None, most: float | None
 ) -> tuple[float, float]:
-    """Ends of the vertical axis, with a little room where no end is given."""
+    """Return the ends of the vertical axis, with a little room where no end is given."""
     low, high = min(point.low for point in points), max(point.high for point in points)
     low = low if least is None else min(low, least)
     high = high if most is None else max(high, most)
@@ -179,13 +181,14 @@ def _axis_range(
 
 
 def _whole_ticks(ticks: Sequence[float]) -> list[float]:
-    """Steps are counted: no tick between two of them where there are whole ones."""
+    """Choose ticks for steps, which are counted: none lies between two of them where there are
+    whole ones."""
     whole = [tick for tick in ticks if abs(tick - round(tick)) < 1e-9]
     return whole or list(ticks)
 
 
 def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
-    """Names with their number and place, broken into rows of the drawing's width."""
+    """Legend of names with their number and place, broken into rows of the drawing's width."""
     rows: list[list[tuple[int, str, float]]] = [[]]
     place = _LEFT
     for at, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Names next to the marks of a drawing, without overlaps."""
+"""Places names next to the marks of a drawing, without overlaps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
-"""Pixels that a name is moved up or down from where it would stand best."""
+"""Pixels by which a name is moved up or down from its best place."""
 _GAP = 10.0
-"""Between a mark and its name."""
+"""Pixels between a mark and its name."""
 _LEADER = 20.0
-"""A name that stands farther away from its mark is tied to it by a line."""
+"""Pixels from a mark beyond which a line connects the name with it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Box:
 
     @classmethod
     def of_text(cls, x: float, y: float, words: str, anchor: str, size: float) -> Box:
-        """Of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
+        """Box of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
         width = svg.width_of(words, size)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         return cls(left, y - 0.85 * size, left + width, y + 0.25 * size)
@@ -56,14 +56,14 @@ class Labels:
     """Places names one after the other within a drawing."""
 
     def __init__(self, room: Box, marks: Iterable[Box] = ()) -> None:
-        """`marks`: what no name may cover."""
+        """Create a layout; `marks` are boxes that no name may cover."""
         self._room = room
         self._taken = list(marks)
 
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
     ) -> str:
-        """The name of the mark at (x, y): next to it, or as near as there is room."""
+        """Return the name of the mark at (x, y), next to it or as near as there is room."""
         options = _options(x, y, words, size, radius)
         free = [
             option
@@ -71,7 +71,7 @@ class Labels:
             if option[2].is_within(self._room)
             and not any(option[2].overlaps(box) for box in self._taken)
         ]
-        # A drawing with more names than it has room for shows this one over others.
+        # A drawing with more names than fit shows this one on top of others.
         best = min(free or options, key=lambda option: _distance(option[2], x, y))
         at_x, at_y, box, anchor = best
         self._taken.append(box)
@@ -86,14 +86,14 @@ class Labels:
 def _options(
     x: float, y: float, words: str, size: float, radius: float
 ) -> list[tuple[float, float, Box, str]]:
-    """Places for a name: its point, its box and its anchor."""
+    """Return places for a name: its point, its box and its anchor."""
     gap = _GAP if radius else 0.0
     points: list[tuple[float, float, str]] = []
     for distance in _DISTANCES:
         for baseline in (y - 9 - distance, y + size + distance):
             points += [(x + gap, baseline, "start"), (x - gap, baseline, "end")]
             points.append((x, baseline - radius if baseline < y else baseline + radius, "middle"))
-            # Away from an edge that the name would pass.
+            # Away from an edge that the name would cross.
             width = svg.width_of(words, size)
             points += [(x - part * width, baseline, "start") for part in (0.25, 0.75)]
     return [
@@ -103,7 +103,7 @@ def _options(
 
 
 def _distance(box: Box, x: float, y: float) -> float:
-    """From a point to a box."""
+    """Distance from a point to a box."""
     across = max(box.left - x, 0.0, x - box.right)
     down = max(box.top - y, 0.0, y - box.bottom)
     return (across * across + down * down) ** 0.5
@@ -112,7 +112,7 @@ def _distance(box: Box, x: float, y: float) -> float:
 def spaced_ticks(
     scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], size: float = 11.0
 ) -> list[tuple[float, str]]:
-    """The ticks of a horizontal axis whose words stand free of those before them."""
+    """Return the ticks of a horizontal axis whose labels do not touch those before them."""
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):

@@ -17,8 +17,8 @@ _PACKAGE = "loopline.runtime.terminal.pages"
 
 
 def page(title: str, body: str, *, style: str = "", script: str = "", after: str = "") -> str:
-    """A whole page. `title` is text; `body` and `after` (behind the main part) are HTML; `style`
-    goes behind the style of all pages."""
+    """Return a whole page. `title` is text; `body` and `after` (after the main part) are HTML;
+    `style` is added to the style of all pages."""
     whole = files(_PACKAGE).joinpath("page.css").read_text(encoding="utf-8") + style
     allowed = [f"style-src '{_hash(whole)}'"]
     if script:
@@ -32,12 +32,13 @@ def page(title: str, body: str, *, style: str = "", script: str = "", after: str
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table of texts: the macro of that name, for a page without a template."""
+    """Return a table of texts by the macro of that name, for a page without a template."""
     return _macro("table", head, rows)
 
 
 def figure(drawing: str, caption: str, heading: str = "") -> str:
-    """A drawing with what it shows: the macro of that name, for a page without a template."""
+    """Return a drawing with its caption by the macro of that name, for a page without a
+    template."""
     return _macro("figure", drawing, caption, heading)
 
 

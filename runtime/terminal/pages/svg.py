@@ -1,4 +1,4 @@
-"""A few words of SVG. Colours are classes, so that the page's theme decides them; every text is
+"""A few SVG elements. Colours are classes, so that the page's theme decides them; every text is
 escaped here and nowhere else."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 
 
 def tag(name: str, *children: str, **attributes: float | str | None) -> str:
-    """An element. Attribute names: `_` stands for `-`, a trailing one is dropped (`class_`)."""
+    """Return an element. Attribute names: `_` becomes `-`, a trailing one is dropped (`class_`)."""
     parts = [name]
     for key, value in attributes.items():
         if value is None:
@@ -25,26 +25,26 @@ def tag(name: str, *children: str, **attributes: float | str | None) -> str:
 
 
 def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start") -> str:
-    """A line of text."""
+    """Return a line of text."""
     return tag("text", escape(words), x=x, y=y, class_=class_ or None, text_anchor=anchor)
 
 
 def width_of(words: str, size: float = 13.0) -> float:
-    """About how many pixels a text takes in a bold font of `size` pixels; rather too many, since a
+    """Estimate the pixels of a text in a bold font of `size` pixels, rather too many, since a
     reader's fonts are not known."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
     return size * (0.6 * (len(words) - wide) + wide)
 
 
 def margin_for(names: Iterable[str], least: float, most: float) -> float:
-    """Pixels to the left of a drawing for names that end 8 pixels before it."""
+    """Return the pixels to the left of a drawing for names that end 8 pixels before it."""
     widest = max((width_of(name) for name in names), default=0.0)
     return min(most, max(least, widest + 12))
 
 
 def name(x: float, y: float, words: str, class_: str) -> str:
-    """A name in the margin that ends 8 pixels before `x`. One that is too long for it is cut; the
-    whole is what a pointer is shown."""
+    """Return a name in the margin that ends 8 pixels before `x`. A name that is too long is cut;
+    its tooltip has all of it."""
     label = words
     while len(label) > 1 and width_of(f"{label}…") > x - 8:
         label = label[:-1]
@@ -70,7 +70,7 @@ def rect(x: float, y: float, width: float, height: float, class_: str, *inner: s
 
 
 def hint(words: str) -> str:
-    """What a pointer that rests on the element is shown."""
+    """Tooltip of an element."""
     return tag("title", escape(words))
 
 
@@ -79,18 +79,18 @@ def link(href: str, *children: str) -> str:
 
 
 def path(points: Sequence[tuple[float, float]], class_: str) -> str:
-    """A polyline."""
+    """Return a polyline."""
     steps = " L".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return tag("path", d=f"M{steps}", class_=class_)
 
 
 def picture(width: float, height: float, label: str, *children: str) -> str:
-    """The whole drawing; it grows and shrinks with its place."""
+    """Return the whole drawing; it grows and shrinks with its place."""
     return tag(
         "svg",
         *children,
         viewBox=f"0 0 {width:g} {height:g}",
-        # Of an image no part can be reached: a drawing with links is a group.
+        # Parts of an image can't be reached: a drawing with links is a group.
         role="group" if any("<a " in child for child in children) else "img",
         aria_label=label,
         class_="plot",
@@ -99,7 +99,7 @@ def picture(width: float, height: float, label: str, *children: str) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to pixels, linear or logarithmic."""
+    """Linear or logarithmic scale that maps values to pixels."""
 
     low: float
     high: float
@@ -117,7 +117,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, wanted: int = 5) -> list[float]:
-        """Round values inside the scale."""
+        """Return round values inside the scale."""
         if self.log:
             return self._decades(wanted)
         span = self.high - self.low

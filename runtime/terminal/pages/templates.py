@@ -26,7 +26,7 @@ _SHARED = "loopline.runtime.terminal.pages"
 
 
 def render(package: str, template: str, **values: object) -> Markup:
-    """A template of a package, filled in. Raises `jinja2.TemplateError`."""
+    """Return a package's template, filled in. Raises `jinja2.TemplateError`."""
     return Markup(_environment(package).get_template(template).render(values))
 
 
@@ -55,16 +55,16 @@ def _harmless(value: object) -> object:
 
 
 def _grouped(number: int) -> str:
-    """12345 → 12,345."""
+    """Format 12345 as 12,345."""
     return f"{number:,}"
 
 
 def _spaced(name: str) -> str:
-    """An identifier as words."""
+    """Return an identifier as words."""
     return name.replace("_", " ")
 
 
 def _code(text: str) -> Markup:
-    """Words between backticks as code."""
+    """Return words between backticks as code."""
     # A plain string: a `Markup` would escape what is put into it.
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(sanitize(text)))))

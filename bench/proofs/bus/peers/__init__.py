@@ -28,11 +28,11 @@ class Producer(Protocol):
     async def open(self, url: str) -> None: ...
 
     async def send_many(self, count: int) -> None:
-        """As fast as the peer's interface allows."""
+        """Send `count` messages as fast as the peer's interface allows."""
         ...
 
     async def send_one(self) -> None:
-        """One message, now, with its time stamp."""
+        """Send one message now, with its time stamp."""
         ...
 
     async def close(self) -> None: ...
@@ -42,7 +42,7 @@ class Receiver(Protocol):
     """Handles messages of the peer's stream with a handler that does nothing."""
 
     async def open(self, url: str) -> None:
-        """Everything up to the point where messages can be taken."""
+        """Prepare everything so that messages can be received."""
         ...
 
     async def consume(self, count: int, on_message: OnMessage) -> None:
@@ -61,7 +61,7 @@ def receiver_of(peer: str) -> Receiver:
 
 
 def stamp() -> int:
-    """Nanoseconds of the clock that all processes of this machine share."""
+    """Return nanoseconds of the clock that all processes of this machine share."""
     return time.monotonic_ns()
 
 
@@ -69,7 +69,7 @@ _PADDING = "x" * (MESSAGE_BYTES - len(orjson.dumps({"sent": 10**18, "text": ""})
 
 
 def message_fields() -> dict[str, Any]:
-    """The message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
+    """Return the message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
     return {"sent": stamp(), "text": _PADDING}
 
 

@@ -11,19 +11,19 @@ from loopline.bench.proofs.bus.peers import STREAM, OnMessage, message_fields
 
 BATCH = 500
 READ = 500
-"""Entries per read. Left at its default FastStream reads the whole stream in one answer; both
-drain at the same rate, and this one keeps its memory small."""
+"""Entries per read. By default FastStream reads the whole stream in one answer; both settings drain
+at the same rate, and this one keeps its memory small."""
 
 
 class Message(BaseModel):
-    """What the handler is given: typed, as in ours."""
+    """Message that the handler receives: typed, as in ours."""
 
     sent: int
     text: str
 
 
 class Sender:
-    """`publish` into pipelines."""
+    """Producer that sends `publish` in pipelines."""
 
     async def open(self, url: str) -> None:
         self._broker = RedisBroker(url, logger=None)  # pyright: ignore[reportArgumentType]
@@ -44,7 +44,7 @@ class Sender:
 
 
 class Handler:
-    """One subscriber."""
+    """Consumer with one subscriber."""
 
     async def open(self, url: str) -> None:
         self._broker = RedisBroker(url, logger=None)  # pyright: ignore[reportArgumentType]
@@ -64,7 +64,7 @@ class Handler:
                 self._done.set()
 
         client = await self._broker.connect()
-        # Made here, from 0: FastStream would begin at the end and skip what was enqueued before.
+        # Created here, from 0: FastStream would begin at the end and skip earlier messages.
         await client.xgroup_create(STREAM, "workers", id="0", mkstream=True)
 
     async def consume(self, count: int, on_message: OnMessage) -> None:

@@ -29,7 +29,7 @@ TYPE = "bench.message"
 
 
 class Message(BaseModel):
-    """The payload."""
+    """Payload of the message."""
 
     sent: int
     text: str
@@ -43,14 +43,14 @@ def bus_of(url: str) -> Bus:
 
 
 def admission(run_id: str) -> Admission:
-    """A run whose first message is the bench's."""
+    """Return a run whose first message is the bench's."""
     deadline = time.time() + 3600
     envelope = Envelope(type=TYPE, run_id=run_id, deadline=deadline, payload=message_fields())
     return Admission(run_id, b"{}", deadline, (Outgoing(STREAM, envelope),))
 
 
 class Sender:
-    """Admits a run per message."""
+    """Producer that admits a run per message."""
 
     async def open(self, url: str) -> None:
         self._bus = bus_of(url)
@@ -73,7 +73,7 @@ class Sender:
 
 
 class Handler:
-    """A consumer whose handler commits a step with a journal entry and a hand-off."""
+    """Consumer whose handler commits a step with a journal entry and a hand-off."""
 
     async def open(self, url: str) -> None:
         self._bus = bus_of(url)
@@ -106,7 +106,7 @@ class Handler:
         await self._done.wait()
 
     async def close(self) -> None:
-        # Its last read waits for messages a while longer: no part of the measurement.
+        # Its last read waits a little longer for messages: this is not part of the measurement.
         self._consumer.drain()
         await self._serving
         await self._bus.close()

@@ -1,4 +1,4 @@
-"""The client's limit: redis-py alone, everything in pipelined batches, no promise kept."""
+"""The client's limit: redis-py alone, everything in pipelined batches, without any guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCH = 500
 
 
 class Sender:
-    """XADD in pipelines."""
+    """Producer with XADD in pipelines."""
 
     async def open(self, url: str) -> None:
         self._redis = Redis.from_url(url)
@@ -32,7 +32,7 @@ class Sender:
 
 
 class Handler:
-    """XREADGROUP, parse, one XACK per batch."""
+    """Consumer with XREADGROUP, a parser, and one XACK per batch."""
 
     async def open(self, url: str) -> None:
         self._redis = Redis.from_url(url)

@@ -1,4 +1,4 @@
-"""What an attack is, and what it can reach."""
+"""The interface of an attack, and the scene that it can reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from loopline.testing import RedisProcess
 
 @dataclass
 class Scene:
-    """Everything that attacks reach. What is None is not there, and `Attack.unable` says why."""
+    """Parts of a deployment that attacks reach. A part that is None does not exist, and
+    `Attack.unable` gives the reason."""
 
     fleet: Fleet
     server: RedisProcess
@@ -29,12 +30,12 @@ class Scene:
     clocks: Clocks | None = None
     far: FarMachine | None = None
     missing: dict[str, str] = field(default_factory=dict[str, str])
-    """Field → why it is not there."""
+    """Reason why a part is missing, by field."""
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _undoing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def targets(self) -> list[Slot]:
-        """Workers that are up and say so."""
+        """Names of the workers that are ready."""
         ready = self.monitor.ready
         return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
 
@@ -50,7 +51,7 @@ class Scene:
         task.add_done_callback(self._undoing.discard)
 
     async def undo_all(self) -> None:
-        """Undo all that still lasts."""
+        """Undo all attacks that are still active."""
         self._over.set()
         while self._undoing:
             await asyncio.gather(*self._undoing)
@@ -62,24 +63,24 @@ class Attack(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[int]
-    """How often it is chosen, among the others."""
+    """Weight with which it is chosen among the attacks."""
     about: ClassVar[str]
-    """In a few words, for the help."""
+    """Description in a few words, for the help."""
     needs: ClassVar[str] = ""
-    """Field of the scene without which it cannot be."""
+    """Field of the scene that it needs."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 
     def unable(self) -> str:
-        """Why it can't be done here; empty if it can."""
+        """Reason why it can't be done here; empty if it can."""
         if self.needs and getattr(self.scene, self.needs) is None:
             return self.scene.missing.get(self.needs, f"there is no {self.needs} here")
         return ""
 
     @abstractmethod
     async def inject(self, place: float, hardness: float) -> None:
-        """Do it, and see to it that it ends (`Scene.after`)."""
+        """Make the attack, and schedule its end (`Scene.after`)."""
 
 
 async def wait_with_timeout(event: asyncio.Event, seconds: float) -> None:

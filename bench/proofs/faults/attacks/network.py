@@ -6,10 +6,10 @@ from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 from loopline.bench.proofs.faults.proxy import Proxy
 
 TORN = 20
-"""Replies, at most."""
+"""Most replies that are torn."""
 DELAY_SECONDS = (0.01, 0.5)
 APART_LEASES = (0.1, 2.5)
-"""How long nothing passes, in leases."""
+"""Least and most duration without any traffic, in leases."""
 
 
 class _OfProxy(Attack):

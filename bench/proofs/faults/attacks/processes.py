@@ -6,9 +6,10 @@ from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 from loopline.bench.proofs.faults.fleet import Slot
 
 STOP_LEASES = (0.5, 2.5)
-"""How long a worker is stopped, in leases: most wake to find their work taken over."""
+"""Least and most duration of a pause, in leases: most workers wake up after their work was taken
+over."""
 CLOCK_SECONDS = 7200.0
-"""How far a clock is set forward or back, at most."""
+"""Most seconds by which a clock is set forward or back."""
 CLOCK_LEASES = (0.5, 4.0)
 
 

@@ -8,7 +8,7 @@ from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 
 DOWN_SECONDS = (0.0, 1.0)
 FROZEN_LEASES = (0.1, 1.5)
-"""How long it is frozen, in leases."""
+"""Least and most duration of a freeze, in leases."""
 FULL_SECONDS = (0.2, 2.0)
 
 
@@ -52,5 +52,5 @@ class Disk(Attack):
         await asyncio.to_thread(disk.fill)
         await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
-        # With `appendfsync always` it ends rather than acknowledge what is on no disk.
+        # With `appendfsync always` Redis ends rather than acknowledge data that is on no disk.
         await asyncio.to_thread(server.wait_for_writes)
