@@ -75,7 +75,8 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
 
 
 def tenant_name(run: Run) -> str:
-    """Whose turns a run takes: of its tenant, or else of its account's."""
+    """Name of the tenant whose turns a run takes: its `tenant` tag, else its account, else
+    `ANYBODY`."""
     return run.tags.get(TENANT_TAG, "") or run.account or ANYBODY
 
 

@@ -29,13 +29,13 @@ FAILURES = frozenset({"unavailable", "timeout"})
 
 
 class Breaker:
-    """Of one endpoint, in one process."""
+    """Circuit breaker of one endpoint, in one process."""
 
     def __init__(
         self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """It opens after `failures` failures in a row. After `seconds` one request is let
-        through: if it is answered, the breaker closes."""
+        """Open after `failures` failures in a row. After `seconds` one request may pass: if it is
+        answered, the breaker closes."""
         self._most = failures
         self._seconds = seconds
         self._clock = clock
@@ -48,7 +48,7 @@ class Breaker:
 
     @property
     def failures(self) -> int:
-        """In a row."""
+        """Number of failures in a row."""
         return self._failures
 
     def allows(self) -> bool:
@@ -94,23 +94,24 @@ class Attempt:
 
 
 class EndpointBreaker:
-    """Of one pool, in one process."""
+    """Circuit breaker of one pool as one process sees it: shared by all workers, or local."""
 
     def __init__(self, pool: str, local: Breaker) -> None:
         self.circuit: Circuit | None = None
-        """What all workers share; None for a model in this process."""
+        """State that all workers share; None for a model in this process."""
         self._pool = pool
         self._local = local
         self._process = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self._numbers = itertools.count(1)
         self._verdict: Verdict | None = None
-        """The last that was heard."""
+        """Last verdict from the bus."""
         self._trouble = ""
-        """Why the bus could not be asked, when it was last tried."""
+        """Why the last attempt to ask the bus failed; empty after a success."""
 
     @property
     def is_open(self) -> bool:
-        """As this process has last heard, or found out."""
+        """Whether the breaker is open, by the bus's last verdict or else by this process's own
+        failures."""
         if self.is_shared and self._verdict is not None:
             return self._verdict.word != "closed"
         return self._local.is_open
@@ -122,7 +123,7 @@ class EndpointBreaker:
         return self.circuit is not None and not self._trouble
 
     def state(self) -> dict[str, Any]:
-        """For the worker's presence; empty where there is nothing to say."""
+        """State for the worker's presence; empty where there is nothing to report."""
         if not self.is_open and not self._trouble:
             return {}
         shared = self._verdict if self.is_shared else None
@@ -131,8 +132,8 @@ class EndpointBreaker:
 
     @asynccontextmanager
     async def attempt(self, *, forced: bool = False) -> AsyncGenerator[Attempt | None]:
-        """For one request: None where it must not be sent. The sender sets its `outcome`
-        within the block; a probe is renewed meanwhile."""
+        """Ask whether one request may be sent; yields None if not. The sender sets the attempt's
+        `outcome` within the block; a probe is renewed meanwhile."""
         attempt = await self._ask(forced=forced)
         if attempt is None:
             yield None

@@ -17,7 +17,7 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 
 class FaultPlan(BaseModel):
-    """Which requests go wrong, and how.
+    """Plan of which requests fail, and how.
 
     The fate of a request is a function of (seed, request, how often that request was seen), so
     it does not depend on the order in which concurrent requests arrive.

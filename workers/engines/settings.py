@@ -24,11 +24,12 @@ class Price(SettingsModel):
     """US dollars per million tokens, which is micro-dollars per token."""
 
     prompt: Decimal | None = Field(default=None, ge=0)
-    """Per million prompt tokens that were not read from a cache."""
+    """Price of a million prompt tokens that were not read from a cache."""
     cached: Decimal | None = Field(default=None, ge=0)
-    """Per million prompt tokens read from the provider's cache; the prompt price if not given."""
+    """Price of a million prompt tokens read from the provider's cache. The prompt price if not
+    given."""
     completion: Decimal | None = Field(default=None, ge=0)
-    """Per million generated tokens, hidden reasoning included."""
+    """Price of a million generated tokens, hidden reasoning included."""
 
     @property
     def is_known(self) -> bool:
@@ -40,9 +41,9 @@ class ScriptedWorlds(SettingsModel):
     """Instances of the simulated worlds whose way the script knows."""
 
     split: str
-    """Of the simulator, for example `unseen_worlds`."""
+    """Split of the simulator, for example `unseen_worlds`."""
     seed: int = 123
-    """The seed that the instances are drawn from, as `--seed` of `bench tools`."""
+    """Seed that the instances are drawn from, as `--seed` of `bench tools`."""
     samples: int = Field(default=200, ge=1, le=100_000)
     """How many; a larger number holds the smaller one's instances."""
 
@@ -53,9 +54,9 @@ class ScriptedHeed(SettingsModel):
     phrase: str = Field(min_length=1)
     """A part of the system prompt, to the letter."""
     mistake_rate: float | None = Field(default=None, ge=0, le=1)
-    """In place of the pool's."""
+    """Mistake rate in place of the pool's."""
     answer: str | None = Field(default=None, min_length=1)
-    """Said in place of everything else."""
+    """Answer in place of everything else."""
 
 
 class ScriptedAnswer(SettingsModel):
@@ -88,7 +89,7 @@ class ScriptedOptions(SettingsModel):
 
 
 AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-"""As in a policy's name, behind the pool's: `caller` of `umi/caller`."""
+"""Name of an adapter, the part of a policy's name after the pool's: `caller` of `umi/caller`."""
 
 
 LeftOut = Literal[
@@ -162,10 +163,10 @@ class ModelSettings(SettingsModel):
     that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
     that are streamed already, are not handed on."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """With fallbacks: after this many failed requests in a row, of all workers together, no worker
-    asks the endpoint."""
+    """Failed requests in a row after which no worker asks the endpoint. Those of all workers count.
+    It applies to a pool with fallbacks."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
-    """For so long; then one request of one worker tries it again."""
+    """Seconds until one request of one worker tries the endpoint again."""
 
     hedge_after: HedgeAfter | None = None
     """A request to an endpoint that is not answered (streamed: has no text) this many seconds after
@@ -221,8 +222,8 @@ class ModelSettings(SettingsModel):
     images: bool = False
     """openai: the endpoint's model takes images in messages of users."""
     image_tokens: int = Field(default=2_048, ge=1, le=10_000_000)
-    """With images: tokens of a prompt that one image is at most, which budgets and rate limits hold
-    until the endpoint has counted them."""
+    """Most prompt tokens that one image can be. Budgets and rate limits reserve this number until
+    the endpoint has counted. It applies with `images`."""
     max_context: int | None = Field(default=None, ge=8)
     """Longest prompt plus output in tokens. For a model in this process at most (and by default)
     the model's own."""
@@ -242,8 +243,8 @@ class ModelSettings(SettingsModel):
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     constrain_tools: bool = True
-    """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
-    for rollouts to train on, where log-probabilities must be the model's own."""
+    """Constrain tool calls to the offered tools' schemas. It applies to a model in this process.
+    Turn it off for rollouts to train on, where log-probabilities must be the model's own."""
 
     template_options: TemplateOptions = Field(default_factory=dict)
     """Switches of the model's chat template, as in `{ enable_thinking = false }` of Qwen3. A local
@@ -461,12 +462,12 @@ _PROVIDERS = {
     "perplexity.ai": "perplexity",
     "x.ai": "x_ai",
 }
-"""By the domain of their endpoints, as OpenTelemetry's conventions name them."""
+"""OpenTelemetry's names of providers, by the domain of their endpoints."""
 
 
 def provider_of(settings: ModelSettings) -> str:
-    """Who serves a pool, in the words of OpenTelemetry: a known provider, `openai` for an endpoint
-    of its format that nobody knows, else the engine."""
+    """Name of the provider that serves a pool, in OpenTelemetry's terms: a known provider, `openai`
+    for an unknown endpoint of its format, else the engine."""
     if settings.engine != "openai" or settings.base_url is None:
         return settings.engine
     host = urlsplit(settings.base_url.strip()).hostname or ""

@@ -17,7 +17,7 @@ class Matcher(Protocol):
 
     @property
     def allowed(self) -> bytes | None:
-        """Of the next token: one bit per token id, the lowest bit of each byte first; None if
+        """Mask of the next token: one bit per token id, the lowest bit of each byte first; None if
         nothing is forbidden. Never empty while the matcher is not `complete`."""
         ...
 

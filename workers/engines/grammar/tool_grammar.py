@@ -140,7 +140,7 @@ class ToolGrammar:
 
     markup: MarkupTokens
     call: GrammarMatcher
-    """Behind the opening tag; calls follow copies of it."""
+    """Matcher after the opening tag; calls follow copies of it."""
     first: GrammarMatcher | None = None
     """Before the opening tag of the call that a completion begins with; None where it may begin
     with text."""

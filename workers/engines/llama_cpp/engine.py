@@ -89,9 +89,9 @@ class LlamaBackend:
             self._context, cells=self._context.cells, in_work=self.max_rows, idle=KEPT
         )
         self._adapter: AdapterVersion | None = None
-        """Of the rows whose turn it is."""
+        """Adapter of the rows whose turn it is."""
         self._passes = 0
-        """That they have had one after the other."""
+        """Consecutive passes that those rows have had."""
         return loaded
 
     @property
@@ -113,8 +113,8 @@ class LlamaBackend:
         return self._sequences.longest_prefix(adapter, ids)
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """In the cells, as far as prompts are known: of a request's completions only the first
-        counts, for the others can come later."""
+        """Whether the cells have room for the row, as far as prompts are known: of a request's
+        completions only the first counts, because the others can come later."""
         spare = self._sequences.spare_cells - sum(member.left for member in rows)
         return len(rows) < places and row.left + HEADROOM * (len(rows) + 1) <= spare
 
@@ -147,7 +147,8 @@ class LlamaBackend:
                 return
 
     def _choose_adapter(self, rows: Sequence[Row]) -> None:
-        """Whose turn it is: the same rows' for a quantum of passes, then those after them."""
+        """Choose the adapter of the next pass: rows of one adapter have a quantum of passes, then
+        those of the next adapter."""
         present = list(dict.fromkeys(row.job.adapter for row in rows))
         self._passes += 1
         if self._adapter in present and (self._passes <= QUANTUM or len(present) == 1):
@@ -194,7 +195,8 @@ class LlamaBackend:
         """Only torch can: the settings say so."""
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
-        """In a sequence of its own, which is given back at once."""
+        """Compute the log-probabilities of `ids[1:]` in a separate sequence, which is released at
+        once."""
         self._make_room(len(ids), may_fail=True)
         number = self.max_rows + KEPT
         result: list[float] = []

@@ -55,7 +55,7 @@ class Loaded(Protocol):
         ...
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """For constrained decoding; takes seconds for a large vocabulary."""
+        """Tokenizer for constrained decoding; making it takes seconds for a large vocabulary."""
         ...
 
 
@@ -152,7 +152,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those of the running rows whose keys and values went with a pass that failed."""
+        """Running rows whose keys and values were lost in a failed pass."""
         ...
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:

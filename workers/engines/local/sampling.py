@@ -1,4 +1,4 @@
-"""From logits to a token and its exact log-probability, each row by its own parameters.
+"""Sampling of a token with its exact log-probability from logits, each row by its own parameters.
 
 The log-probability is that of the distribution the token was drawn from: softmax of the logits
 divided by the temperature, cut to the top k, then to the smallest set that holds top_p of the
@@ -119,7 +119,7 @@ def likeliest(
     outputs: Sequence[Sequence[int]],
     count: int,
 ) -> list[list[tuple[int, float]]]:
-    """At most `count` tokens that each row could have next, with the log-probabilities that
+    """Return up to `count` tokens that each row could have next, with the log-probabilities that
     `choose_tokens` gives them, the likeliest first.
 
     logits: [rows, vocabulary], as for `choose_tokens`.

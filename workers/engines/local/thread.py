@@ -53,7 +53,7 @@ class ModelThread(Generic[L]):
         """None is the last one: stop."""
         self._started: Future[L] = Future()
         self._scheduler: Scheduler
-        """From the start on, and the thread's own."""
+        """Scheduler of the rows; the thread sets it when it starts, and uses it alone."""
         self._thread = threading.Thread(
             target=self._run, name=f"{self._kind}-{settings.model}", daemon=True
         )

@@ -136,7 +136,8 @@ class Assembly:
         return [Delta(index=index, text=text) for index, text in texts if text]
 
     def completions(self) -> list[Completion]:
-        """In order of index; fewer than asked for (but one) where the endpoint doesn't know `n`.
+        """Return the completions in order of index; at least one, but fewer than asked for where
+        the endpoint doesn't know `n`.
 
         The provider counts completion tokens over all its choices. Where ids or logprobs say how
         many each has, they are split so; else index 0 carries the sum. Raises EngineError:
@@ -231,7 +232,7 @@ class Assembly:
         return text, ids
 
     def _finished_choices(self) -> list[_Choice]:
-        """Those that the endpoint gave. An answer that is whole needs no finish reason (some
+        """Return the choices that the endpoint gave. A complete answer needs no finish reason (some
         servers send none); one that may have been cut off does."""
         whole = self._ended and self._usage is not None
         ready_choices: list[_Choice] = []

@@ -19,7 +19,7 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Far above any completion, far below what would fill the memory."""
 
 END_SECONDS = 0.1
-"""For the mark of a stream's end behind its last event: servers send both at once."""
+"""Time to wait for the end mark of a stream after its last event: servers send both at once."""
 
 DONE = "[DONE]"
 BOM = "\ufeff"

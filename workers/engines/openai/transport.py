@@ -20,7 +20,7 @@ from yarl import URL
 IDLE_SECONDS = 5.0
 """A connection that nobody has used for longer is closed: servers close theirs, too."""
 MAX_HEADER_BYTES = 65_536
-"""Of one line of an answer's head."""
+"""Limit of one line of an answer's head."""
 _LARGE = 2**20
 """aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
 
@@ -65,7 +65,8 @@ class Transport(Protocol):
 def transport_to(
     url: str, proxy: str | None, headers: Mapping[str, str], connect_seconds: float
 ) -> Transport:
-    """For an endpoint, through the proxy where there is one; `headers` go with each request."""
+    """Return a transport to an endpoint, through the proxy if there is one; `headers` go with each
+    request."""
     encrypted = "https" in (urlsplit(url).scheme, urlsplit(proxy or "").scheme)
     # Certificates take a while to load, and an address without TLS leads to none.
     verify = httpx2.create_ssl_context() if encrypted else False

@@ -23,8 +23,8 @@ class UnreadableUsage(Exception):
 
 
 def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
-    """Where servers put it: alongside the choices, within one (Moonshot), in a field of their own
-    (Groq's streams)."""
+    """Return the usage in an answer; None if there is none. Servers put it alongside the choices,
+    within one of them (Moonshot) or in a separate field (Groq's streams)."""
     places: list[object] = [payload.get("usage")]
     extension = payload.get("x_groq")
     if isinstance(extension, dict):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 BLANK = "▁"
 
 BLANK_AT_BEGINNING_KEY = "loopline.tokenizer.blank_at_beginning"
-"""In the metadata of a GGUF file: the tokenizer's own blank is at the beginning alone. llama.cpp
+"""Metadata key of a GGUF file: the tokenizer adds its own blank at the beginning alone. llama.cpp
 knows only everywhere and nowhere."""
 
 _PRIVATE_USE = range(0xE000, 0xF900)

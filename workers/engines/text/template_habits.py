@@ -30,7 +30,8 @@ class TemplateHabits:
     system: bool = True
     tool_turns: bool = True
     calls: bool = True
-    """In a field of their own. A local model's turns have theirs in their text (`raw_text`)."""
+    """Whether calls go in a separate field. A local model's turns have theirs in their text
+    (`raw_text`)."""
     calls_at_once: bool = True
 
 

@@ -1,5 +1,4 @@
-"""From a stream of tokens, or of pieces, to a stream of text: whole characters, and nothing past a
-stop string.
+"""Stream of text made from tokens or pieces: whole characters, and nothing past a stop string.
 
 Two things must not reach a reader: half a character (a token may end in the middle of one), and
 the beginning of a stop string that the next token completes. Both are held back until it is

@@ -21,7 +21,7 @@ _BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
 """The token of one byte."""
 
 COMPOSED_KEY = "loopline.tokenizer.nfc"
-"""In the metadata of a GGUF file: the tokenizer composes text before it cuts it."""
+"""Metadata key of a GGUF file: the tokenizer composes text before it splits it."""
 
 
 class TokenizerCodec:

@@ -21,8 +21,8 @@ context."""
 
 
 class KVBatch:
-    """Where each row stands in the cache. A row's place is its index in `rows`, and the columns up
-    to `row.fed` are its own; `row.fed` is for the caller to advance after a pass."""
+    """Batch of rows in the cache. A row's place is its index in `rows`, and the columns up to
+    `row.fed` are its own; the caller advances `row.fed` after a pass."""
 
     def __init__(self, model: Any, device: torch.device, most_rows: int, most_columns: int) -> None:
         self._model = model
@@ -32,8 +32,8 @@ class KVBatch:
         self._windows = _windows(model.config.get_text_config())
 
     def read(self, unread: Mapping[Row, States]) -> torch.Tensor:
-        """Append these rows and their siblings, each behind a beginning that was computed before
-        (an empty list is none): at most all but its last token.
+        """Append these rows and their siblings, each after a beginning that was computed before (an
+        empty list is none): at most all but its last token.
 
         Returns the logits [rows of `unread`, vocabulary] after the last tokens, without the ids
         that are unchecked. If it fails, the batch has the rows that it had; if memory runs out,

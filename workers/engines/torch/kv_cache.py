@@ -35,11 +35,11 @@ States = list[tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass
 class _Window:
-    """Where the next forward pass writes, and what it sees; one for all layers."""
+    """Places that the next forward pass writes to and sees; one window for all layers."""
 
     rows: int = 0
     columns: int = 0
-    """Of the allocation."""
+    """Columns of the allocation."""
     first: int = 0
     """Row of the allocation that is the first one of the pass."""
     places: tuple[torch.Tensor, ...] = ()

@@ -37,13 +37,13 @@ class Sleeper:
         self._task: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Until the servers may have memory there: before one is started."""
+        """Wait until the servers may use the GPU's memory: before one of them is started."""
         # Another process gives it away: nothing tells of that.
         while not self._turn.take():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS)
 
     def begin(self, fleet: Fleet, process: ManagedServer | None) -> None:
-        """From now on give turns away."""
+        """Start giving turns away."""
         self._task = asyncio.create_task(self._go_on(fleet, process), name="gpu-turns")
 
     async def close(self) -> None:

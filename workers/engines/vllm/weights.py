@@ -1,5 +1,5 @@
-"""Which weights the servers of a pool have: adapters, each under a name of its version, or a whole
-model in the place of the pool's own.
+"""Weights that the servers of a pool have: adapters, each under a name of its version, or a whole
+model in place of the pool's own.
 
 An adapter is loaded next to what is there, and requests in progress end with theirs. A server has
 one whole model at a time: to exchange it, requests in progress end first, those that come wait, and
@@ -45,7 +45,7 @@ class Servers:
     exchanges: bool
     """They exchange the weights of a whole model where they lie."""
     folder: Path
-    """Of the pool's own model."""
+    """Folder of the pool's own model."""
     base: str
     start_seconds: float
     weights: BaseWeights | None = field(init=False)
@@ -55,7 +55,7 @@ class Servers:
         self.weights = BaseWeights(self.folder) if has_weights else None
 
     def base_sha256(self) -> str | None:
-        """Of the pool's own model; None where its weights are not on this machine."""
+        """Hash of the pool's own model; None where its weights are not on this machine."""
         return None if self.weights is None else self.weights.sha256
 
 
@@ -71,7 +71,7 @@ class Weights:
         """That the servers have in the place of the pool's own model."""
 
     def attach(self, servers: Servers) -> None:
-        """From now on these are loaded into."""
+        """Load into these servers from now on."""
         self._servers = servers
 
     async def close(self) -> None:

@@ -21,9 +21,9 @@ from loopline.agents.records import JsonObject
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 HIGHEST_TEMPERATURE = 2.0
-"""That vLLM samples with."""
+"""Highest temperature that vLLM samples with."""
 _LOWEST = -9000.0
-"""Of a log-probability; a token that cannot come has -9999."""
+"""Lowest log-probability of a possible token; one that cannot come has -9999."""
 
 
 class _Logprobs(BaseModel):
