@@ -26,8 +26,8 @@ def spare_what_started() -> None:
 
 @contextmanager
 def pause_collection() -> Generator[None]:
-    """For reading many records that all stay alive: collecting among them takes five times as long
-    as reading them."""
+    """Pause garbage collection while many records are read that all stay alive: collecting among
+    them takes five times as long as reading them."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -38,7 +38,7 @@ def pause_collection() -> Generator[None]:
 
 
 def skip_final_collection() -> None:
-    """At its end Python looks for garbage in all that was ever imported, of torch for a second or
-    two, though the system is about to take the memory back. To be called first, so that it comes
-    behind all that ends otherwise."""
+    """Skip the garbage collection at exit. Python looks for garbage in all that was ever imported,
+    of torch for a second or two, though the system is about to take the memory back. Call this
+    first, so that it runs after all other exit handlers."""
     atexit.register(gc.freeze)

@@ -46,7 +46,7 @@ log = structlog.get_logger("loopline.workers.gpu")
 
 
 class PoolObserver(Protocol):
-    """Who is told what a pool does."""
+    """Observer of what a pool does."""
 
     def answered(self, pool: str, calls: Sequence[Call]) -> None: ...
 
@@ -95,12 +95,12 @@ class _Answer:
     store: bool
     calls: tuple[Call, ...] = ()
     lane: Lane | None = None
-    """Of the calls."""
+    """Lane of the calls."""
     sendings: Sequence[int] = ()
     shared_with: str = ""
-    """The call of another request that these are of."""
+    """Call of another request that these candidates are of."""
     error: str = ""
-    """Its kind."""
+    """Kind of the error."""
 
 
 class Pool:
@@ -184,7 +184,7 @@ class Pool:
             return _Answer(reply, store=not error.retryable, error=error.kind)
 
     async def _answer_once(self, query: _Query) -> _Answer:
-        """By a call of its own, or by that of an equal request which is under way."""
+        """Answer by a separate call, or by that of an equal request in progress."""
         flight, result = None, _Answer(b"", store=False)
         if self.coalescer is not None and self._is_meant(query.payload):
             request = await self._request(query.delivery, query.payload, query.deadline)
@@ -241,7 +241,7 @@ class Pool:
         )
 
     async def _draft(self, query: _Query) -> _Draft:
-        """By this pool, or by another that is asked as well if this one is slow."""
+        """Draft an answer by this pool, or by another that is asked as well if this one is slow."""
         race, lane, stream = Race(), query.lane(self), query.payload.stream
         after = self.slow.seconds(stream=stream) if self._is_meant(query.payload) else None
         first = self._lead(query, lane, race, 0)
@@ -364,7 +364,8 @@ class Pool:
         )
 
     def _policy_of(self, payload: CompletionPayload) -> str:
-        """Its own, where the request was handed on to it."""
+        """Return the requested policy, or the pool's own where the request was handed on to this
+        pool."""
         return payload.policy if pool_of(payload.policy) == self.name else self.name
 
     async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:

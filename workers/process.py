@@ -91,7 +91,7 @@ class Front(Protocol):
         ...
 
     def details(self) -> dict[str, Any]:
-        """For the worker's presence."""
+        """Details for the worker's presence."""
         ...
 
 

@@ -34,7 +34,7 @@ log = structlog.get_logger("loopline.workers.tool")
 WAIT_SECONDS = 5.0
 """How often it checks whether a person has resolved a call."""
 MAX_NOTED_CHARS = 4_000
-"""Of the arguments in the list of calls without an outcome."""
+"""Longest arguments in the list of calls without an outcome."""
 
 
 class Callee(Protocol):

@@ -18,8 +18,8 @@ from typing import Any
 from loopline.workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
 
 CPU_SECONDS = 60
-"""Of one request: more than the alarms leave it. A parent that was killed can't kill this process,
-and in C code it hears no alarm and sees no end of its input; then the kernel ends it."""
+"""CPU time of one request, more than the alarms leave it. A parent that was killed can't kill this
+process, which in C code gets no alarm and no end of its input; then the kernel ends it."""
 _COMMANDS = re.compile(
     r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min|Gamma)(?![A-Za-z])"
     r"|\\[dt]?frac\s*\{\s*d\s*\}|\\begin\s*\{\s*[vV]matrix"
@@ -142,8 +142,8 @@ def _is_form(gold: str) -> bool:
 
 
 def _strip_formatting(text: str) -> str:
-    r"""Without what only formats. Words stay one, so that no sign behind them comes to stand
-    between numbers, as in `2 \text{ or } -2`."""
+    r"""Return the text without mere formatting. Words stay one token, so that no sign after them
+    ends up between numbers, as in `2 \text{ or } -2`."""
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 

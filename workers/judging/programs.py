@@ -39,7 +39,8 @@ class ProgramJudge:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._golden: OrderedDict[str, asyncio.Task[_Golden]] = OrderedDict()
-        """By the problem's key: the same name may stand for other tests and solutions."""
+        """Golden results by the problem's key, because one name may stand for other tests and
+        solutions."""
 
     async def programs(
         self, problem: CodeProblem, programs: Sequence[str]

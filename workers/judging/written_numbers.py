@@ -26,7 +26,7 @@ class WrittenNumber:
     value: Fraction
     percent: bool
     around: str
-    """Its unit and its currency."""
+    """Unit and currency around the number."""
 
     @property
     def readings(self) -> frozenset[Fraction]:

@@ -32,14 +32,14 @@ import aiohttp
 from loopline.agents.records import JsonObject
 
 IDLE_SECONDS = 2.0
-"""After which a connection is given back."""
+"""Time after which an idle connection is given back."""
 WAIT_SECONDS = 60.0
-"""For a server that does not answer, or has no room."""
+"""Longest wait for a server that does not answer, or has no room."""
 STEP_SECONDS = 120.0
-"""That one action may take."""
+"""Longest time of one action."""
 MAX_MESSAGE_BYTES = 16 * 2**20
 MAX_REMEMBERED = 4_096
-"""Results of actions."""
+"""Number of results of actions."""
 _RETRY_SECONDS = 0.25
 _FULL = "CAPACITY_REACHED"
 _INVALID = "VALIDATION_ERROR"
@@ -220,7 +220,7 @@ class _Connection:
         return cls(session, socket)
 
     async def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """As `Server.play`. Raises `_Full`, and `OpenEnvError`."""
+        """Play as `Server.play` does. Raises `_Full` and `OpenEnvError`."""
         keys = (_text(reset), *map(_text, actions))
         if not self._place or keys[: len(self._place)] != self._place:
             self._place = ()

@@ -40,7 +40,7 @@ from loopline.workers.sandbox.result import Ending
 T = TypeVar("T")
 
 MAX_SHOWN = 2_000
-"""Of what a program wrote, in an outcome."""
+"""Characters of a program's output that an outcome shows."""
 MAX_PROGRAM_CHARS = 2**20
 """A longer program fails. The longest golden one has 20 kB."""
 OF_THE_TEST = "the test: "
@@ -49,17 +49,17 @@ _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
 """An interpreter needs some, whatever a problem of C++ programmers says."""
 _RESERVED = 256 * MIB
-"""On top of a problem's own memory limit. That one means memory in use, the sandbox's counts
-address space: a program that reserves a stack this deep for a thread, as many do that recurse,
-would fail by it, however little of it is used. A program may so use more than its problem allows,
-and never more than the sandbox does."""
+"""Address space in addition to a problem's own memory limit. That limit means memory in use, the
+sandbox's means address space: a program that reserves a stack this deep for a thread, as many
+recursive ones do, would fail by it, however little of it is used. So a program may use more than
+its problem allows, and never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
-"""Between the end of a process's output and its own."""
+"""Time between the end of a process's output and its exit."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one test."""
+    """Result of one test."""
 
     passed: bool
     actual: str
@@ -74,12 +74,12 @@ class Outcome:
 
 
 _UNTRIED = Outcome(False, "", Ending.TIMED_OUT)
-"""Of a test behind too many others that timed out."""
+"""Outcome of a test after too many others that timed out."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of all tests, in their order."""
+    """Results of all tests, in order."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -96,7 +96,7 @@ class Verdict:
 
 @dataclass
 class _Outcomes:
-    """What is known of the tests of a program, by their places."""
+    """Results of a program's tests so far, by their places."""
 
     patience: int
     by_place: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
@@ -113,7 +113,7 @@ class _Outcomes:
         return bisect_left(self._hung, place) >= self.patience
 
     def left(self, tests: dict[int, T]) -> dict[int, T]:
-        """Those that are still to be tried."""
+        """Tests that are still to be tried."""
         return {
             at: test
             for at, test in tests.items()
@@ -172,7 +172,7 @@ class Judge:
         )
 
     def _limits(self, problem: CodeProblem) -> Limits:
-        """Of one test: the sandbox's, or less where the problem says so."""
+        """Limits of one test: the sandbox's, or lower where the problem says so."""
         general = self._sandbox.limits
         wall, cpu = general.wall_seconds, general.cpu_seconds
         if problem.wall_seconds is not None:
@@ -338,9 +338,9 @@ def _request(test: CallTest) -> bytes:
 
 
 def _limits_for_tests(limits: Limits, tests: int) -> Limits:
-    """For a process that goes through several tests, each within its own time, after its first
-    lines, which have as much. What they have of CPU is theirs together: one that hangs is ended by
-    the clock."""
+    """Limits for a process that runs several tests, each within its own time, after its first
+    lines, which get the same time. The tests share their CPU time: the clock ends one that
+    hangs."""
     wall = min(_MAX_SECONDS, limits.wall_seconds * (tests + 1) + 1)
     cpu = min(_MAX_SECONDS, limits.cpu_seconds * (tests + 1))
     return limits.model_copy(update={"wall_seconds": wall, "cpu_seconds": cpu})

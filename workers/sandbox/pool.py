@@ -74,7 +74,7 @@ class Sandbox:
 
     @property
     def limits(self) -> Limits:
-        """Of a program that comes without limits of its own."""
+        """Limits of a program that brings no limits of its own."""
         return self._limits
 
     @property

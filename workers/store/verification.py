@@ -109,7 +109,8 @@ def _read(path: Path, result: Verified) -> int:
 
 
 class _Progress:
-    """By file its size and time, so that one which was changed since is read again."""
+    """Progress of a verification: size and time of each file, so that one that has changed since is
+    read again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -47,10 +47,10 @@ STEADY_SECONDS = 30.0
 ABSENCE_SECONDS = 5.0
 """How long a call waits for a server that is being joined again."""
 LEAVE_SECONDS = 1.0
-"""How long a connection that is of no more use is kept for the calls on it."""
+"""Time that a connection of no further use stays open for the calls on it."""
 MAX_SAID = 300
 IDEMPOTENCY_KEY = "loopline/idempotency-key"
-"""In `_meta` of a call: the same however often it is made."""
+"""Key in `_meta` of a call: its value is the same however often the call is made."""
 _LOST_SESSION = re.compile(
     r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
     re.IGNORECASE,
@@ -94,7 +94,7 @@ class McpSource:
         """The last line on the standard error of a server that has ended."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Serve the source until cancelled."""
         pause = self._settings.restart_seconds
         while True:
             began = time.monotonic()
@@ -201,7 +201,7 @@ class McpSource:
         self._lost.set()
 
     def declared_effect(self, name: str) -> Effect | None:
-        """By the hints of the protocol, which a server gives or not."""
+        """Effect by the hints of the protocol, which a server may omit."""
         return self._effects.get(name)
 
     async def call(

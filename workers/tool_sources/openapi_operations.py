@@ -52,7 +52,7 @@ class OperationFilter:
 
     allow: Sequence[str] = ("*",)
     headers: frozenset[str] = frozenset()
-    """In small letters. They and the others below are sent with each call, so no model may say
+    """Names of headers in lower case. They and `query` are sent with each call, so no model may set
     them a second time."""
     query: frozenset[str] = frozenset()
 

@@ -18,10 +18,10 @@ from loopline.workers.tool_sources.errors import ToolRefused
 from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000
-"""Of a schema, with every reference written out."""
+"""Most nodes of a schema, with every reference written out."""
 MAX_DEPTH = 16
 MAX_CHARS = 32_768
-"""Of the plain schema as JSON."""
+"""Longest plain schema as JSON."""
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_NAME_CHARS = 128
 MAX_CHOICES = 500
@@ -29,7 +29,7 @@ MAX_LENGTH_BOUND = 10_000
 """Larger bounds of lengths say nothing, and a grammar would count up to them."""
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e15
-"""Of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
+"""Bounds of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")

@@ -27,7 +27,7 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 log = structlog.get_logger("loopline.workers.tool_sources")
 
 PACKAGES = ("mcp", "jsonschema", "yaml")
-"""Of the extra `tools`."""
+"""Packages of the extra `tools`."""
 SHOWN_PROBLEMS = 3
 
 
@@ -48,7 +48,8 @@ class ToolSource(Protocol):
     async def call(
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> JsonObject:
-        """By the tool's own name. Raises `ToolFailed`, `OutcomeUnknown` for a lost answer."""
+        """Call a tool by its own name. Raises `ToolFailed`, or `OutcomeUnknown` for a lost
+        answer."""
         ...
 
 
@@ -108,7 +109,7 @@ class ToolSources:
         ]
 
     async def tried(self) -> None:
-        """Until each source was joined or could not be."""
+        """Wait until each source was joined or could not be."""
         await asyncio.gather(*(source.first_try.wait() for source in self._sources.values()))
 
     @property

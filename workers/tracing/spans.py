@@ -134,7 +134,7 @@ def _parent_links(run: Run) -> tuple[TraceContext, ...]:
 
 
 def _discarded_event(entry: UsageEntry) -> SpanEvent:
-    """Of a model call that was paid for, or may have been, and that nobody could use."""
+    """Event for a model call that was paid for, or may have been, and that nobody could use."""
     attributes: Attributes = {
         "loopline.call.id": entry.call_id,
         "loopline.policy.name": entry.policy.name,

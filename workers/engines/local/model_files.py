@@ -47,7 +47,8 @@ def find_folder(settings: ModelSettings) -> Path:
 
 
 def find_text_folder(settings: ModelSettings) -> Path:
-    """Like `find_folder`, without fetching the weights, which somebody else reads."""
+    """Find the folder as `find_folder` does, but don't fetch the weights, which somebody else
+    reads."""
     return _find_folder(settings, _TEXT_FROM_HUB)
 
 

@@ -74,7 +74,7 @@ class Piece:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     likeliest: tuple[tuple[tuple[int, float], ...], ...]
-    """For each token, those that could have come in its place, the likeliest first."""
+    """Likeliest tokens in the place of each token, the likeliest first."""
     finish: Literal["stop", "length"] | None
 
 
@@ -135,7 +135,7 @@ def completion_body(
 
 
 def score_body(model: str, ids: Sequence[int]) -> JsonObject:
-    """For the log-probability of each of `ids[1:]`."""
+    """Body of a request for the log-probability of each of `ids[1:]`."""
     return {
         "model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 0.0,
         "prompt_logprobs": 0, "return_tokens_as_token_ids": True,
