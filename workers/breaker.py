@@ -52,8 +52,8 @@ class Breaker:
         return self._failures
 
     def allows(self) -> bool:
-        """Whether a request may be sent. Who is let through an open breaker says what came of
-        it."""
+        """Whether a request may be sent. A caller that an open breaker admits must report the
+        result."""
         if self._opened is None:
             return True
         if self._clock() - self._opened < self._seconds:
@@ -70,7 +70,7 @@ class Breaker:
             self._opened = self._clock()
 
     def opened_elsewhere(self) -> None:
-        """Another process has found the endpoint failing."""
+        """Open, because another process has found that the endpoint fails."""
         if self._opened is None:
             self._opened = self._clock()
 
@@ -81,12 +81,12 @@ class Attempt:
 
     token: str
     verdict: Verdict | None
-    """None: the process decided alone."""
+    """Verdict of the bus; None if the process decided alone."""
     forced: bool = False
-    """It goes out although the breaker is open: no other endpoint is left."""
+    """Whether it goes out although the breaker is open: no other endpoint is left."""
     outcome: str | None = None
-    """Set by the sender: the kind of the error, empty for an answer; None: it was not sent, or
-    nobody knows."""
+    """Result that the sender sets: the kind of the error, empty for an answer; None if it was not
+    sent, or the result is unknown."""
 
     @property
     def probes(self) -> bool:
@@ -118,8 +118,8 @@ class EndpointBreaker:
 
     @property
     def is_shared(self) -> bool:
-        """False: only this process's own requests count, for a model of its own or for want of the
-        bus."""
+        """Whether all workers' requests count; otherwise only this process's own do, for a local
+        model or while the bus is away."""
         return self.circuit is not None and not self._trouble
 
     def state(self) -> dict[str, Any]:
@@ -164,8 +164,8 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.renew(attempt.token))
 
     async def _settle(self, attempt: Attempt) -> None:
-        """Say what came of a request. An answer from an endpoint that never failed tells nothing
-        new."""
+        """Report the result of a request. An answer from an endpoint that never failed is not
+        news."""
         heard = attempt.verdict
         if attempt.outcome in FAILURES:
             before = self.is_open
@@ -184,7 +184,7 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.release(attempt.token))
 
     async def _on_bus(self, operation: Callable[[Circuit], Awaitable[Verdict]]) -> Verdict | None:
-        """None where this process is on its own."""
+        """Run an operation on the bus; None while this process is on its own."""
         if self.circuit is None:
             return None
         try:

@@ -93,8 +93,8 @@ class Coalescer:
 
 
 def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> Call:
-    """Another request's call, as the candidate of that index of the one of this key, which used
-    nothing."""
+    """Return another request's call as the candidate of that index for the request of this key,
+    with no usage."""
     return call.model_copy(
         update={
             "id": key if index == 0 else f"{key}#{index}",

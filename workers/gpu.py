@@ -149,7 +149,7 @@ class Pool:
         return payload.policy in ("", self.name)
 
     async def _answer_by_any(self, query: _Query) -> _Answer:
-        """This pool's, or that of the first fallback which has one."""
+        """Answer by this pool, or by the first fallback that has an answer."""
         if not self.fallbacks or not self._is_meant(query.payload):
             return await self._answer(query)
         answer: _Answer | None = None
@@ -438,7 +438,8 @@ class Pool:
 
 
 def _as_hedge(request: GenerateRequest) -> GenerateRequest:
-    """A request of its own to an endpoint that answers a repeated one with what it is at."""
+    """Return the request as a separate one, for an endpoint that answers a repeated request with
+    the one in progress."""
     return request.model_copy(
         update={
             "id": f"{request.id}/hedge",

@@ -64,7 +64,7 @@ class CompletionPayload(StoredRecord):
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
     sampling: SamplingParams | None = None
-    """None: the pool's own defaults."""
+    """Sampling parameters; None for the pool's own defaults."""
     seed: int
     previous_ids: tuple[int, ...] = ()
     json_schema: JsonObject | None = None

@@ -1,4 +1,4 @@
-"""The figures of one worker process, which it serves to Prometheus on a port of its own.
+"""The figures of one worker process, which it serves to Prometheus on a separate port.
 
 Names have base units and end as Prometheus expects (`_total`, `_seconds`). Labels have few values:
 streams, pools, workflows, outcomes; never a run, a caller or a text. This module is imported only

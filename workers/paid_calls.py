@@ -40,7 +40,7 @@ class _Call:
     at: float
     discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
     over: bool = False
-    """Nothing more comes of it: `discarded_usage` is what it was paid for."""
+    """Whether the call is over: `discarded_usage` is what was paid for it."""
 
 
 class Lane:
@@ -92,7 +92,8 @@ class Lane:
         self._begin()
 
     def _begin(self) -> None:
-        """It may be asked now, so the one that it duplicates is hedged."""
+        """Count the request as sent: it may be answered now, so the request that it duplicates is
+        hedged."""
         if self._hedges is not None:
             self._hedges.hedge = "first"
 

@@ -69,8 +69,8 @@ def audited_runs(store: Path) -> list[Audited]:
 
 
 def tighten(path: Path, runs: Callable[[Router], list[Audited]]) -> Watched:
-    """One look at a router file, which is tightened if the alarm is raised: by one of those who
-    look at once. Raises ValidationError for a file that is not a router, OSError, and
+    """Check a router file once, and tighten it if the alarm is raised; only one of several
+    concurrent callers does. Raises ValidationError for a file that is not a router, OSError, and
     BlockingIOError where another one changes it."""
     lock = FileLock(path.parent)
     lock.acquire()

@@ -48,7 +48,7 @@ class Callee(Protocol):
 
     @property
     def reconciles(self) -> bool:
-        """It can look what became of a call."""
+        """Whether it can check the result of a call."""
         ...
 
     @property

@@ -37,8 +37,8 @@ class Ticket:
 
     @contextmanager
     def telling(self, tell: Callable[[EngineError], object]) -> Generator[None]:
-        """Within the block, `tell` is called with the error when the request is cancelled or its
-        deadline passes: for who waits for thousands of events, each too cheap for a `guard`."""
+        """Call `tell` with the error when the request is cancelled or its deadline passes within
+        the block: for a caller that waits for thousands of events, each too cheap for a `guard`."""
         if self._cancelled:
             raise self._cancelled_error()
         self._tell = tell

@@ -64,7 +64,7 @@ class GenerateRequest(Record):
     token_texts: bool = False
     """The text of each output token is wanted, too."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Also return this many of the likeliest tokens at each place."""
+    """Number of the likeliest tokens to return at each place, in addition."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -89,7 +89,8 @@ class GenerateRequest(Record):
     stops there with `EngineDeadline`."""
     stream: bool = False
     traceparent: str = ""
-    """W3C trace context that an endpoint is told: it is the parent of what that one records."""
+    """W3C trace context that is sent to an endpoint: it is the parent of the endpoint's own
+    spans."""
 
     @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
@@ -173,9 +174,9 @@ class Discarded(Record):
     """An answer that was paid for and can't be used; another attempt or an error follows it."""
 
     usage: Usage | None
-    """None: it may have been paid for, and nobody knows."""
+    """Usage; None if the call may have been paid for and nobody knows."""
     why: str = ""
-    """Nobody knows."""
+    """Reason why the usage is unknown."""
     sending: int = 0
 
 
@@ -311,8 +312,8 @@ class EngineDeadline(EngineError):
 
 
 class EngineBroken(EngineError):
-    """The engine can't go on in this process, anyone who asks: only a process that is started again
-    has one that works."""
+    """The engine can't continue in this process for any caller: only a process that is started
+    again has one that works."""
 
     kind = "unavailable"
     retryable = True

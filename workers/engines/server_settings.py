@@ -1,4 +1,4 @@
-"""What a pool is told of the servers of its own that answer for it: vLLM's and SGLang's."""
+"""Settings of the servers that answer for a pool: vLLM's and SGLang's."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class ScriptedWorlds(SettingsModel):
 
 
 class ScriptedHeed(SettingsModel):
-    """What a phrase in the system prompt changes: a model that respects what it is told."""
+    """Change that a phrase in the system prompt makes: a model that follows its instructions."""
 
     phrase: str = Field(min_length=1)
-    """A part of the system prompt, to the letter."""
+    """Part of the system prompt, verbatim."""
     mistake_rate: float | None = Field(default=None, ge=0, le=1)
     """Mistake rate in place of the pool's."""
     answer: str | None = Field(default=None, min_length=1)
@@ -63,7 +63,7 @@ class ScriptedAnswer(SettingsModel):
     """What the script says to one kind of input."""
 
     where: tuple[str, ...] = Field(min_length=1)
-    """Texts that must all stand in the conversation."""
+    """Texts that must all be in the conversation."""
     says: tuple[str, ...] = Field(min_length=1)
     """Word for word. Of several completions of one request each has its own; they begin again
     where there are more."""
@@ -79,13 +79,13 @@ class ScriptedOptions(SettingsModel):
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
     """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
     heeds: tuple[ScriptedHeed, ...] = ()
-    """The first whose phrase stands in the system prompt holds."""
+    """Rules for phrases: the first whose phrase is in the system prompt applies."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()
     """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
     answers: tuple[ScriptedAnswer, ...] = ()
-    """What it has learnt by heart: the first that fits is said, before everything else."""
+    """Memorized answers: the first that fits is said, before everything else."""
 
 
 AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]

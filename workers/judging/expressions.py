@@ -109,7 +109,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class Unreadable(ValueError):
-    """No answer: brackets that don't match."""
+    """The text is not an answer: its brackets don't match."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
 
 
 def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
-    """Two answers that are not lists."""
+    """Compare two answers that are not lists."""
     if _remove_spaces(answer) == _remove_spaces(gold):
         return bool(answer)
     if not answer or not gold:

@@ -36,7 +36,7 @@ _WORK = re.compile(
     r"(?<=[0-9)}\]!%|])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
     r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\|])"
     r"|[0-9)]\s?\((?=\s?[-+−]?\s?[0-9.(\\])"
-    # One that begins a formula: behind a word the mark may end a sentence.
+    # One that begins a formula: after a word the mark may end a sentence.
     r"|(?:^|[{(])\s?[0-9]++[\s)}]*+!"
     r"|\\[dt]?binom|\\choose(?![A-Za-z])"
 )
@@ -122,16 +122,16 @@ def _disable_evaluation() -> None:
 
 
 def _unevaluated_commands(text: str) -> set[str]:
-    """Commands in a text, or behind its last equals sign, that leave the work to its reader and
-    that SymPy does as it reads them, so that nothing of them is seen in what it made."""
+    """Commands in a text, or after its last equals sign, that leave the work to its reader and that
+    SymPy does as it reads them, so that nothing of them is seen in what it made."""
     plain = _WORDS.sub(lambda words: words.group().replace("=", " "), text)
     return set(_COMMANDS.findall(plain.rpartition("=")[2]))
 
 
 def contains_calculation(text: str) -> bool:
-    r"""Whether a text, or what stands behind its last equals sign, calculates with plain numbers,
-    as `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and
-    a list of numbers are numbers as they are written."""
+    r"""Whether a text, or the part after its last equals sign, calculates with plain numbers, as
+    `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and a
+    list of numbers are numbers as they are written."""
     return _WORK.search(_strip_formatting(text).rpartition("=")[2]) is not None
 
 

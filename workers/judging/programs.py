@@ -29,7 +29,7 @@ class _Golden:
 
     program: str | None
     in_time: bool
-    """None of them failed for want of time."""
+    """Whether no golden program failed for lack of time."""
 
 
 class ProgramJudge:
@@ -98,7 +98,7 @@ class ProgramJudge:
         return (await self._judge.check(problem, program, tests)).outcomes
 
     async def _golden_program(self, problem: CodeProblem) -> str | None:
-        """Found out once; those who ask meanwhile wait for it."""
+        """Find the golden program once; concurrent callers wait for it."""
         key = key_of(problem)
         finding = self._golden.get(key)
         if finding is None or (finding.done() and not _is_final(finding)):

@@ -54,7 +54,7 @@ class OpenEnvError(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a reset, or of an action."""
+    """Result of a reset, or of an action."""
 
     observation: JsonObject
     reward: float = 0.0
@@ -109,7 +109,7 @@ class Server:
                 self._wait_for(self._disconnect())
 
     def _remembered(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result] | None:
-        """None where a result is missing."""
+        """Return remembered results; None where one is missing."""
         results: list[Result] = []
         for count in range(len(actions) + 1):
             result = self._results.get(_key(reset, actions[:count]))

@@ -44,7 +44,7 @@ MAX_SHOWN = 2_000
 MAX_PROGRAM_CHARS = 2**20
 """A longer program fails. The longest golden one has 20 kB."""
 OF_THE_TEST = "the test: "
-"""Before the reason of an outcome that is the test's own end, and not the program's."""
+"""Prefix of an outcome's reason where the test itself ended so, and not the program."""
 _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
 """An interpreter needs some, whatever a problem of C++ programmers says."""
@@ -139,9 +139,9 @@ class Judge:
         *,
         patience: int | None = None,
     ) -> Verdict:
-        """The same with other tests, for example generated ones. Tests behind `patience` others
-        that timed out count as timed out, and are mostly not tried: a program that hangs would
-        else hold its judge up for minutes."""
+        """The same with other tests, for example generated ones. Tests after `patience` others that
+        timed out count as timed out, and are mostly not tried: a program that hangs would else hold
+        its judge up for minutes."""
         program = assemble_program(problem, code)
         if len(program) > MAX_PROGRAM_CHARS:
             long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
@@ -326,8 +326,8 @@ def _exception_text(reply: dict[str, Any]) -> str:
 
 
 def _max_reply_bytes(test: CallTest) -> int:
-    """No right value is longer than this: `encode` makes of `[]` at most `{"tuple": []}`. So that a
-    program can't keep its judge busy (with a million keys of one hash, for example)."""
+    """Longest reply that can be right: `encode` makes of `[]` at most `{"tuple": []}`. The limit
+    keeps a program from occupying its judge (with a million keys of one hash, for example)."""
     right = (test.expected, *test.also_right)
     return 8 * max(len(json.dumps(value)) for value in right) + 4_000
 

@@ -1,6 +1,6 @@
 """The sandbox as it is used: programs in, results out, with interpreters waiting for them.
 
-An interpreter takes about 0.05 s of CPU to come up behind its wall, which is longer than most
+An interpreter takes about 0.05 s of CPU to come up in its sandbox, which is longer than most
 programs run. So some always wait; each is used once, and its replacement is started when it is
 taken.
 """

@@ -26,8 +26,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a program. It is the program's word: nobody who tried to cheat would write
-    less than "passed" and exit with 0, so a judge compares outputs and believes no more."""
+    """Result of a program. It is the program's word: nobody who tried to cheat would write less
+    than "passed" and exit with 0, so a judge compares outputs and believes no more."""
 
     ending: Ending
     stdout: str
@@ -35,7 +35,7 @@ class Result:
     stderr: str
     """The same."""
     exit_code: int | None
-    """None when it was ended from outside; negative is a signal's number."""
+    """Exit code; None when the program was ended from outside; negative is a signal's number."""
     wall_seconds: float
 
 

@@ -70,7 +70,7 @@ class Compacted:
     """What one compaction of a table did."""
 
     files: int = 0
-    """That were replaced."""
+    """Number of files that were replaced."""
     into: int = 0
     """Files that took their place."""
     rows: int = 0

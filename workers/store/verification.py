@@ -28,7 +28,7 @@ from loopline.workers.store.files import (
 _BODIES = {"trajectories": "trajectory", "rewards": "reward"}
 """Column whose hash stands next to it."""
 PROGRESS = "verified.json"
-"""Files that a verification which was stopped has read; the next one goes on behind them."""
+"""Files that an interrupted verification has read; the next one continues after them."""
 _SAVED_EVERY = 50
 
 

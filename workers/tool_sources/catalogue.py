@@ -49,7 +49,7 @@ class Catalogue:
     specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     """Specs by the name under which models call the tool."""
     own_names: dict[str, str] = field(default_factory=dict[str, str])
-    """That name → the source's own."""
+    """The source's own names, by the name under which models call the tool."""
     left_out: tuple[str, ...] = ()
     """Why each other tool is not offered, in words. What the profile does not allow is not told."""
 

@@ -115,7 +115,7 @@ class McpSource:
             pause = min(pause * 2, MAX_RESTART_SECONDS)
 
     async def _serve(self) -> None:
-        """One connection, from joining to its end."""
+        """Serve one connection, from joining to its end."""
         self._said = ""
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
@@ -191,8 +191,8 @@ class McpSource:
         self._lose(transport.why)
 
     def _lose(self, why: str) -> None:
-        """No call is begun from now on before the server was joined again. The first reason is
-        the one that is told."""
+        """Begin no further calls before the server is joined again. The first reason is the one
+        that is reported."""
         if self._lost.is_set():
             return
         self.trouble = self._credentials.hidden(why)
@@ -264,7 +264,8 @@ class McpSource:
         return self._client
 
     def _lose_client(self, client: Client, message: str) -> None:
-        """If it is still the one in use: several calls may find that it is not any more."""
+        """Drop the client if it is still the one in use: several calls may find that it no longer
+        is."""
         if self._client is client:
             self._lose(f"the connection is of no more use ({message})"[:200])
 
@@ -282,7 +283,7 @@ class McpSource:
 
 
 async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
-    """All pages, or as many as are read of a list without end."""
+    """List the tools of all pages, or of as many as are read of an endless list."""
     listed: list[ListedTool] = []
     read = 0
     cursor: str | None = None

@@ -25,9 +25,9 @@ from loopline.workers.tool_sources.references import References
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000
-"""That `allow` lets through."""
+"""Most operations that `allow` may match."""
 MAX_REFERENCES = 8
-"""One after the other, before something that is not a schema."""
+"""Most references in a row before something that is not a schema."""
 
 PATH_NAME = re.compile(r"\{\+?([^{}]+)\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -108,7 +108,7 @@ def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: li
 
 
 def _fill_template(template: str, in_path: dict[str, str]) -> str:
-    """All at once: a value may look like a name."""
+    """Fill in all values at once: a value may look like a name."""
     parts = _NAME.split(template)
     return "".join(
         in_path[part] if place % 2 else quote(part, safe=_LITERAL)

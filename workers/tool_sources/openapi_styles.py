@@ -79,7 +79,7 @@ def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator
 
 
 def path_part(name: str, style: Style, value: JsonValue) -> str:
-    """What stands in a path in place of `{name}`."""
+    """Text that replaces `{name}` in a path."""
     write = _escape_unreserved_path if style.reserved else percent_encode
     if style.name == "json":
         return percent_encode(json.dumps(value, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""What a tool worker is told about tools that other programs offer."""
+"""Settings of the tools that other programs offer to a tool worker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ToolSourceSettings(SettingsModel):
     restart_seconds: float = Field(default=0.5, gt=0, le=600)
     """Pause before a server that is gone is started or joined again; doubles up to 30 s."""
     max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=100, le=1_000_000)
-    """A longer answer is cut and says so."""
+    """Longest answer in characters; a longer one is cut and marked as cut."""
     max_response_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 28)
     """What is read of one answer at most."""
     max_document_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 27)

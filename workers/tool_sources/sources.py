@@ -82,8 +82,8 @@ class SourceTool:
 
 
 class ToolSources:
-    """Open with `tool_sources`. A source that can't be used is told of and does not keep the
-    others from working."""
+    """Tool sources of a worker; open them with `tool_sources`. A source that can't be used is
+    reported and does not keep the others from working."""
 
     def __init__(
         self, settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str]
@@ -252,7 +252,7 @@ async def tool_sources(
     environ: Mapping[str, str] | None = None,
     background: Background | None = None,
 ) -> AsyncGenerator[ToolSources]:
-    """The sources, joined as far as they can be. `background` is told if one stops trying."""
+    """The sources, joined as far as they can be. `background` is notified if one stops trying."""
     sources = ToolSources(settings, os.environ if environ is None else environ)
     background = background or Background()
     running = sources.start(background)

@@ -197,7 +197,8 @@ class TraceExporter:
         return spans
 
     async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
-        """None of a run that can't be read: the recorder sets that one aside and says so."""
+        """Spans of each run; none of a run that can't be read: the recorder sets that one aside and
+        reports it."""
         traces: list[list[Span]] = []
         ledgers = await self._ledgers(shard, [fields[b"run_id"].decode() for _, fields in entries])
         for (entry, fields), ledger in zip(entries, ledgers, strict=True):

@@ -107,7 +107,7 @@ async def span_outbox(bus: Bus, tracing: TracingSettings) -> AsyncGenerator[Span
 
 @asynccontextmanager
 async def flushing(outbox: SpanOutbox) -> AsyncGenerator[None]:
-    """Puts on the bus what is added meanwhile."""
+    """Send the outbox's spans to the bus in the background while the block runs."""
     task = outbox.bus.background.start(outbox.run(), name="spans")
     try:
         yield

@@ -38,7 +38,7 @@ _FAILED = frozenset({Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CA
 
 
 class CollectorUnavailable(Exception):
-    """It can't be reached, or asks to be asked later."""
+    """The collector can't be reached, or wants to be asked later."""
 
 
 class SpansRefused(Exception):

@@ -2,7 +2,7 @@
 
 Many sequences in one context, one call a pass. Each pass takes one token of every row that is being
 written, and with them a piece of the prompts that wait to be read, so that a long prompt does not
-stall the others. A prompt that begins like one in memory starts behind that beginning (see
+stall the others. A prompt that begins like one in memory starts after that beginning (see
 `Sequences`). Requests are admitted as long as their prompts fit into the cells.
 """
 
@@ -192,7 +192,7 @@ class LlamaBackend:
         return ()
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """Only torch can: the settings say so."""
+        """Do nothing: only torch can recompute, and the settings refuse it here."""
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
         """Compute the log-probabilities of `ids[1:]` in a separate sequence, which is released at
@@ -233,7 +233,7 @@ class LlamaBackend:
     # Adapters.
 
     def read_adapter(self, path: str) -> str:
-        """Only which base it was trained on."""
+        """Check which base the adapter was trained on, and return its path."""
         loaded = self._loaded
         require_base(path, base_of_gguf_adapter(path), lambda: loaded.weights_sha256, loaded.base)
         return path

@@ -105,7 +105,7 @@ class Sequences:
         return sequence
 
     def extend(self, sequence: Held, tokens: Sequence[int]) -> None:
-        """Note that these tokens were computed behind what the sequence held."""
+        """Note that these tokens were computed after those that the sequence held."""
         sequence.tokens.extend(tokens)
         cells = list(itertools.islice(self._names, len(tokens)))
         sequence.cells.extend(cells)

@@ -115,8 +115,8 @@ def base_of_gguf_adapter(path: str) -> str | None:
 def require_base(
     path: str, trained_on: str | None, weights: Callable[[], str | None], model: str
 ) -> None:
-    """Raises EngineError `bad_request` for an adapter at `path` that says to be of other weights
-    than `model` has. These are asked for only if it says anything."""
+    """Raise EngineError `bad_request` for an adapter at `path` that claims another base than the
+    weights of `model`. These are hashed only if the adapter names a base."""
     present = weights() if trained_on is not None else None
     if trained_on is None or present is None or trained_on == present:
         return

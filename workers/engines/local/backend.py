@@ -70,8 +70,8 @@ class Shortage:
     alone: EngineError
     """The refusal of a request that does not fit even alone."""
     halve: bool
-    """Nobody can tell how much is missing: half as many rows are tried, for a while. Otherwise the
-    youngest row is set back."""
+    """Whether the missing amount is unknown: half as many rows are tried, for a while. Otherwise
+    the youngest row is set back."""
 
 
 class Backend(Protocol[L_co]):
@@ -90,7 +90,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def unload(self) -> None:
-        """After the last pass, and after a `load` whose model was refused."""
+        """Release the model after the last pass, or after a `load` whose model was refused."""
         ...
 
     def context(self) -> AbstractContextManager[object]:
@@ -125,7 +125,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def enter(self, row: Row, prefix: Any) -> None:
-        """Take a row in, behind a prefix of `row.fed` tokens that `find_prefix` gave."""
+        """Admit a row, after a prefix of `row.fed` tokens that `find_prefix` gave."""
         ...
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
@@ -156,7 +156,8 @@ class Backend(Protocol[L_co]):
         ...
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """Before finished rows are delivered: see `plain_logprobs` of the settings."""
+        """Recompute log-probabilities before finished rows are delivered: see `plain_logprobs` of
+        the settings."""
         ...
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:

@@ -164,9 +164,9 @@ class Row:
     unchecked: int = 0
     """Ids to continue from that are not held against their logits yet: the last of `ids`."""
     reading: bool = False
-    """No token was drawn since it was admitted."""
+    """Whether no token was drawn since the row was admitted."""
     siblings: list[Row] = field(default_factory=list["Row"])
-    """Rows of the same request that begin behind this one's prompt, when it has been read."""
+    """Rows of the same request that begin after this row's prompt, once it has been read."""
     slot: Any = None
     """The backend's: where it keeps this row."""
 
@@ -192,8 +192,8 @@ class Row:
         return min(count, max(0, self.unchecked + 1 - (self.left - count)))
 
     def place(self) -> None:
-        """Before it is admitted: everything is to be fed. A row without a token brings its siblings
-        and the ids to continue from; one that was set back brings what it has."""
+        """Prepare the row for admission: everything is to be fed. A row without a token brings its
+        siblings and the ids to continue from; one that was set back brings what it has."""
         resumed = () if self.output_ids else self.request.resume_ids
         self.ids = [*self.prompt.ids, *self.output_ids, *resumed]
         self.fed, self.unchecked = 0, len(resumed)

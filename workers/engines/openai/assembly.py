@@ -203,7 +203,7 @@ class Assembly:
         return self._ended
 
     def paid(self) -> Usage | None:
-        """What the endpoint says that the answer costs; None where it says nothing of use."""
+        """Cost of the answer as the endpoint reports it; None without a usable report."""
         if self._usage is None:
             return None
         try:

@@ -22,8 +22,8 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-"""One for each attempt, the same from whichever worker makes it: an endpoint that knows such keys
-bills it once."""
+"""Header with a key for each attempt, the same from any worker that makes it: an endpoint that
+knows such keys bills it once."""
 REQUEST_ID_HEADER = "X-Client-Request-Id"
 """OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
 server's books, be matched with ours."""

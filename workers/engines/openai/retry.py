@@ -111,7 +111,7 @@ class UselessAnswers:
         return spent
 
     def forget(self, request_id: str) -> None:
-        """It was answered in the end."""
+        """Forget a request that was answered in the end."""
         self._spent.pop(request_id, None)
 
     def exhausted(self, request_id: str) -> str | None:

@@ -26,13 +26,13 @@ _LARGE = 2**20
 
 
 class NetworkError(Exception):
-    """No answer, or only a part of one."""
+    """The endpoint gave no answer, or only a part of one."""
 
     def __init__(self, message: str, *, timed_out: bool = False, never_sent: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
         self.never_sent = never_sent
-        """Nothing of the request can have reached the endpoint."""
+        """Whether nothing of the request can have reached the endpoint."""
 
 
 class Answer(Protocol):
@@ -56,7 +56,7 @@ class Transport(Protocol):
     environment but the certificates that it names."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Raises `NetworkError`."""
+        """Send a body and return the answer. Raises `NetworkError`."""
         ...
 
     async def aclose(self) -> None: ...

@@ -212,7 +212,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 ANSWERS_PER_KEY = 2
-"""Answers of no use, behind which a request gets another key."""
+"""Useless answers after which a request gets another key."""
 
 
 def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:

@@ -194,7 +194,7 @@ class AnswerReader:
         total = meta.output_token_logprobs_length
         total = max(len(scored), meta.completion_tokens) if total is None else total
         before = self._seen[output.index]
-        # Where its list begins: at the first token, or behind what it sent before.
+        # Where its list begins: at the first token, or after what it sent before.
         start = before - (total - len(scored))
         if not 0 <= start <= len(scored):
             raise garbage_error(server, f"{len(scored)} tokens of {total} after {before}", KIND)

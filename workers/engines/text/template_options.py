@@ -16,7 +16,7 @@ TemplateValue = bool | int | float | str
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _TEXT = re.compile(r"[\w .,:+/-]{1,100}")
-"""Nothing that a tokenizer could read as the end of a turn."""
+"""Texts in which no tokenizer can read the end of a turn."""
 _MOST = 16
 _TAKEN = frozenset(
     [

@@ -1,7 +1,7 @@
 """Models in this process, by transformers: full precision, any Qwen, Llama and the like.
 
 All rows are decoded together, one token a pass. A prompt that begins like one in memory is read
-from behind that beginning on, and prompts of which similarly much is left to read are read
+from the end of that beginning on, and prompts of which similarly much is left to read are read
 together, before the other rows go on.
 """
 
@@ -112,7 +112,8 @@ class TorchBackend:
         return fits and len(everyone) <= places
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
-        """If padding is worth it. Rows that are continued or read again are read alone."""
+        """Whether the row joins the others that are being read: if padding is worth it. Rows that
+        are continued or read again are read alone."""
         group = [*reading, row]
         if len(group) > 1 and any(member.unchecked or member.output_ids for member in group):
             return False
@@ -145,7 +146,7 @@ class TorchBackend:
         return self._batch.step()  # [rows, vocabulary]
 
     def fork(self, row: Row, siblings: Sequence[Row], places: int) -> Sequence[Row]:
-        """All: they have joined the batch with the reading of their prompt."""
+        """Return all siblings: they have joined the batch with the reading of their prompt."""
         return siblings
 
     def finish(self, rows: Sequence[Row]) -> None:

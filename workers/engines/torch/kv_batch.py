@@ -1,8 +1,8 @@
 """The rows that are decoded together, and the passes of the model that read and extend them.
 
-A row joins with the reading of its prompt, behind a beginning that was computed before if there
-is one, and leaves without waiting for the others. Positions count a row's own tokens; a mask
-hides from each row what is not its own. Owned by one thread.
+A row joins with the reading of its prompt, after a beginning that was computed before if there is
+one, and leaves without waiting for the others. Positions count a row's own tokens; a mask hides
+from each row what is not its own. Owned by one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.torch.kv_cache import KVCache, States
 
 READ_AT_ONCE = 512
-"""Most tokens that are read behind a beginning in one pass: bounds the mask to this many times the
+"""Most tokens that are read after a beginning in one pass: bounds the mask to this many times the
 context."""
 
 
@@ -115,7 +115,7 @@ class KVBatch:
         self.rows = []
 
     def wipe(self, rows: Collection[Row]) -> None:
-        """Zero these rows, and what a failed pass left behind the last row: what is not a number
+        """Zero these rows, and what a failed pass left after the last row: what is not a number
         stays one even under a weight of zero, and the next row in its place does not overwrite all
         of it."""
         for place, row in enumerate(self.rows):
@@ -133,11 +133,11 @@ class KVBatch:
     def _forward(
         self, first: int, rows: Sequence[Sequence[int]], starts: Sequence[int], keep: int = 1
     ) -> torch.Tensor:
-        """Run what stands behind `starts` in the rows from `first` on; logits [rows, keep, ...].
+        """Run the tokens after `starts` in the rows from `first` on; logits [rows, keep, ...].
 
         Rows with fewer tokens are padded on the left, so that the last tokens of all stand in one
-        column of the logits. What the padding computes is written behind the row's end, where
-        nobody sees it and later tokens overwrite it.
+        column of the logits. What the padding computes is written after the row's end, where
+        nothing reads it and later tokens overwrite it.
         """
         fresh = [ids[start:] for ids, start in zip(rows, starts, strict=True)]
         longest = max(map(len, fresh))

@@ -18,7 +18,7 @@ from loopline.workers.engines.torch.kv_cache import States
 
 @dataclass(eq=False)
 class Kept:
-    """One sequence."""
+    """A finished sequence and its states."""
 
     adapter: AdapterVersion | None
     tokens: list[int]

@@ -86,7 +86,7 @@ class Answering:
 
     @property
     def is_whole(self) -> bool:
-        """Every completion has ended."""
+        """Whether every completion has ended."""
         return all(row.finish_reason is not None for row in self.rows)
 
     def completions(self) -> list[Completion]:

@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.25
 
 
 class NoServer(EngineError):
-    """None of the pool's servers answers at this moment."""
+    """No server of the pool answers at this moment."""
 
     kind = "unavailable"
     retryable = True

@@ -1,6 +1,6 @@
 """A model server that the worker starts, watches, restarts when it dies, and ends with itself.
 
-It runs in an environment of its own, behind `loopline.workers.guardian`: all its processes end when
+It runs in a separate environment, under `loopline.workers.guardian`: all its processes end when
 this one does, killed with -9 or not. What it writes goes into this process's log.
 """
 
@@ -143,7 +143,7 @@ class ManagedServer:
             raise self._broken
 
     def suspect(self) -> None:
-        """Somebody met no answer."""
+        """Note that a request got no answer."""
         self._ready.clear()
         self._unsure.set()
 

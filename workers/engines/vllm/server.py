@@ -143,8 +143,8 @@ class Server:
         return bool(self.model) and time.monotonic() >= self.down_until
 
     def lost(self) -> None:
-        """It did not answer. What it had of adapters may be gone with it; it is asked again after
-        a while, longer each time."""
+        """Note that the server did not answer. Its adapters may be gone with it; it is asked again
+        after a while, longer each time."""
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
         self.down_until = time.monotonic() + 0.25 * 2**self._failures
         self._adapters.clear()
@@ -180,7 +180,7 @@ class Server:
 
     @contextmanager
     def working(self, rows: int, prompt: Sequence[int], adapter: str) -> Generator[None]:
-        """While it generates this many completions of this prompt."""
+        """Count the server as busy while it generates this many completions of this prompt."""
         self.load += rows
         for block in prompt_blocks(prompt, adapter):
             self._blocks[block] = None
@@ -388,8 +388,8 @@ class Server:
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:
-    """One number for each beginning of the prompt of this many whole blocks; the same beginning
-    under another adapter is another one."""
+    """Hash each beginning of the prompt that consists of whole blocks; the same beginning under
+    another adapter has another hash."""
     blocks: list[int] = []
     value = hash(adapter)
     for start in range(0, len(prompt) - BLOCK + 1, BLOCK):

@@ -19,7 +19,7 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = 5.0
-"""After a server refused to sleep, or to wake."""
+"""Pause after a server refused to sleep, or to wake."""
 
 
 class Sleeper:
@@ -63,8 +63,8 @@ class Sleeper:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _give_turn(self, fleet: Fleet, process: ManagedServer | None) -> None:
-        """Raises EngineError while they are awake still. Cancelled, it leaves them asleep: their
-        GPU is somebody else's."""
+        """Give the GPU's turn away. Raises EngineError while the servers are still awake.
+        Cancelled, it leaves them asleep: their GPU belongs to somebody else."""
         if process is not None:
             await process.wait_ready()
             process.hold()

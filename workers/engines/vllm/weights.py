@@ -43,7 +43,7 @@ class Servers:
     process: ManagedServer | None
     """The one that this worker has started itself."""
     exchanges: bool
-    """They exchange the weights of a whole model where they lie."""
+    """Whether the servers exchange the weights of a whole model in place."""
     folder: Path
     """Folder of the pool's own model."""
     base: str
@@ -68,7 +68,7 @@ class Weights:
         self._giving_back: set[asyncio.Task[None]] = set()
         self._servers: Servers | None = None
         self.whole: ServedModel | None = None
-        """That the servers have in the place of the pool's own model."""
+        """Whole model that the servers have in place of the pool's own."""
 
     def attach(self, servers: Servers) -> None:
         """Load into these servers from now on."""
@@ -134,7 +134,7 @@ class Weights:
         return [v.name for v in self._adapters.serving() if isinstance(v.weights, kind)]
 
     def _require_room(self, name: str, path: str, target: ServedWeights, servers: Servers) -> None:
-        """Raises EngineError `bad_request` for what has no place next to what is there."""
+        """Raise EngineError `bad_request` for weights that don't fit next to what is there."""
         if isinstance(target, ServedAdapter):
             others = [whole for whole in self._names(ServedModel) if whole != name]
             what = "an adapter of the pool's own model cannot be served"
@@ -193,7 +193,7 @@ class Weights:
         await asyncio.gather(*(server.ensure_model(whole) for server in up))
 
     def _give_back(self, version: AdapterVersion) -> None:
-        """Nobody uses this version any more."""
+        """Release a version that nobody uses any more."""
         if self._servers is None or isinstance(version.weights, ServedModel):
             return
         task = asyncio.create_task(self._unload(self._servers.fleet, version.weights))
