@@ -107,7 +107,7 @@ def _disable_evaluation() -> None:
     def convert_postfix_list(self: Any, factors: Any, first: int = 0) -> Any:
         read = product_of(self, factors, first)
         if first > 0:
-            # It asks itself for all that stands behind the first.
+            # It calls itself for everything after the first.
             self.behind = read
         elif len(factors) > 1 and isinstance(read, Rational):
             behind = self.behind

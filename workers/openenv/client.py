@@ -88,7 +88,7 @@ class Server:
             return self._schema
 
     def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """The results of the reset and of the actions after it; those behind the end of the episode
+        """The results of the reset and of the actions after it; those after the end of the episode
         have none. Raises `OpenEnvError`."""
         # Without the lock, so that an event loop that asks again waits for nobody.
         results = self._remembered(reset, actions)

@@ -96,7 +96,7 @@ class ProcessTransport:
 
     async def __aexit__(self, *_: object) -> None:
         if self._process is not None:
-            await finish(self._stop(self._process))  # nothing of the server may stay behind
+            await finish(self._stop(self._process))  # no process of the server may remain
 
     async def _stop(self, process: Process) -> None:
         await end(self._tasks)

@@ -359,7 +359,7 @@ class Scheduler:
         else:
             back = by_age[-1:]
         self._preempt(back)
-        # Memory may have run out behind the pass, in the choice: then all of a row is in memory,
+        # Memory may have run out after the pass, in the choice: then all of a row is in memory,
         # and its last token is fed again, to the same place.
         for row in self._rows:
             row.fed = min(row.fed, len(row.ids) - 1)

@@ -145,7 +145,7 @@ def _tool_answer_as_user(message: Message) -> Message:
 
 
 def _merge_user_turns(messages: Sequence[Message]) -> list[Message]:
-    """What users say one behind the other as one turn."""
+    """Merge consecutive turns of users into one turn."""
     shaped: list[Message] = []
     for message in messages:
         if shaped and shaped[-1].role == message.role == "user":

@@ -121,7 +121,7 @@ class TextStream:
 def token_texts(
     codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
 ) -> tuple[str, ...]:
-    """The text of each of these tokens, of which the first stands behind `after`; one of `ends` is
+    """The text of each of these tokens, of which the first comes after `after`; one of `ends` is
     not text. A token whose bytes are not characters by themselves is U+FFFD."""
     texts: list[str] = []
     for token in ids:
