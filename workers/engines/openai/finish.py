@@ -33,9 +33,9 @@ def read_finish(
     unknown: Callable[[str], object],
 ) -> FinishReason:
     """Map a finish reason to one of ours. An unknown word after a non-empty answer ends it well,
-    and is reported to `unknown`; so does a missing word at the end of a complete answer. Raises
-    EngineError: retryable `unavailable` for the reasons that are the server's failures, `garbage`
-    for an unknown word after nothing."""
+    and is reported to `unknown`. A missing word at the end of a complete answer ends it well, too.
+    Raises EngineError: retryable `unavailable` for the reasons that are the server's failures,
+    `garbage` for an unknown word after nothing."""
     ended = _known_reason(reason.lower())
     if ended is None and reason:
         if any(pattern.search(reason.lower()) for pattern, ends in _WORDS if ends is None):
