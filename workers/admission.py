@@ -76,13 +76,14 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
 
 
 def tenant_name(run: Run) -> str:
-    """Whose turns a run takes: of its tenant, or else of its account's."""
+    """Name of the tenant whose turns a run takes: its `tenant` tag, else its account, else
+    `ANYBODY`."""
     return run.tags.get(TENANT_TAG, "") or run.account or ANYBODY
 
 
 async def publish_prompts(bus: Bus, writer: ContentWriter, run: Run) -> None:
-    """Before a run is admitted: put on the bus what its prompts say, unless the run brings them
-    itself or they were put there a moment ago. Raises `BusUnavailable`."""
+    """Put what a run's prompts say on the bus before the run is admitted, unless the run brings
+    them itself or they were put there a moment ago. Raises `BusUnavailable`."""
     shared = {file: digest for file, digest in run.prompts.items() if file not in run.prompt_files}
     if not writer.missing(shared):
         return

@@ -24,7 +24,7 @@ PARTIAL = ".part"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2
-"""Of renameat2(2) on Linux, and of renamex_np(2) on macOS."""
+"""Flags of renameat2(2) on Linux and of renamex_np(2) on macOS."""
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:

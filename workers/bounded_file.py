@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class FileTooLarge(ValueError):
-    """It has more bytes than may be read."""
+    """The file has more bytes than may be read."""
 
 
 def read_bounded_file(path: Path, limit: int) -> bytes:

@@ -29,13 +29,13 @@ FAILURES = frozenset({"unavailable", "timeout"})
 
 
 class Breaker:
-    """Of one endpoint, in one process."""
+    """Circuit breaker of one endpoint, in one process."""
 
     def __init__(
         self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """It opens after `failures` failures in a row. After `seconds` one request is let
-        through: if it is answered, the breaker closes."""
+        """Open after `failures` failures in a row. After `seconds` one request may pass: if it is
+        answered, the breaker closes."""
         self._most = failures
         self._seconds = seconds
         self._clock = clock
@@ -48,12 +48,12 @@ class Breaker:
 
     @property
     def failures(self) -> int:
-        """In a row."""
+        """Number of failures in a row."""
         return self._failures
 
     def allows(self) -> bool:
-        """Whether a request may be sent. Who is let through an open breaker says what came of
-        it."""
+        """Whether a request may be sent. A caller that an open breaker admits must report the
+        result."""
         if self._opened is None:
             return True
         if self._clock() - self._opened < self._seconds:
@@ -70,7 +70,7 @@ class Breaker:
             self._opened = self._clock()
 
     def opened_elsewhere(self) -> None:
-        """Another process has found the endpoint failing."""
+        """Open, because another process has found that the endpoint fails."""
         if self._opened is None:
             self._opened = self._clock()
 
@@ -81,12 +81,12 @@ class Attempt:
 
     token: str
     verdict: Verdict | None
-    """None: the process decided alone."""
+    """Verdict of the bus; None if the process decided alone."""
     forced: bool = False
-    """It goes out although the breaker is open: no other endpoint is left."""
+    """Whether it goes out although the breaker is open: no other endpoint is left."""
     outcome: str | None = None
-    """Set by the sender: the kind of the error, empty for an answer; None: it was not sent, or
-    nobody knows."""
+    """Result that the sender sets: the kind of the error, empty for an answer; None if it was not
+    sent, or the result is unknown."""
 
     @property
     def probes(self) -> bool:
@@ -94,35 +94,36 @@ class Attempt:
 
 
 class EndpointBreaker:
-    """Of one pool, in one process."""
+    """Circuit breaker of one pool as one process sees it: shared by all workers, or local."""
 
     def __init__(self, pool: str, local: Breaker) -> None:
         self.circuit: Circuit | None = None
-        """What all workers share; None for a model in this process."""
+        """State that all workers share; None for a model in this process."""
         self._pool = pool
         self._local = local
         self._process = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self._numbers = itertools.count(1)
         self._verdict: Verdict | None = None
-        """The last that was heard."""
+        """Last verdict from the bus."""
         self._trouble = ""
-        """Why the bus could not be asked, when it was last tried."""
+        """Why the last attempt to ask the bus failed; empty after a success."""
 
     @property
     def is_open(self) -> bool:
-        """As this process has last heard, or found out."""
+        """Whether the breaker is open, by the bus's last verdict or else by this process's own
+        failures."""
         if self.is_shared and self._verdict is not None:
             return self._verdict.word != "closed"
         return self._local.is_open
 
     @property
     def is_shared(self) -> bool:
-        """False: only this process's own requests count, for a model of its own or for want of the
-        bus."""
+        """Whether all workers' requests count; otherwise only this process's own do, for a local
+        model or while the bus is away."""
         return self.circuit is not None and not self._trouble
 
     def state(self) -> dict[str, Any]:
-        """For the worker's presence; empty where there is nothing to say."""
+        """State for the worker's presence; empty where there is nothing to report."""
         if not self.is_open and not self._trouble:
             return {}
         shared = self._verdict if self.is_shared else None
@@ -131,8 +132,8 @@ class EndpointBreaker:
 
     @asynccontextmanager
     async def attempt(self, *, forced: bool = False) -> AsyncGenerator[Attempt | None]:
-        """For one request: None where it must not be sent. The sender sets its `outcome`
-        within the block; a probe is renewed meanwhile."""
+        """Ask whether one request may be sent; yields None if not. The sender sets the attempt's
+        `outcome` within the block; a probe is renewed meanwhile."""
         attempt = await self._ask(forced=forced)
         if attempt is None:
             yield None
@@ -163,8 +164,8 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.renew(attempt.token))
 
     async def _settle(self, attempt: Attempt) -> None:
-        """Say what came of a request. An answer from an endpoint that never failed tells nothing
-        new."""
+        """Report the result of a request. An answer from an endpoint that never failed is not
+        news."""
         heard = attempt.verdict
         if attempt.outcome in FAILURES:
             before = self.is_open
@@ -183,7 +184,7 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.release(attempt.token))
 
     async def _on_bus(self, operation: Callable[[Circuit], Awaitable[Verdict]]) -> Verdict | None:
-        """None where this process is on its own."""
+        """Run an operation on the bus; None while this process is on its own."""
         if self.circuit is None:
             return None
         try:

@@ -31,15 +31,15 @@ NOTHING_USED = Usage(prompt=0, completion=0, source="provider")
 
 
 class Coalescer:
-    """Of one pool, in one process."""
+    """Coalescing of equal requests to one pool, in one process."""
 
     def __init__(self, settings: ModelSettings, flights: Flights) -> None:
         self._settings = settings
         self._flights = flights
 
     async def flight_of(self, request: GenerateRequest, delivery: Delivery) -> str | None:
-        """Names all that may be answered alike; None: this request goes by itself. Raises
-        `NotDelivered`."""
+        """Return the name that requests with the same answer share; None if this request goes by
+        itself. Raises `NotDelivered`."""
         deterministic = request.sampling.temperature == 0
         if request.stream or not (deterministic or self._settings.coalesce == "same_body"):
             return None
@@ -93,8 +93,8 @@ class Coalescer:
 
 
 def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> Call:
-    """Another request's call, as the candidate of that index of the one of this key, which used
-    nothing."""
+    """Return another request's call as the candidate of that index for the request of this key,
+    with no usage."""
     return call.model_copy(
         update={
             "id": key if index == 0 else f"{key}#{index}",

@@ -38,7 +38,7 @@ def sampling_of(
 
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:
-    """Of the `count`-th request, from 0, of one step."""
+    """Key of the `count`-th request of one step, counted from 0."""
     return f"{step_name(run.id, turn, branch)}/{count}"
 
 

@@ -113,7 +113,7 @@ class EngineRunner:
 
 @dataclass
 class _Count:
-    """Of a step's requests, also of those for another agent."""
+    """Number of a step's requests so far, those for other agents included."""
 
     number: int = 0
 

@@ -11,9 +11,10 @@ THRESHOLDS = (10_000, 20, 20)
 
 
 def collect_rarely() -> None:
-    """Python looks after every 700 allocations. With a hundred deliveries in hand most of what it
-    then finds is alive, and it is looked at over and over: that was a fifth of a busy worker's
-    processor time. Deliveries make next to no cycles, so little piles up meanwhile."""
+    """Collect garbage rarely. Python looks after every 700 allocations. With a hundred deliveries
+    in hand most of what it then finds is alive, and it is looked at over and over: that was a fifth
+    of a busy worker's processor time. Deliveries make next to no cycles, so little piles up
+    meanwhile."""
     gc.set_threshold(*THRESHOLDS)
 
 
@@ -26,8 +27,8 @@ def spare_what_started() -> None:
 
 @contextmanager
 def pause_collection() -> Generator[None]:
-    """For reading many records that all stay alive: collecting among them takes five times as long
-    as reading them."""
+    """Pause garbage collection while many records are read that all stay alive: collecting among
+    them takes five times as long as reading them."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -38,7 +39,7 @@ def pause_collection() -> Generator[None]:
 
 
 def skip_final_collection() -> None:
-    """At its end Python looks for garbage in all that was ever imported, of torch for a second or
-    two, though the system is about to take the memory back. To be called first, so that it comes
-    behind all that ends otherwise."""
+    """Skip the garbage collection at exit. Python looks for garbage in all that was ever imported,
+    of torch for a second or two, though the system is about to take the memory back. Call this
+    first, so that it runs after all other exit handlers."""
     atexit.register(gc.freeze)

@@ -46,7 +46,7 @@ log = structlog.get_logger("loopline.workers.gpu")
 
 
 class PoolObserver(Protocol):
-    """Who is told what a pool does."""
+    """Observer of what a pool does."""
 
     def answered(self, pool: str, calls: Sequence[Call]) -> None: ...
 
@@ -95,12 +95,12 @@ class _Answer:
     store: bool
     calls: tuple[Call, ...] = ()
     lane: Lane | None = None
-    """Of the calls."""
+    """Lane of the calls."""
     sendings: Sequence[int] = ()
     shared_with: str = ""
-    """The call of another request that these are of."""
+    """Call of another request that these candidates are of."""
     error: str = ""
-    """Its kind."""
+    """Kind of the error."""
 
 
 class Pool:
@@ -152,7 +152,7 @@ class Pool:
         return payload.policy in ("", self.name)
 
     async def _answer_by_any(self, query: _Query) -> _Answer:
-        """This pool's, or that of the first fallback which has one."""
+        """Answer by this pool, or by the first fallback that has an answer."""
         if not self.fallbacks or not self._is_meant(query.payload):
             return await self._answer(query)
         answer: _Answer | None = None
@@ -187,7 +187,7 @@ class Pool:
             return _Answer(reply, store=not error.retryable, error=error.kind)
 
     async def _answer_once(self, query: _Query) -> _Answer:
-        """By a call of its own, or by that of an equal request which is under way."""
+        """Answer by a separate call, or by that of an equal request in progress."""
         flight, result = None, _Answer(b"", store=False)
         if self.coalescer is not None and self._is_meant(query.payload):
             request = await self._request(query.delivery, query.payload, query.deadline)
@@ -244,7 +244,7 @@ class Pool:
         )
 
     async def _draft(self, query: _Query) -> _Draft:
-        """By this pool, or by another that is asked as well if this one is slow."""
+        """Draft an answer by this pool, or by another that is asked as well if this one is slow."""
         race, lane, stream = Race(), query.lane(self), query.payload.stream
         after = self.slow.seconds(stream=stream) if self._is_meant(query.payload) else None
         first = self._lead(query, lane, race, 0)
@@ -368,7 +368,8 @@ class Pool:
         )
 
     def _policy_of(self, payload: CompletionPayload) -> str:
-        """Its own, where the request was handed on to it."""
+        """Return the requested policy, or the pool's own where the request was handed on to this
+        pool."""
         return payload.policy if pool_of(payload.policy) == self.name else self.name
 
     async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:
@@ -441,7 +442,8 @@ class Pool:
 
 
 def _as_hedge(request: GenerateRequest) -> GenerateRequest:
-    """A request of its own to an endpoint that answers a repeated one with what it is at."""
+    """Return the request as a separate one, for an endpoint that answers a repeated request with
+    the one in progress."""
     return request.model_copy(
         update={
             "id": f"{request.id}/hedge",

@@ -21,8 +21,8 @@ POLL_SECONDS = 0.05
 
 
 def turns_folder() -> Path:
-    """Of this user, who alone can read and write there. Raises PermissionError where another user
-    has taken its place."""
+    """Folder that only this user can read and write. Raises PermissionError if another user has
+    taken its place."""
     folder = Path(tempfile.gettempdir()) / f"loopline-gpu-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

@@ -1,5 +1,4 @@
-"""Starts a program behind `loopline.workers.guardian`: its process family ends with this
-process."""
+"""Starts a program under `loopline.workers.guardian`: its process family ends with this process."""
 
 from __future__ import annotations
 

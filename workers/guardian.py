@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
-    """Nothing: the number comes through the pipe of `set_wakeup_fd`."""
+    """Do nothing: the number comes through the pipe of `set_wakeup_fd`."""
 
 
 def _exec_command(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | None) -> None:
@@ -120,7 +120,7 @@ def _children() -> list[int]:
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The name in brackets may hold anything; behind it: state, parent.
+                # The name in brackets may hold anything; after it: state, parent.
                 after = file.read().rpartition(b")")[2].split()
         except OSError:
             continue

@@ -20,9 +20,9 @@ from loopline.bus.tasks import end
 T = TypeVar("T")
 
 MEASURED = 200
-"""Times of the latest requests that a percentile is of."""
+"""Number of the latest requests whose times make a percentile."""
 LEAST = 20
-"""Without this many, nobody knows what is slow."""
+"""Fewest times from which a percentile is taken."""
 
 
 class SlowAfter:
@@ -36,9 +36,9 @@ class SlowAfter:
         }
 
     def seconds(self, *, stream: bool) -> float | None:
-        """From the sending of a request to its answer, or to the first text of a stream. None where
-        no limit is set, or not enough was measured. The percentile is the nearest rank: the least
-        time that so large a share of all did not exceed."""
+        """Seconds from sending a request to its answer, or to the first text of a stream, after
+        which it is slow. None where no limit is set, or too little was measured. The percentile is
+        the nearest rank: the least time that this share of all requests did not exceed."""
         if not isinstance(self._after, str):
             return self._after
         times = sorted(self._times[stream])
@@ -58,16 +58,17 @@ class Beaten(Exception):
 
 
 class Race:
-    """Between the requests for one answer."""
+    """Race between the requests for one answer."""
 
     def __init__(self) -> None:
         self.winner: int | None = None
         self.decided = asyncio.Event()
         self.decided_at = 0.0
-        """By the event loop's clock."""
+        """Time of the decision by the event loop's clock."""
 
     def claim(self, number: int) -> None:
-        """The request of this number has an answer, or the first of its text. Raises `Beaten`."""
+        """Note that the request of this number has an answer, or the first of its text. Raises
+        `Beaten`."""
         if self.winner is None:
             self.winner = number
             self.decided_at = asyncio.get_running_loop().time()

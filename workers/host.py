@@ -60,7 +60,7 @@ from loopline.workers.messages import (
 
 @dataclass
 class _Count:
-    """Of a step's requests, also of those for another agent."""
+    """Number of a step's requests so far, those for other agents included."""
 
     number: int = 0
 
@@ -88,7 +88,7 @@ class BusHost:
         """Decisions about the step's calls and answers."""
         self._decisions = decisions or {}
         self.timings: list[RequestTiming] = []
-        """Of the requests that have ended."""
+        """Timings of the requests that have ended."""
         self._clock = clock
         self._inbox = inbox
         self._run = run

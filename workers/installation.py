@@ -19,11 +19,11 @@ _FIRST = ("torch", "bench", "tools", "gguf", "train")
 
 
 def install_hint(extra: str) -> str:
-    """For an optional part of `pyproject.toml`: from the checkout that this is, with the versions
-    that were tested, else from the package index."""
+    """Return the command that installs an extra of `pyproject.toml`: from this checkout with the
+    tested versions, else from the package index."""
     if not is_checkout():
         return f"pip install 'loopline[{extra}]'"
-    if extra == "gguf":  # It is compiled, which takes a while and a target of its own.
+    if extra == "gguf":  # It is compiled, which takes a while and has a separate target.
         return "in the checkout: make gguf"
     return f"in the checkout: pip install --constraint constraints.txt --editable '.[{extra}]'"
 

@@ -20,17 +20,18 @@ from loopline.bus import Bus, Registry, live_workers
 
 TOOL_STREAM = "tools"
 JUDGE_STREAM = "judge"
-"""What `loopline.agents.judging` asks: of workers of their own, which alone have the problems."""
+"""Stream of requests from `loopline.agents.judging`, for separate workers that alone have the
+problems."""
 OFFERED_TOOLS = "offered_tools"
-"""In the details of a tool worker's presence: the specs of tools that its sources offer now."""
+"""Key in the details of a tool worker's presence: specs of the tools that its sources offer now."""
 BREAKERS = "breakers"
-"""In the details of a gpu worker's presence: by pool, what `EndpointBreaker.state` says."""
+"""Key in the details of a gpu worker's presence: `EndpointBreaker.state` by pool."""
 METRICS_ADDRESS = "metrics"
-"""In the details of a worker's presence: host:port of its `/metrics`, where it has one."""
+"""Key in the details of a worker's presence: host:port of its `/metrics`, where it has one."""
 
 
 async def offered_tools_on(bus: Bus) -> dict[str, ToolSpec]:
-    """By name, the tools of MCP servers and HTTP APIs that the workers on this bus offer now."""
+    """Tools of MCP servers and HTTP APIs that the workers on this bus offer now, by name."""
     specs = [
         ToolSpec.model_validate(spec)
         for worker in await live_workers(bus)
@@ -65,7 +66,7 @@ class CompletionPayload(StoredRecord):
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
     sampling: SamplingParams | None = None
-    """None: the pool's own defaults."""
+    """Sampling parameters; None for the pool's own defaults."""
     seed: int
     previous_ids: tuple[int, ...] = ()
     json_schema: JsonObject | None = None

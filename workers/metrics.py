@@ -1,4 +1,4 @@
-"""The figures of one worker process, which it serves to Prometheus on a port of its own.
+"""The figures of one worker process, which it serves to Prometheus on a separate port.
 
 Names have base units and end as Prometheus expects (`_total`, `_seconds`). Labels have few values:
 streams, pools, workflows, outcomes; never a run, a caller or a text. This module is imported only
@@ -43,11 +43,11 @@ TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 """The same of one token."""
 MICRO_DOLLARS = 1_000_000
 
-# A series more for each of ours, with the time at which it began: nobody asks for them.
+# They double our series, each with the time at which it began: nobody asks for them.
 disable_created_metrics()
 
 Row = Mapping[str, Any]
-"""Of the store."""
+"""Row of the store."""
 
 
 class ProcessMetrics(Observer):
@@ -86,11 +86,11 @@ class ProcessMetrics(Observer):
 
     @cached_property
     def engines(self) -> EngineMetrics:
-        """For a process that hosts pools."""
+        """Metrics of a process that hosts pools."""
         return EngineMetrics(self.registry)
 
     def store_metrics(self, priced_pools: Iterable[str]) -> StoreMetrics:
-        """For a recorder, once."""
+        """Make the metrics of a recorder; call it once."""
         return StoreMetrics(self.registry, priced_pools)
 
     def _counter(self, name: str, about: str, label: str = "stream") -> Counter:
@@ -248,7 +248,7 @@ class EngineMetrics(Collector):
 
 
 def _occupancy(pools: Sequence[Pool]) -> Iterator[Metric]:
-    """Of engines in this process; of endpoints nobody here knows it."""
+    """Occupancy of the engines in this process; that of endpoints is unknown here."""
     batch, waiting, tokens, capacity = (
         GaugeMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
         for name, about in (

@@ -31,16 +31,16 @@ BEATEN = "sent, and cancelled in favour of the other one of two requests"
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One that was marked."""
+    """A call that was marked."""
 
     number: int
-    """As the mark has it."""
+    """Number in the mark."""
     lane: Lane
     sending: Sending
     at: float
     discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
     over: bool = False
-    """Nothing more comes of it: `discarded_usage` is what it was paid for."""
+    """Whether the call is over: `discarded_usage` is what was paid for it."""
 
 
 class Lane:
@@ -57,17 +57,17 @@ class Lane:
         self.settings = settings
         self.hedge: Literal["", "first", "second"] = "" if hedges is None else "second"
         self.sent = asyncio.Event()
-        """A call was written down, and leaves now."""
+        """Set when a call is recorded and about to leave."""
         self.sent_at = 0.0
-        """When the first one was, by the event loop's clock."""
+        """Time of the first such call by the event loop's clock."""
         self._paid = paid
         self._hedges = hedges
         self._calls: dict[int, _Call] = {}
-        """By the engine's number."""
+        """Calls by the engine's number."""
 
     async def sending(self, event: Sending) -> None:
-        """Write a call down. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` while
-        other calls hold what is left: then it must not be sent."""
+        """Record a call. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` while other
+        calls hold what is left: then it must not be sent."""
         self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
         self._begin()
         if not self.sent.is_set():
@@ -92,7 +92,8 @@ class Lane:
         self._begin()
 
     def _begin(self) -> None:
-        """It may be asked now, so the one that it duplicates is hedged."""
+        """Count the request as sent: it may be answered now, so the request that it duplicates is
+        hedged."""
         if self._hedges is not None:
             self._hedges.hedge = "first"
 
@@ -123,26 +124,27 @@ class Lane:
 
 
 class PaidCalls:
-    """Of one delivery of a request."""
+    """Paid calls of one delivery of a request."""
 
     def __init__(self, delivery: Delivery, agent: str) -> None:
         self._delivery = delivery
         self._agent = agent
         self._marked = 0
         self._calls: list[_Call] = []
-        """Those that are not accounted for on the bus."""
+        """Calls that are not accounted for on the bus."""
         self.unsent: list[UsageEntry] = []
-        """What an engine discards that sends nothing."""
+        """Usage discarded by an engine that sends nothing."""
 
     def lane(
         self, policy: PolicyRef, settings: ModelSettings, *, hedges: Lane | None = None
     ) -> Lane:
-        """For an engine of this policy and price; `hedges`: the slow one that it duplicates."""
+        """Open a lane for an engine of this policy and price; `hedges` is the slow lane that it
+        duplicates."""
         return Lane(self, policy, settings, hedges)
 
     async def mark(self, lane: Lane, event: Sending, most: Reservation) -> _Call:
         over = [call for call in self._calls if call.over]
-        # Of several unused candidates each has an entry, which the reply makes.
+        # The reply makes an entry for each of several unused candidates.
         over = [call for call in over if len(call.discarded_usage) < 2]
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
         self._marked += 1
@@ -166,9 +168,9 @@ class PaidCalls:
         sendings: Sequence[int],
         shared_with: str = "",
     ) -> list[tuple[bytes, bytes]]:
-        """For the reply, which answers with these candidates, each of the lane's call of that
-        number, or of the call that was `shared_with` this request: its entries as used, and marked
-        as discarded."""
+        """Return the ledger entries for the reply with these candidates, each as used and again as
+        discarded. A candidate is of the lane's call of the same place in `sendings`, or of the call
+        that was `shared_with` this request."""
         envelope = self._delivery.envelope
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
         usage_entries = list(self.unsent)
@@ -231,5 +233,5 @@ class PaidCalls:
 
 
 def _entry_line(*entry: UsageEntry) -> bytes:
-    """Of one entry or none."""
+    """Encode one entry, or none as empty bytes."""
     return b"".join(record.model_dump_json().encode() for record in entry)

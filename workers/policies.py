@@ -22,16 +22,16 @@ class ServedPolicy:
     """One policy on this engine: which version serves it, and which one was refused."""
 
     seen: int | None = None
-    """The version in use by the last update that was acted on; None before the first."""
+    """Version in use by the last update that was acted on; None before the first."""
     seen_published: float | None = None
-    """When that one was published, in Unix seconds: a bus that lost its data counts from 1 again,
-    and the same number is then another version."""
+    """Unix seconds at which that version was published: a bus that lost its data counts from 1
+    again, and the same number is then another version."""
     version: int | None = None
-    """That new requests get; 0 is the model without an adapter, None is nothing yet."""
+    """Version that new requests get; 0 is the model without an adapter, None is nothing yet."""
     published: float | None = None
-    """When that one was published."""
+    """Unix seconds at which that version was published."""
     refused: int | None = None
-    """A later version that could not be loaded."""
+    """Later version that could not be loaded."""
     reason: str = ""
     """Why."""
     passing: bool = False
@@ -50,9 +50,9 @@ class ServedCanary:
     policy: str
     canary: Canary
     published: float | None
-    """When its version was published: see `ServedPolicy.seen_published`."""
+    """Unix seconds at which its version was published: see `ServedPolicy.seen_published`."""
     refused: str = ""
-    """Why it could not be loaded: then the version in use answers in its place."""
+    """Reason why it could not be loaded: the version in use then answers in its place."""
     passing: bool = False
     """The reason may pass: it is tried again at a later update."""
 
@@ -120,7 +120,7 @@ class PolicyFollower:
         return served_policy is None or served_policy.refused != version
 
     def state(self) -> dict[str, dict[str, object]]:
-        """For the worker's presence and its metrics, from any thread."""
+        """State for the worker's presence and its metrics; any thread may call it."""
         return {
             name: vars(served_policy) | self._canary_state(name)
             for name, served_policy in list(self._served.items())

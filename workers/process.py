@@ -91,7 +91,7 @@ class Front(Protocol):
         ...
 
     def details(self) -> dict[str, Any]:
-        """For the worker's presence."""
+        """Details for the worker's presence."""
         ...
 
 
@@ -195,7 +195,8 @@ class Worker:
         log.info("stopped", worker=self.name)
 
     def _serve_metrics(self, stack: AsyncExitStack) -> None:
-        """Only where they are wanted: what counts is not even imported otherwise."""
+        """Serve metrics only where they are wanted: the modules that count are not even imported
+        otherwise."""
         if not self.settings.metrics.enabled:
             return
         from loopline.workers.metrics import ProcessMetrics

@@ -41,13 +41,14 @@ def dies_with_parent(with_signal: signal.Signals) -> Callable[[], None] | None:
 
 
 def tie_to_parent(with_signal: signal.Signals) -> None:
-    """From now on this process, which was forked and not started, ends with its parent."""
+    """End this process with its parent from now on; for a process that was forked, not started."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(with_signal), 0, 0, 0)
 
 
 def watch_parent() -> None:
-    """Where the kernel can't tell: a thread that ends this process once the parent is gone."""
+    """Start a thread that ends this process once the parent is gone, where the kernel can't signal
+    that."""
     expected = os.environ.get(PARENT_VARIABLE, "")
     if _libc is not None or not expected.isdigit():
         return

@@ -50,7 +50,7 @@ log = structlog.get_logger("loopline.workers.recorder")
 
 Entry = tuple[str, dict[bytes, bytes]]
 _Span = tuple[Place, Place]
-"""Of a file: its first entry and its last."""
+"""First and last entry of a file."""
 
 _STEPS = TypeAdapter(tuple[Step, ...])
 
@@ -114,9 +114,9 @@ USAGE_SCHEMA = pa.schema(
     ],
     metadata={"records_version": str(RECORDS_VERSION)},
 )
-"""Of a call whose usage nobody knows, tokens, source and cost are null, `unknown` says why, and the
-`most_` columns what it can have been at most. A known call of the same `run_id` and `sent_as`
-counts in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
+"""Columns of the usage table. Where a call's usage is unknown, tokens, source and cost are null,
+`unknown` says why, and the `most_` columns are upper bounds. A known call of the same `run_id` and
+`sent_as` counts in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
 
 
 REWARD_SCHEMA = pa.schema(
@@ -240,22 +240,23 @@ class Table:
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
     def _written_entries(self, entries: Sequence[str]) -> set[str]:
-        """Which of these have been written, by this recorder or another. The folder, which is all
-        that recorders have in common, is listed each time, and the names say which files to look
-        into. Only what a name says is remembered: no file is ever written under another's."""
+        """Return those of these entries that have been written, by this recorder or another. The
+        folder, which is all that recorders have in common, is listed each time, and the names say
+        which files to read. Only what a name says is remembered: no file is ever written under
+        another's name."""
         places = sorted(map(Place.of, entries))
         names = os.listdir(self._folder)
         for name in self._known.keys() - set(names):
             del self._known[name]  # a compaction has put its rows into another file
         for name in names:
             if name.endswith(PARTIAL):
-                # Of a recorder that was killed: anyone who has the lock is the only one that
+                # It is from a recorder that was killed: the holder of the lock is the only one that
                 # writes.
                 (self._folder / name).unlink()
             elif name not in self._known:
                 self._learn(name)
         if places[0] > self._end:
-            return set()  # new entries come behind all others, so this is how it mostly ends
+            return set()  # new entries come after all others: this is the usual case
         entry_ids: set[str] = set()
         for name in names:
             span = self._known.get(name)

@@ -56,7 +56,8 @@ def has_audit(trajectory: Trajectory) -> bool:
 
 
 def audited_runs(store: Path) -> list[Audited]:
-    """In the order in which they were admitted. Raises `NoRecords` if there is no store."""
+    """Return the audited runs in the order in which they were admitted. Raises `NoRecords` if there
+    is no store."""
     rewards = read_rewards(store).of_target()
     skipped: list[Skipped] = []
     runs = (
@@ -68,8 +69,8 @@ def audited_runs(store: Path) -> list[Audited]:
 
 
 def tighten(path: Path, runs: Callable[[Router], list[Audited]]) -> Watched:
-    """One look at a router file, which is tightened if the alarm is raised: by one of those who
-    look at once. Raises ValidationError for a file that is not a router, OSError, and
+    """Check a router file once, and tighten it if the alarm is raised; only one of several
+    concurrent callers does. Raises ValidationError for a file that is not a router, OSError, and
     BlockingIOError where another one changes it."""
     lock = FileLock(path.parent)
     lock.acquire()
@@ -86,7 +87,7 @@ def tighten(path: Path, runs: Callable[[Router], list[Audited]]) -> Watched:
 @dataclass(frozen=True)
 class _Audit:
     head: Trajectory
-    """Without its steps."""
+    """Trajectory without its steps."""
     run: Audited
 
 
@@ -111,7 +112,7 @@ class RouterWatch:
         return dict(self._details)
 
     async def run(self) -> None:
-        """Until drained."""
+        """Watch the routers until drained."""
         while not self._draining.is_set():
             try:
                 await run_in_own_thread(self._look)

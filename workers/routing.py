@@ -1,4 +1,4 @@
-"""From a workflow's routing to what the bus commits."""
+"""Translation of a workflow's routing into what the bus commits."""
 
 from __future__ import annotations
 

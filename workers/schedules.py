@@ -51,7 +51,7 @@ class Schedule(Record):
     added: float
     """Unix seconds."""
     run: Run
-    """As it was when the schedule was added; each tick's has its own id and times."""
+    """Run as it was when the schedule was added; the run of each tick has its own id and times."""
 
     def next_tick(self, after: float) -> float:
         """Unix seconds. Raises ValueError for a schedule without one."""

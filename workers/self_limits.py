@@ -16,8 +16,8 @@ _PR_SET_DUMPABLE = 4
 
 
 def limit_self(*, memory_bytes: int, cpu_seconds: float) -> None:
-    """For the child, before it reads anything: at most so much memory and time of a CPU, no files
-    written and no core dumped. Where a limit of the system's is lower, that holds."""
+    """Limit this process, a child, before it reads anything: at most this much memory and CPU time,
+    no files written and no core dumped. A lower limit of the system stays in force."""
     for kind, wanted in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, math.ceil(cpu_seconds)),
@@ -30,7 +30,7 @@ def limit_self(*, memory_bytes: int, cpu_seconds: float) -> None:
 
 
 def become_undumpable() -> None:
-    """For this process, until it runs another program; those have what they are started with. Does
-    nothing where there is no such switch."""
+    """Make this process undumpable until it runs another program, which starts with the default.
+    Does nothing on systems other than Linux."""
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

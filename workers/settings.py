@@ -25,7 +25,7 @@ class MetricsSettings(SettingsModel):
     deployment."""
 
     enabled: bool = False
-    """Without it nothing is counted, and no port is opened."""
+    """Count and serve the figures. Off, nothing is counted, and no port is opened."""
     host: str = "127.0.0.1"
     """Address on which each worker serves them, without a key: `0.0.0.0` is every address of the
     machine."""
@@ -64,7 +64,7 @@ class WorkerBase(SettingsModel):
     concurrency: int = Field(default=64, ge=1, le=4096)
     """Deliveries in hand at once."""
     metrics: MetricsSettings = MetricsSettings()
-    """Its figures for Prometheus."""
+    """Figures of this worker for Prometheus."""
 
 
 class RoleWorkerSettings(WorkerBase):
@@ -92,7 +92,8 @@ class ToolWorkerSettings(WorkerBase):
     sources: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
     """MCP servers and HTTP APIs by name."""
     tracing: TracingSettings = TracingSettings()
-    """Where an endpoint is set, it leaves a span of each call for the recorder."""
+    """Tracing of calls. With an endpoint, the worker leaves a span of each call for the
+    recorder."""
 
 
 class JudgeWorkerSettings(WorkerBase):
@@ -122,9 +123,9 @@ class RecorderSettings(WorkerBase):
     priced_pools: tuple[str, ...] = ()
     """Pools that have a price; the cost of other pools' calls is unknown."""
     tracing: TracingSettings = TracingSettings()
-    """Where traces are sent."""
+    """Destination of traces."""
     providers: dict[str, str] = Field(default_factory=dict)
-    """Pool → who serves it, as traces have it."""
+    """Pool → its provider, as traces name it."""
 
 
 WorkerSettings = Annotated[

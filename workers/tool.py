@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.workers.tool")
 
 MAX_NOTED_CHARS = 4_000
-"""Of the arguments in the list of calls without an outcome."""
+"""Longest arguments in the list of calls without an outcome."""
 
 
 class Callee(Protocol):
@@ -47,7 +47,7 @@ class Callee(Protocol):
 
     @property
     def reconciles(self) -> bool:
-        """It can look what became of a call."""
+        """Whether it can check the result of a call."""
         ...
 
     @property

@@ -70,7 +70,8 @@ class CanaryDecider:
         }
 
     async def run(self) -> None:
-        """Until drained. What fails is logged and tried again: nothing is lost by a late look."""
+        """Judge canaries until drained. A failure is logged and tried again: a late look loses
+        nothing."""
         failures = 0
         while not self._draining.is_set():
             try:

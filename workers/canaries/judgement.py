@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """Of the scores; positive where the canary is better."""
+        """Difference of the scores; positive where the canary is better."""
         return self.canary.score - self.serving.score
 
     @property
@@ -66,7 +66,7 @@ class Pair:
 def pairs_of(
     policy: str, canary: Canary, runs: Mapping[str, RunRecord], scores: Mapping[str, Scored]
 ) -> list[Pair]:
-    """In the order in which they came to be known."""
+    """Pairs of canary and serving results, in the order in which they became known."""
     if canary.mode == "shadow":
         return _shadow_pairs(policy, canary, runs, scores)
     return _blocks(policy, canary, runs, scores)
@@ -130,9 +130,9 @@ def _shadow_pairs(
 def _shadow_score(
     shadow: RunRecord, serving: RunRecord, old: Scored, new: Scored | None
 ) -> Scored | None:
-    """Of a shadow nobody has seen the answer: it is worth what its run is if both are the same,
-    nothing if its run is right and says something else. If one answer is wrong, another may be
-    right: then nobody can say."""
+    """Score of a shadow run, whose answer nobody has seen. A score of its own counts first.
+    Otherwise it scores as its run if both answers are the same, and 0 if its run is right and the
+    answers differ. If the run is wrong, another answer may be right: then the result is None."""
     if new is not None and (new.source != "ladder" or old.source == "ladder"):
         return new
     at = max(old.at, shadow.ended)
@@ -148,9 +148,9 @@ class Verdict:
     """What the pairs say."""
 
     decision: Decision | None
-    """None: not yet."""
+    """Decision; None if it is too early for one."""
     evidence: dict[str, JsonValue]
-    """For the log: numbers, intervals, and `reason` in words."""
+    """Evidence for the log: numbers, intervals, and `reason` in words."""
 
 
 def judge(canary: Canary, pairs: Iterable[Pair], refusal: str = "") -> Verdict:

@@ -20,9 +20,9 @@ from loopline.workers.store.recent import RecentRuns
 from loopline.workers.store.rewards import Feedback, own_targets
 
 ScoreSource = Literal["feedback", "outcome", "audit", "ladder", "serving answer"]
-"""Who says what a run was worth: a posted reward; how it ended, or what its environment gave; the
-big model, of an audited cascade; the cascade's own ladder; of a shadow run, whether its answer is
-that of its run, whose worth is known."""
+"""Source of a run's score: a posted reward; how the run ended, or what its environment gave; the
+big model of an audited cascade; the cascade's own ladder; for a shadow run, a comparison of its
+answer with that of its run, whose score is known."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class RunRecord:
 
     run_id: str
     targets: tuple[str, ...]
-    """As which rewards name it."""
+    """Targets by which rewards name the run."""
     ended: float
     answer: str | None
-    """In a form in which equal answers are equal texts; None where there is none."""
+    """Answer in a form in which equal answers are equal texts; None without an answer."""
     score: float | None
-    """From 0 to 1, without posted rewards; None: nobody can say."""
+    """Score from 0 to 1, without posted rewards; None if nobody can say."""
     scored_by: ScoreSource
     micro_dollars: int
     tokens: int
@@ -58,7 +58,7 @@ class Scored:
 
 
 def record_of(trajectory: Trajectory) -> RunRecord:
-    """As far as a comparison needs it."""
+    """Return the part of a trajectory that a comparison needs."""
     run = trajectory.run
     versions: dict[str, set[int]] = {}
     for step in trajectory.steps:
@@ -104,7 +104,7 @@ def _own_score(trajectory: Trajectory) -> tuple[float | None, ScoreSource]:
 
 
 def _cascade_score(trajectory: Trajectory) -> tuple[float | None, ScoreSource]:
-    """Of the small model's answer."""
+    """Score of the small model's answer, with its source; None outside a cascade."""
     steps = {step.agent: step for step in trajectory.steps if step.calls}
     if trajectory.run.workflow != "cascade" or "first" not in steps:
         return None, "ladder"
@@ -125,7 +125,7 @@ def _short(text: str) -> str:
 
 
 def scores_of(recent: RecentRuns[RunRecord]) -> dict[str, Scored]:
-    """By run, of those that somebody has said something of."""
+    """Scores by run id, for the runs that somebody has scored."""
     posted = recent.posted
     by_target = posted.of_target()
     times: dict[str, float] = {}

@@ -50,7 +50,7 @@ def shadow_of(run: Run, policy: str, canary: Canary, now: float) -> Run:
 
 
 def _tools_with_effects(run: Run) -> list[str]:
-    """Of the tools that the run may call, those that are not known to change nothing."""
+    """Tools that the run may call and that are not known to be free of effects."""
     workflow = workflows.get(run.workflow)
     naming = capability(workflow, NamingTools)
     named = [*(naming.tools_in(run.options) if naming else ())]

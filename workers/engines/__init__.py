@@ -1,4 +1,4 @@
-"""Engines: what turns a prompt into tokens, behind one small protocol.
+"""Engines, which turn a prompt into tokens, behind one small protocol.
 
 `build_engine(ModelSettings(…))` gives one; `protocol` says what it does.
 """

@@ -1,4 +1,4 @@
-"""From settings to an engine. Engines of other packages join by entry point."""
+"""Engines made from settings. Engines of other packages join by entry point."""
 
 from __future__ import annotations
 

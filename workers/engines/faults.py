@@ -17,7 +17,7 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 
 class FaultPlan(BaseModel):
-    """Which requests go wrong, and how.
+    """Plan of which requests fail, and how.
 
     The fate of a request is a function of (seed, request, how often that request was seen), so
     it does not depend on the order in which concurrent requests arrive.
@@ -26,7 +26,7 @@ class FaultPlan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     seed: int = 0
-    """Another seed hits other requests."""
+    """Seed of the choice; another seed hits other requests."""
     sequence: tuple[FaultKind | Literal["ok"], ...] = ()
     """Fates of the first requests in order of arrival; the rates apply to those after them."""
     rate_limited: float = Field(default=0.0, ge=0, le=1)

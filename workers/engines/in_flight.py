@@ -20,10 +20,10 @@ class Ticket:
         self.request_id = request.id
         remaining = None if request.deadline is None else request.deadline - time.time()
         self._ends = None if remaining is None else time.monotonic() + remaining
-        """By a clock that nobody sets: it may be long until then."""
+        """Deadline by the monotonic clock, which nobody can set: it may be far away."""
         self._cancelled = False
         self._scope: asyncio.Timeout | None = None
-        """Of the guard that waits now."""
+        """Timeout of the guard that waits now."""
         self._tell: Callable[[EngineError], object] | None = None
 
     def cancel(self) -> None:
@@ -37,8 +37,8 @@ class Ticket:
 
     @contextmanager
     def telling(self, tell: Callable[[EngineError], object]) -> Generator[None]:
-        """Within the block, `tell` is called with the error when the request is cancelled or its
-        deadline passes: for who waits for thousands of events, each too cheap for a `guard`."""
+        """Call `tell` with the error when the request is cancelled or its deadline passes within
+        the block: for a caller that waits for thousands of events, each too cheap for a `guard`."""
         if self._cancelled:
             raise self._cancelled_error()
         self._tell = tell
@@ -61,7 +61,7 @@ class Ticket:
         return EngineDeadline(f"request {self.request_id}: its deadline passed while it ran")
 
     def seconds_left(self) -> float | None:
-        """Until the deadline, never negative; `None` without one."""
+        """Seconds until the deadline, never negative; `None` without a deadline."""
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     async def guard(self, work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:

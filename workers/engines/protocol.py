@@ -63,13 +63,13 @@ class GenerateRequest(Record):
     tool_choice: ToolChoice = ToolChoice()
     """A model in this process that must call a tool begins with the call."""
     parallel_tool_calls: bool = True
-    """Without, a completion makes one call at most."""
+    """Whether a completion may make more than one call."""
     token_texts: bool = False
     """The text of each output token is wanted, too."""
     template_options: TemplateOptions = Field(default_factory=dict)
     """Switches of the model's chat template, over those of its pool."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Also return this many of the likeliest tokens at each place."""
+    """Number of the likeliest tokens to return at each place, in addition."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -94,7 +94,8 @@ class GenerateRequest(Record):
     stops there with `EngineDeadline`."""
     stream: bool = False
     traceparent: str = ""
-    """W3C trace context that an endpoint is told: it is the parent of what that one records."""
+    """W3C trace context that is sent to an endpoint: it is the parent of the endpoint's own
+    spans."""
 
     @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
@@ -107,7 +108,7 @@ class GenerateRequest(Record):
 
     @property
     def single_call(self) -> bool:
-        """At most one call may come; a tool that is named is called once."""
+        """Whether at most one call may come; a tool that is named is called once."""
         return not self.parallel_tool_calls or self.tool_choice.name is not None
 
 
@@ -119,7 +120,7 @@ class Delta(Record):
     ids: tuple[int, ...] = ()
     adapter: str | None = None
     adapter_version: int = 0
-    """Of the adapter that drew the ids, as in the completion."""
+    """Version of the adapter that drew the ids, as in the completion."""
 
 
 class Completion(Record):
@@ -143,14 +144,15 @@ class Completion(Record):
     in which a stop string ended it. A token whose bytes are not characters by themselves is U+FFFD;
     one that ends the turn is not text. Empty where an endpoint gives none."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
-    """For each output token, where the request asked for them, the likeliest tokens in its place
-    under the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and
+    """Likeliest tokens in the place of each output token, where the request asked for them, under
+    the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and
     log-probability. Fewer where fewer are possible. Those of an endpoint are as it gives them, or
     empty."""
     finish_reason: FinishReason
     grammar_masked: bool = False
     usage: Usage
-    """With n > 1 the prompt is counted on index 0 only, so that a sum is what was paid."""
+    """Token counts. With n > 1 the prompt is counted on index 0 only, so that the sum is what was
+    paid."""
     first_token_seconds: float = 0.0
     decode_seconds: float = 0.0
     extends_previous: bool = False
@@ -162,13 +164,13 @@ class Completion(Record):
 
 class Sending(Record):
     """A call that may be paid for is about to be sent: it leaves when the next event is asked for,
-    so that anyone who reads the events can write it down first."""
+    so that anyone who reads the events can record it first."""
 
     number: int
-    """From 1, within the request: by this completions, and what came to nothing, name their
-    call."""
+    """Number of the call within the request, from 1: completions and useless answers name their
+    call by it."""
     prompt: int
-    """Tokens at most."""
+    """Prompt tokens, at most."""
     completion: int
     """Tokens at most, all candidates together."""
 
@@ -177,9 +179,9 @@ class Discarded(Record):
     """An answer that was paid for and can't be used; another attempt or an error follows it."""
 
     usage: Usage | None
-    """None: it may have been paid for, and nobody knows."""
+    """Usage; None if the call may have been paid for and nobody knows."""
     why: str = ""
-    """Nobody knows."""
+    """Reason why the usage is unknown."""
     sending: int = 0
 
 
@@ -315,8 +317,8 @@ class EngineDeadline(EngineError):
 
 
 class EngineBroken(EngineError):
-    """The engine can't go on in this process, anyone who asks: only a process that is started again
-    has one that works."""
+    """The engine can't continue in this process for any caller: only a process that is started
+    again has one that works."""
 
     kind = "unavailable"
     retryable = True

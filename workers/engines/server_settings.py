@@ -1,4 +1,4 @@
-"""What a pool is told of the servers of its own that answer for it: vLLM's and SGLang's."""
+"""Settings of the servers that answer for a pool: vLLM's and SGLang's."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class ServingSettings(SettingsModel):
     """Addresses of more servers of the same model, in addition to `base_url`: each request goes to
     the one that has read its beginning before, unless others have much less to do."""
     python: str | None = None
-    """For a managed server: the interpreter of the environment that it is installed in."""
+    """Interpreter of the environment that a managed server is installed in."""
     args: dict[str, Argument | list[Argument] | dict[str, Argument]] = Field(default_factory=dict)
-    """For a managed server: more options of its command, without the dashes. `true` is an option
-    without a value, `false` leaves it out; a table is passed on as JSON."""
+    """More options of a managed server's command, without the dashes. `true` is an option without a
+    value, `false` leaves it out; a table is passed on as JSON."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """For a managed server: variables of its environment, such as CUDA_VISIBLE_DEVICES."""
+    """Environment variables of a managed server, such as CUDA_VISIBLE_DEVICES."""
     keep_environment: tuple[str, ...] = ()
-    """For a managed server: names of variables that it gets from the worker's environment. Of
-    those it has no more than the machine's (PATH, HOME, locale, CUDA, NCCL, the hub's cache and,
-    for a model of the hub, its token): no key of anything else."""
+    """Variables that a managed server gets from the worker's environment. Without this it gets only
+    the machine's (PATH, HOME, locale, CUDA, NCCL, the hub's cache and, for a model of the hub, its
+    token): no key of anything else."""
     max_adapters: int = Field(default=4, ge=0, le=512)
-    """For a managed server: adapters that one batch may use. 0 serves none, which is a little
+    """Adapters that one batch of a managed server may use. 0 serves none, which is a little
     faster."""
     max_rank: int = Field(default=16, ge=1, le=512)
-    """For a managed server: the highest rank of an adapter."""
+    """Highest rank of an adapter on a managed server."""
     start_seconds: float = Field(default=900.0, gt=0)
     """Longest time until a server answers: weights are read, graphs are captured."""
     plain_check: bool = True
-    """At the start, log-probabilities of the servers are compared with those of a plain pass here,
-    where torch is installed and the model's weights are on this machine and have less than 4 GB.
-    Weights of another model are refused."""
+    """Check the servers' log-probabilities against a plain pass at the start. It needs torch here
+    and the model's weights on this machine, of less than 4 GB. Weights of another model are
+    refused."""
     gpu_turns: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     """A name for a GPU that the server shares with trainings, such as `gpu0`: while a step of
     `train grpo loop` on this machine is computed, the server sleeps: its weights and its cache
@@ -55,7 +55,7 @@ class VllmSettings(ServingSettings):
     """`[models.<pool>.vllm]`: the servers of a pool with `engine = "vllm"`."""
 
     python: str | None = None
-    """For a managed server: the interpreter of the environment that vLLM is installed in. None is
+    """Interpreter of the environment that vLLM is installed in. It is for a managed server; None is
     that of the environment variable LOOPLINE_VLLM_PYTHON, or of `make vllm`."""
 
 
@@ -63,10 +63,10 @@ class SglangSettings(ServingSettings):
     """`[models.<pool>.sglang]`: the servers of a pool with `engine = "sglang"`."""
 
     python: str | None = None
-    """For a managed server: the interpreter of the environment that SGLang is installed in. None is
-    that of the environment variable LOOPLINE_SGLANG_PYTHON, or `sglang/bin/python` below this
+    """Interpreter of the environment that SGLang is installed in. It is for a managed server; None
+    is that of the environment variable LOOPLINE_SGLANG_PYTHON, or `sglang/bin/python` below this
     environment."""
     deterministic: bool = False
-    """For a managed server: the same seed gives the same draws, so a stream that breaks off can go
-    on at another server (`--enable-deterministic-inference`). It is slower, and SGLang offers it
-    with some attention kernels only."""
+    """Let a managed server draw the same for the same seed. A stream that breaks off can then
+    continue at another server (`--enable-deterministic-inference`). It is slower, and SGLang offers
+    it with some attention kernels only."""

@@ -24,11 +24,12 @@ class Price(SettingsModel):
     """US dollars per million tokens, which is micro-dollars per token."""
 
     prompt: Decimal | None = Field(default=None, ge=0)
-    """Per million prompt tokens that were not read from a cache."""
+    """Price of a million prompt tokens that were not read from a cache."""
     cached: Decimal | None = Field(default=None, ge=0)
-    """Per million prompt tokens read from the provider's cache; the prompt price if not given."""
+    """Price of a million prompt tokens read from the provider's cache. The prompt price if not
+    given."""
     completion: Decimal | None = Field(default=None, ge=0)
-    """Per million generated tokens, hidden reasoning included."""
+    """Price of a million generated tokens, hidden reasoning included."""
 
     @property
     def is_known(self) -> bool:
@@ -40,29 +41,29 @@ class ScriptedWorlds(SettingsModel):
     """Instances of the simulated worlds whose way the script knows."""
 
     split: str
-    """Of the simulator, for example `unseen_worlds`."""
+    """Split of the simulator, for example `unseen_worlds`."""
     seed: int = 123
-    """The seed that the instances are drawn from, as `--seed` of `bench tools`."""
+    """Seed that the instances are drawn from, as `--seed` of `bench tools`."""
     samples: int = Field(default=200, ge=1, le=100_000)
     """How many; a larger number holds the smaller one's instances."""
 
 
 class ScriptedHeed(SettingsModel):
-    """What a phrase in the system prompt changes: a model that respects what it is told."""
+    """Change that a phrase in the system prompt makes: a model that follows its instructions."""
 
     phrase: str = Field(min_length=1)
-    """A part of the system prompt, to the letter."""
+    """Part of the system prompt, verbatim."""
     mistake_rate: float | None = Field(default=None, ge=0, le=1)
-    """In place of the pool's."""
+    """Mistake rate in place of the pool's."""
     answer: str | None = Field(default=None, min_length=1)
-    """Said in place of everything else."""
+    """Answer in place of everything else."""
 
 
 class ScriptedAnswer(SettingsModel):
     """What the script says to one kind of input."""
 
     where: tuple[str, ...] = Field(min_length=1)
-    """Texts that must all stand in the conversation."""
+    """Texts that must all be in the conversation."""
     says: tuple[str, ...] = Field(min_length=1)
     """Word for word. Of several completions of one request each has its own; they begin again
     where there are more."""
@@ -78,17 +79,17 @@ class ScriptedOptions(SettingsModel):
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
     """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
     heeds: tuple[ScriptedHeed, ...] = ()
-    """The first whose phrase stands in the system prompt holds."""
+    """Rules for phrases: the first whose phrase is in the system prompt applies."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()
     """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
     answers: tuple[ScriptedAnswer, ...] = ()
-    """What it has learnt by heart: the first that fits is said, before everything else."""
+    """Memorized answers: the first that fits is said, before everything else."""
 
 
 AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-"""As in a policy's name, behind the pool's: `caller` of `umi/caller`."""
+"""Name of an adapter, the part of a policy's name after the pool's: `caller` of `umi/caller`."""
 
 
 LeftOut = Literal[
@@ -162,10 +163,10 @@ class ModelSettings(SettingsModel):
     that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
     that are streamed already, are not handed on."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """With fallbacks: after this many failed requests in a row, of all workers together, no worker
-    asks the endpoint."""
+    """Failed requests in a row after which no worker asks the endpoint. Those of all workers count.
+    It applies to a pool with fallbacks."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
-    """For so long; then one request of one worker tries it again."""
+    """Seconds until one request of one worker tries the endpoint again."""
 
     hedge_after: HedgeAfter | None = None
     """A request to an endpoint that is not answered (streamed: has no text) this many seconds after
@@ -245,8 +246,8 @@ class ModelSettings(SettingsModel):
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     constrain_tools: bool = True
-    """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
-    for rollouts to train on, where log-probabilities must be the model's own."""
+    """Constrain tool calls to the offered tools' schemas. It applies to a model in this process.
+    Turn it off for rollouts to train on, where log-probabilities must be the model's own."""
 
     template_options: TemplateOptions = Field(default_factory=dict)
     """Switches of the model's chat template, as in `{ enable_thinking = false }` of Qwen3. A local
@@ -475,12 +476,12 @@ _PROVIDERS = {
     "perplexity.ai": "perplexity",
     "x.ai": "x_ai",
 }
-"""By the domain of their endpoints, as OpenTelemetry's conventions name them."""
+"""OpenTelemetry's names of providers, by the domain of their endpoints."""
 
 
 def provider_of(settings: ModelSettings) -> str:
-    """Who serves a pool, in the words of OpenTelemetry: a known provider, `openai` for an endpoint
-    of its format that nobody knows, else the engine."""
+    """Name of the provider that serves a pool, in OpenTelemetry's terms: a known provider, `openai`
+    for an unknown endpoint of its format, else the engine."""
     if settings.engine != "openai" or settings.base_url is None:
         return settings.engine
     host = urlsplit(settings.base_url.strip()).hostname or ""

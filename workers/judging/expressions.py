@@ -15,7 +15,7 @@ from typing import Protocol
 from loopline.workers.judging.written_numbers import PREFIX, written_number, written_numbers_agree
 
 MAX_PARTS = 64
-"""Of a list or a tuple; a longer one is compared as text."""
+"""Longest list or tuple that is compared by parts; a longer one is compared as text."""
 
 
 class Leaves(Protocol):
@@ -109,7 +109,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class Unreadable(ValueError):
-    """No answer: brackets that don't match."""
+    """The text is not an answer: its brackets don't match."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def same(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def normal(text: str) -> str:
-    """Without what only formats. Raises Unreadable for brackets that don't match, as those of a
-    text that ends the box it is put into."""
+    """Return the text without mere formatting. Raises Unreadable for brackets that don't match,
+    such as those of a text that ends the box it is put into."""
     _require_balance(text)
     text = _DOLLARS.sub(" ", text)
     text = _JOINING.sub(" , ", text)
@@ -197,7 +197,7 @@ def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
 
 
 def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
-    """Two answers that are not lists."""
+    """Compare two answers that are not lists."""
     if _remove_spaces(answer) == _remove_spaces(gold):
         return bool(answer)
     if not answer or not gold:
@@ -227,7 +227,7 @@ def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
 def _same_relations(
     answer: str, answer_sides: list[str], gold: str, wanted: list[str], leaves: Leaves
 ) -> bool:
-    """Where one of both relates something to something."""
+    """Compare two answers of which at least one is a relation."""
     named, also_named = _is_name_of(answer_sides), _is_name_of(wanted)
     if named and also_named:
         same_name = _remove_spaces(answer_sides[0]) == _remove_spaces(wanted[0])
@@ -288,7 +288,7 @@ def _is_ambiguous(answer: str) -> bool:
 
 
 def _without_arguments(text: str) -> str:
-    """Without the fractions, whose two braces belong together."""
+    """Replace fractions, whose two braces belong together, and other commands by a plain name."""
     for _ in range(6):
         shorter = re.sub(
             r"\\(?:frac|binom|sqrt|log)\s?(?:_\s?)?(?:\[[^\[\]]*\]\s?)?(?:\{[^{}]*\}\s?){1,2}",
@@ -353,7 +353,7 @@ def _is_one_bracket(text: str) -> bool:
 
 
 def _split(text: str, separators: str) -> list[str]:
-    """At separators outside of brackets; not at the comma of `1,000`, where it is a number."""
+    """Split at separators outside of brackets, but not at the comma of `1,000` in a number."""
     parts: list[str] = []
     begin = 0
     depths = _depths(text)
@@ -365,8 +365,9 @@ def _split(text: str, separators: str) -> list[str]:
 
 
 def _depths(text: str) -> list[int]:
-    """Of each character within brackets, whatever their kinds: an interval may be half-open. An
-    opening one counts as outside, a closing one as within."""
+    """Depth of each character in brackets of any kind, because an interval may be half-open. An
+    opening bracket counts as outside, a closing one as inside. Raises Unreadable for brackets that
+    don't match."""
     depths: list[int] = []
     depth = 0
     for character in text:

@@ -25,13 +25,13 @@ ALARM_SECONDS = 10
 on how busy the machine is."""
 
 PATIENCE_SECONDS = 45.0
-"""After this the child is killed: longer than two parses and a comparison at their limits."""
+"""Time after which the child is killed: longer than two parses and a comparison at their limits."""
 
 START_SECONDS = 120.0
 """The child imports SymPy first, on a busy machine perhaps slowly."""
 
 REMEMBERED = 64
-"""Questions that were given up and are not tried again. A model that has found such an answer
+"""Questions that were abandoned and are not tried again. A model that has found such an answer
 repeats it, and so does a request that comes a second time."""
 
 MEMORY_BYTES = 4 * 1024**3
@@ -62,7 +62,8 @@ class MathVerifier:
         self._greeted = False
         """Whether the child has said that it is ready."""
         self.abandoned = 0
-        """Predictions that were given up because the child died twice or did not answer in time."""
+        """Predictions that were abandoned because the child died twice or did not answer in
+        time."""
         self._hopeless: deque[str] = deque(maxlen=REMEMBERED)
         """What was asked when it did not answer in time."""
 
@@ -84,7 +85,7 @@ class MathVerifier:
             return False
         reply = self._ask_child(request)
         if reply == "":
-            # It died, which says nothing of the answer: somebody may have killed it.
+            # That the child died does not judge the answer: somebody may have killed it.
             self._stop()
             reply = self._ask_child(request)
         if reply is None:

@@ -18,8 +18,8 @@ from typing import Any
 from loopline.workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
 
 CPU_SECONDS = 60
-"""Of one request: more than the alarms leave it. A parent that was killed can't kill this process,
-and in C code it hears no alarm and sees no end of its input; then the kernel ends it."""
+"""CPU time of one request, more than the alarms leave it. A parent that was killed can't kill this
+process, which in C code gets no alarm and no end of its input; then the kernel ends it."""
 _COMMANDS = re.compile(
     r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min|Gamma)(?![A-Za-z])"
     r"|\\[dt]?frac\s*\{\s*d\s*\}|\\begin\s*\{\s*[vV]matrix"
@@ -36,7 +36,7 @@ _WORK = re.compile(
     r"(?<=[0-9)}\]!%|])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
     r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\|])"
     r"|[0-9)]\s?\((?=\s?[-+−]?\s?[0-9.(\\])"
-    # One that begins a formula: behind a word the mark may end a sentence.
+    # One that begins a formula: after a word the mark may end a sentence.
     r"|(?:^|[{(])\s?[0-9]++[\s)}]*+!"
     r"|\\[dt]?binom|\\choose(?![A-Za-z])"
 )
@@ -107,7 +107,7 @@ def _disable_evaluation() -> None:
     def convert_postfix_list(self: Any, factors: Any, first: int = 0) -> Any:
         read = product_of(self, factors, first)
         if first > 0:
-            # It asks itself for all that stands behind the first.
+            # It calls itself for everything after the first.
             self.behind = read
         elif len(factors) > 1 and isinstance(read, Rational):
             behind = self.behind
@@ -122,16 +122,16 @@ def _disable_evaluation() -> None:
 
 
 def _unevaluated_commands(text: str) -> set[str]:
-    """Commands in a text, or behind its last equals sign, that leave the work to its reader and
-    that SymPy does as it reads them, so that nothing of them is seen in what it made."""
+    """Commands in a text, or after its last equals sign, that leave the work to its reader and that
+    SymPy does as it reads them, so that nothing of them is seen in what it made."""
     plain = _WORDS.sub(lambda words: words.group().replace("=", " "), text)
     return set(_COMMANDS.findall(plain.rpartition("=")[2]))
 
 
 def contains_calculation(text: str) -> bool:
-    r"""Whether a text, or what stands behind its last equals sign, calculates with plain numbers,
-    as `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and
-    a list of numbers are numbers as they are written."""
+    r"""Whether a text, or the part after its last equals sign, calculates with plain numbers, as
+    `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and a
+    list of numbers are numbers as they are written."""
     return _WORK.search(_strip_formatting(text).rpartition("=")[2]) is not None
 
 
@@ -142,8 +142,8 @@ def _is_form(gold: str) -> bool:
 
 
 def _strip_formatting(text: str) -> str:
-    r"""Without what only formats. Words stay one, so that no sign behind them comes to stand
-    between numbers, as in `2 \text{ or } -2`."""
+    r"""Return the text without mere formatting. Words stay one token, so that no sign after them
+    ends up between numbers, as in `2 \text{ or } -2`."""
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 

@@ -38,7 +38,7 @@ async def judge_outputs(
 
 
 async def _run(sandbox: Sandbox, program: str, seconds: float) -> OutputVerdict:
-    """Its answer; without one, why."""
+    """Run a program; returns its answer or, without one, the reason."""
     if not program:
         return OutputVerdict(failure=Failure.NO_CODE)
     ran = await run_program(sandbox, program, seconds=seconds)

@@ -29,7 +29,7 @@ class _Golden:
 
     program: str | None
     in_time: bool
-    """None of them failed for want of time."""
+    """Whether no golden program failed for lack of time."""
 
 
 class ProgramJudge:
@@ -39,7 +39,8 @@ class ProgramJudge:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._golden: OrderedDict[str, asyncio.Task[_Golden]] = OrderedDict()
-        """By the problem's key: the same name may stand for other tests and solutions."""
+        """Golden results by the problem's key, because one name may stand for other tests and
+        solutions."""
 
     async def programs(
         self, problem: CodeProblem, programs: Sequence[str]
@@ -97,7 +98,7 @@ class ProgramJudge:
         return (await self._judge.check(problem, program, tests)).outcomes
 
     async def _golden_program(self, problem: CodeProblem) -> str | None:
-        """Found out once; those who ask meanwhile wait for it."""
+        """Find the golden program once; concurrent callers wait for it."""
         key = key_of(problem)
         finding = self._golden.get(key)
         if finding is None or (finding.done() and not _is_final(finding)):

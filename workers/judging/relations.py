@@ -14,7 +14,8 @@ import re
 from typing import Any
 
 ROUNDED_TO, DIGITS = 6, 15
-"""As Math-Verify compares: decimals that a float rounds to, and digits that are worked out."""
+"""Precision of Math-Verify's comparisons: decimals that a float rounds to, and digits that are
+computed."""
 
 _IN = re.compile(r"^\s*[A-Za-z]\s*\\in(?![A-Za-z])")
 

@@ -14,7 +14,7 @@ from loopline.workers.sandbox.limits import WAITING
 async def program_runs(
     sandbox: Sandbox, programs: Sequence[str], *, stdin: str, seconds: float
 ) -> tuple[ProgramRun, ...]:
-    """What came of each program. Raises SandboxUnavailable."""
+    """Result of each program. Raises SandboxUnavailable."""
     ran = await asyncio.gather(
         *(run_program(sandbox, program, stdin=stdin, seconds=seconds) for program in programs)
     )

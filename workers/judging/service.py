@@ -1,4 +1,4 @@
-"""One request of a role in, the judge's answer out."""
+"""Service of the judge: a request of a role comes in, the judge's answer goes out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REQUESTS: dict[str, type[JudgeRequest]] = {request.tool: request for request in
 
 
 class JudgeUnavailable(Exception):
-    """What this judge can't do here, anyone who asks; the message says what to do."""
+    """This judge can't do the work here for any caller; the message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
 
 
 _SHORT = frozenset(name for name in _UNITS if len(name) == 1)
-"""Of which there is no plural: `ms` is not metres."""
+"""Units that have no plural: `ms` is not metres."""
 
 
 def same_measure(

@@ -1,6 +1,6 @@
 r"""Numbers as one writes them down when they have been worked out: `315`, `-7/2`, `3 \frac{1}{2}`,
-`0.\overline{6}`, `1.5 \times 10^{8}`, `10 \%`, `5 km`, also behind a name and its work
-(`x = 9 \cdot 2 = 18`).
+`0.\overline{6}`, `1.5 \times 10^{8}`, `10 \%`, `5 km`, also after a name and its calculation (`x =
+9 \cdot 2 = 18`).
 
 What is left to be worked out is none: a sum, a product, a quotient that is a whole number, a power,
 a root, a number twice negated. Nor is more than one number, or one with words that are not a unit.
@@ -26,7 +26,7 @@ class WrittenNumber:
     value: Fraction
     percent: bool
     around: str
-    """Its unit and its currency."""
+    """Unit and currency around the number."""
 
     @property
     def readings(self) -> frozenset[Fraction]:

@@ -32,14 +32,14 @@ import aiohttp
 from loopline.agents.records import JsonObject
 
 IDLE_SECONDS = 2.0
-"""After which a connection is given back."""
+"""Time after which an idle connection is given back."""
 WAIT_SECONDS = 60.0
-"""For a server that does not answer, or has no room."""
+"""Longest wait for a server that does not answer, or has no room."""
 STEP_SECONDS = 120.0
-"""That one action may take."""
+"""Longest time of one action."""
 MAX_MESSAGE_BYTES = 16 * 2**20
 MAX_REMEMBERED = 4_096
-"""Results of actions."""
+"""Number of results of actions."""
 _RETRY_SECONDS = 0.25
 _FULL = "CAPACITY_REACHED"
 _INVALID = "VALIDATION_ERROR"
@@ -54,7 +54,7 @@ class OpenEnvError(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a reset, or of an action."""
+    """Result of a reset, or of an action."""
 
     observation: JsonObject
     reward: float = 0.0
@@ -88,7 +88,7 @@ class Server:
             return self._schema
 
     def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """The results of the reset and of the actions after it; those behind the end of the episode
+        """The results of the reset and of the actions after it; those after the end of the episode
         have none. Raises `OpenEnvError`."""
         # Without the lock, so that an event loop that asks again waits for nobody.
         results = self._remembered(reset, actions)
@@ -109,7 +109,7 @@ class Server:
                 self._wait_for(self._disconnect())
 
     def _remembered(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result] | None:
-        """None where a result is missing."""
+        """Return remembered results; None where one is missing."""
         results: list[Result] = []
         for count in range(len(actions) + 1):
             result = self._results.get(_key(reset, actions[:count]))
@@ -220,7 +220,7 @@ class _Connection:
         return cls(session, socket)
 
     async def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """As `Server.play`. Raises `_Full`, and `OpenEnvError`."""
+        """Play as `Server.play` does. Raises `_Full` and `OpenEnvError`."""
         keys = (_text(reset), *map(_text, actions))
         if not self._place or keys[: len(self._place)] != self._place:
             self._place = ()

@@ -37,9 +37,9 @@ PROMPT = "You act in an environment. Read what it shows, and answer with your ne
 SHOWN_STEPS = 16
 """Newest steps that the agent sees, in addition to the beginning."""
 SHOWN_CHARS = 20_000
-"""Of one observation."""
+"""Longest text of one observation."""
 TURNS = 10
-"""Actions of an episode at most, where nothing is said of how it is played."""
+"""Most actions of an episode, unless the way of playing says otherwise."""
 _TRIES = 5_000
 _DECODER = json.JSONDecoder()
 
@@ -62,7 +62,7 @@ class OpenEnvPuzzle(Conversation):
     reset: JsonObject = Field(default_factory=dict)
     solved_from: float = 1.0
     action_schema: JsonObject = Field(default_factory=dict)
-    """Of an action, as the server published it."""
+    """JSON schema of an action, as the server published it."""
     beginning: str = ""
     """Hash of what it showed after its reset."""
 
@@ -248,7 +248,7 @@ def _last_object(text: str) -> JsonObject | None:
 
 
 def _fields(schema: JsonObject) -> JsonObject:
-    """Of an action, without what every action has."""
+    """Return the properties of an action's schema, without those that every action has."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return {}
@@ -265,7 +265,7 @@ def _text_field(schema: JsonObject) -> str:
 
 
 def _plain_schema(schema: JsonObject) -> JsonObject:
-    """Without what says nothing to a reader."""
+    """Return the schema of an action without the parts that tell a reader nothing."""
     further = {name: value for name, value in schema.items() if name in ("required", "$defs")}
     return {"type": "object", "properties": _fields(schema), **further}
 

@@ -24,7 +24,7 @@ from loopline.workers.sandbox.result import SandboxUnavailable
 
 PROGRAM = "bwrap"
 INSIDE = "/sandbox"
-"""Where the launcher's folder lies for the program."""
+"""Path of the launcher's folder as the program sees it."""
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -37,10 +37,10 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 _PROJECT = Path(__file__).resolve().parents[2]
-"""Mostly a checkout, with runs in it, and with what decided their problems."""
+"""Project folder: often a checkout that contains runs and the decisions about their problems."""
 NOBODY = 65534
 _IDS = 4096
-"""Of the highest user ids, for programs under root; taken in turn."""
+"""Number of the highest user ids that programs under root take in turn."""
 _CHECK_SECONDS = 60
 _INSTALL = (
     "install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap), "
@@ -63,7 +63,8 @@ class Interpreter:
 
 
 def interpreter() -> Interpreter:
-    """Without the virtual environment, so that no installed package is in reach."""
+    """Return the interpreter outside the virtual environment, so that no installed package is in
+    reach."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     return Interpreter(os.path.realpath(base), os.path.realpath(sys.base_prefix))
 
@@ -209,8 +210,8 @@ def _system_files() -> list[str]:
 
 
 def outermost_visible(folders: Iterable[Path]) -> list[Path]:
-    """Those that lie in what a program gets to see: none that lies in another one of them, and none
-    that the interpreter lies in."""
+    """Return the folders that a program would see: none inside another of them, and none that
+    contains the interpreter or `/usr`."""
     bound = (Path("/usr"), Path(interpreter().prefix))
     visible_folders: list[Path] = []
     # A folder comes before those in it.

@@ -29,7 +29,7 @@ class InputFile:
 
     @property
     def descriptor(self) -> int:
-        """To be handed on to the interpreter."""
+        """File descriptor to pass to the interpreter."""
         return self._descriptor
 
     def write(self, content: bytes) -> None:

@@ -40,26 +40,26 @@ from loopline.workers.sandbox.result import Ending
 T = TypeVar("T")
 
 MAX_SHOWN = 2_000
-"""Of what a program wrote, in an outcome."""
+"""Characters of a program's output that an outcome shows."""
 MAX_PROGRAM_CHARS = 2**20
 """A longer program fails. The longest golden one has 20 kB."""
 OF_THE_TEST = "the test: "
-"""Before the reason of an outcome that is the test's own end, and not the program's."""
+"""Prefix of an outcome's reason where the test itself ended so, and not the program."""
 _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
 """An interpreter needs some, whatever a problem of C++ programmers says."""
 _RESERVED = 256 * MIB
-"""On top of a problem's own memory limit. That one means memory in use, the sandbox's counts
-address space: a program that reserves a stack this deep for a thread, as many do that recurse,
-would fail by it, however little of it is used. A program may so use more than its problem allows,
-and never more than the sandbox does."""
+"""Address space in addition to a problem's own memory limit. That limit means memory in use, the
+sandbox's means address space: a program that reserves a stack this deep for a thread, as many
+recursive ones do, would fail by it, however little of it is used. So a program may use more than
+its problem allows, and never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
-"""Between the end of a process's output and its own."""
+"""Time between the end of a process's output and its exit."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one test."""
+    """Result of one test."""
 
     passed: bool
     actual: str
@@ -74,12 +74,12 @@ class Outcome:
 
 
 _UNTRIED = Outcome(False, "", Ending.TIMED_OUT)
-"""Of a test behind too many others that timed out."""
+"""Outcome of a test after too many others that timed out."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of all tests, in their order."""
+    """Results of all tests, in order."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -96,7 +96,7 @@ class Verdict:
 
 @dataclass
 class _Outcomes:
-    """What is known of the tests of a program, by their places."""
+    """Results of a program's tests so far, by their places."""
 
     patience: int
     by_place: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
@@ -113,7 +113,7 @@ class _Outcomes:
         return bisect_left(self._hung, place) >= self.patience
 
     def left(self, tests: dict[int, T]) -> dict[int, T]:
-        """Those that are still to be tried."""
+        """Tests that are still to be tried."""
         return {
             at: test
             for at, test in tests.items()
@@ -139,9 +139,9 @@ class Judge:
         *,
         patience: int | None = None,
     ) -> Verdict:
-        """The same with other tests, for example generated ones. Tests behind `patience` others
-        that timed out count as timed out, and are mostly not tried: a program that hangs would
-        else hold its judge up for minutes."""
+        """The same with other tests, for example generated ones. Tests after `patience` others that
+        timed out count as timed out, and are mostly not tried: a program that hangs would else hold
+        its judge up for minutes."""
         program = assemble_program(problem, code)
         if len(program) > MAX_PROGRAM_CHARS:
             long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
@@ -172,7 +172,7 @@ class Judge:
         )
 
     def _limits(self, problem: CodeProblem) -> Limits:
-        """Of one test: the sandbox's, or less where the problem says so."""
+        """Limits of one test: the sandbox's, or lower where the problem says so."""
         general = self._sandbox.limits
         wall, cpu = general.wall_seconds, general.cpu_seconds
         if problem.wall_seconds is not None:
@@ -326,8 +326,8 @@ def _exception_text(reply: dict[str, Any]) -> str:
 
 
 def _max_reply_bytes(test: CallTest) -> int:
-    """No right value is longer than this: `encode` makes of `[]` at most `{"tuple": []}`. So that a
-    program can't keep its judge busy (with a million keys of one hash, for example)."""
+    """Longest reply that can be right: `encode` makes of `[]` at most `{"tuple": []}`. The limit
+    keeps a program from occupying its judge (with a million keys of one hash, for example)."""
     right = (test.expected, *test.also_right)
     return 8 * max(len(json.dumps(value)) for value in right) + 4_000
 
@@ -338,9 +338,9 @@ def _request(test: CallTest) -> bytes:
 
 
 def _limits_for_tests(limits: Limits, tests: int) -> Limits:
-    """For a process that goes through several tests, each within its own time, after its first
-    lines, which have as much. What they have of CPU is theirs together: one that hangs is ended by
-    the clock."""
+    """Limits for a process that runs several tests, each within its own time, after its first
+    lines, which get the same time. The tests share their CPU time: the clock ends one that
+    hangs."""
     wall = min(_MAX_SECONDS, limits.wall_seconds * (tests + 1) + 1)
     cpu = min(_MAX_SECONDS, limits.cpu_seconds * (tests + 1))
     return limits.model_copy(update={"wall_seconds": wall, "cpu_seconds": cpu})

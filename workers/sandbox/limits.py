@@ -23,22 +23,22 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     wall_seconds: float = Field(default=WAITING * 10, gt=0, le=3600)
-    """From handing over the program to its end."""
+    """Wall time of a program from its start to its end."""
     cpu_seconds: int = Field(default=10, ge=1, le=3600)
-    """Of all threads together, in whole seconds as the kernel counts."""
+    """CPU time of all threads together, in whole seconds as the kernel counts."""
     memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=64 * 2**30)
-    """Of address space, the interpreter's own 20 MiB included. What the kernel needs to find it
-    (page tables) is alongside that: a program that scatters its pages can make it twice as much."""
+    """Address space in bytes, the interpreter's own 20 MiB included. The kernel's page tables come
+    on top: a program that scatters its pages can make it twice as much."""
     threads: int = Field(default=16, ge=1, le=1024)
-    """Alongside the main one."""
+    """Threads in addition to the main one."""
     open_files: int = Field(default=64, ge=16, le=4096)
     """Held open at once, sockets and pipes included, each of which can hold about 0.3 MiB in the
     kernel alongside `memory_bytes`."""
     disk_bytes: int = Field(default=0, ge=0, le=2**30)
-    """Size of `/tmp`, the working directory. 0: there is no place to write to. It is memory, and
-    an empty file costs about a KiB that is not counted, so give it only to whom needs it."""
+    """Size of `/tmp`, the working directory; 0 leaves no place to write to. It is memory, and an
+    empty file costs about a KiB that is not counted, so give it only to programs that need it."""
     output_bytes: int = Field(default=4 * MIB, ge=1, le=256 * MIB)
-    """Of standard output, and again of standard error."""
+    """Bytes of standard output, and again of standard error."""
 
 
 class SandboxSettings(BaseModel):
@@ -47,7 +47,7 @@ class SandboxSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     limits: Limits = Limits()
-    """For a program that comes without limits of its own."""
+    """Limits of a program that brings no limits of its own."""
     parallel: int = Field(default_factory=cores, ge=1, le=1024)
     """Programs that run at once."""
     ready: int = Field(default_factory=lambda: 2 * cores(), ge=1, le=1024)

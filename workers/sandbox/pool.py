@@ -1,6 +1,6 @@
 """The sandbox as it is used: programs in, results out, with interpreters waiting for them.
 
-An interpreter takes about 0.05 s of CPU to come up behind its wall, which is longer than most
+An interpreter takes about 0.05 s of CPU to come up in its sandbox, which is longer than most
 programs run. So some always wait; each is used once, and its replacement is started when it is
 taken.
 """
@@ -74,7 +74,7 @@ class Sandbox:
 
     @property
     def limits(self) -> Limits:
-        """Of a program that comes without limits of its own."""
+        """Limits of a program that brings no limits of its own."""
         return self._limits
 
     @property

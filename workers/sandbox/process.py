@@ -27,9 +27,9 @@ from loopline.workers.sandbox.limits import MIB, Limits
 from loopline.workers.sandbox.result import Ending, Result, SandboxUnavailable
 
 START_SECONDS = 60.0
-"""For an interpreter to come up, on a machine that is busy. Typical: 0.05."""
+"""Longest start of an interpreter, on a busy machine. Typical: 0.05."""
 MAX_SOURCE_BYTES = 4 * MIB
-"""Of a program and what goes with it."""
+"""Largest program, together with the data that goes with it."""
 _CHUNK = 2**16
 _PIPE_SECONDS = 5.0
 
@@ -42,7 +42,7 @@ class SandboxProcess:
         self._process = process
         self._file = file
         self._folder = folder
-        """Where an unsafe program works."""
+        """Working directory of an unsafe program."""
         self._limits = Limits()
         self._given = 0.0
         self._ended: Ending | None = None
@@ -189,7 +189,7 @@ class SandboxProcess:
                     await self._process.stdin.wait_closed()
 
     def _deadline(self, seconds: float | None = None) -> float:
-        """When its time is up, or `seconds` from now if that is sooner; in the loop's time."""
+        """Deadline of the program, or `seconds` from now if that is sooner; in the loop's time."""
         remaining = self._given + self._limits.wall_seconds - time.monotonic()
         if seconds is not None:
             remaining = min(remaining, seconds)

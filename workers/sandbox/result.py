@@ -11,22 +11,23 @@ class Ending(StrEnum):
     """Why a program runs no longer."""
 
     OK = "ok"
-    """It came to its end, or left with exit code 0."""
+    """The program ran to its end, or left with exit code 0."""
     ERROR = "error"
     """An exception, a syntax error, or another exit code."""
     TIMED_OUT = "timed_out"
-    """Its wall time or its CPU time was used up."""
+    """The program used up its wall time or its CPU time."""
     OUT_OF_MEMORY = "out_of_memory"
-    """It ended by a MemoryError. (What catches the error goes on with what memory it has.)"""
+    """The program ended by a MemoryError. (One that catches the error continues with the memory it
+    has.)"""
     OUTPUT_TOO_LONG = "output_too_long"
     KILLED = "killed"
-    """By a signal: a crash of the interpreter, or its own doing."""
+    """A signal ended the program: a crash of the interpreter, or the program's own doing."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a program. It is the program's word: nobody who tried to cheat would write
-    less than "passed" and exit with 0, so a judge compares outputs and believes no more."""
+    """Result of a program. It is the program's word: nobody who tried to cheat would write less
+    than "passed" and exit with 0, so a judge compares outputs and believes no more."""
 
     ending: Ending
     stdout: str
@@ -34,7 +35,7 @@ class Result:
     stderr: str
     """The same."""
     exit_code: int | None
-    """None when it was ended from outside; negative is a signal's number."""
+    """Exit code; None when the program was ended from outside; negative is a signal's number."""
     wall_seconds: float
 
 

@@ -97,7 +97,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 @dataclass(frozen=True)
 class _Machine:
     column: int
-    """In `_REFUSED`."""
+    """Column of the machine in `_REFUSED`."""
     audit_arch: int
     """AUDIT_ARCH_* of linux/audit.h."""
     clone: int

@@ -38,7 +38,7 @@ class ScriptedApp:
         self._faults = FaultChooser(options.faults)
         self.served = ServerCounts()
         self._accepted: deque[float] = deque()
-        """When requests came that were within the limit of requests per minute."""
+        """Arrival times of the requests that were within the limit of requests per minute."""
         self.closing = asyncio.Event()
         self.routes = Starlette(
             routes=[

@@ -21,7 +21,7 @@ class ServerOptions(BaseModel):
     require_key: str | None = Field(default=None, repr=False)
     """Answer 401 to requests without this key."""
     latency_seconds: float = Field(default=0.0, ge=0)
-    """From the arrival of a request to its first token."""
+    """Time from the arrival of a request to its first token."""
     tokens_per_second: float | None = Field(default=None, gt=0)
     """Speed after the first token; none means all at once."""
     mistakes: dict[str, float] = Field(default_factory=dict)

@@ -39,20 +39,22 @@ from loopline.workers.store.files import (
 log = structlog.get_logger("loopline.workers.store")
 
 FULL_BYTES = 256 * 2**20
-"""Of rows in memory: a file with half as much is never rewritten, and none is made larger, so that
-a compaction needs about three times as much memory, whatever the size of the store."""
+"""Largest size of a file's rows in memory: a file with half as much is never rewritten, and none is
+made larger, so that a compaction needs about three times as much memory, whatever the size of the
+store."""
 GROUP_BYTES = 8 * 2**20
-"""Of a row group in memory. One run costs reading one of them; smaller ones make footers long."""
+"""Size of a row group in memory. Reading one run costs reading one group; smaller ones make footers
+long."""
 MAX_FILES = 5_000
-"""That one new file takes the place of."""
+"""Most files that one new file replaces."""
 LOCK_SECONDS = 10.0
-"""For so long a recorder that writes is waited for."""
+"""Longest wait for a recorder that is writing."""
 _LOCK_PAUSE = 0.02
 _BODIES = ("trajectory", "reward", "sha256", "answer", "reason")
 """Columns whose statistics and dictionaries would only be long."""
 
 pc: Any = pyarrow.compute
-"""Its stubs lack what it makes when it is imported."""
+"""The module without its stubs, which lack functions that it makes on import."""
 
 Stop = Callable[[], bool]
 RowKey = tuple[str | None, int | None, Place]
@@ -68,7 +70,7 @@ class Compacted:
     """What one compaction of a table did."""
 
     files: int = 0
-    """That were replaced."""
+    """Number of files that were replaced."""
     into: int = 0
     """Files that took their place."""
     rows: int = 0
@@ -198,8 +200,8 @@ def _of_one_size(files: list[_Sized]) -> list[list[_Sized]]:
 
 
 def _outdated(files: Sequence[_Sized]) -> dict[Path, set[RowKey]]:
-    """By file, the rows whose run and generation stand once more under a later entry. A server that
-    lost its last second in a power cut ends a run again, so its row is recorded again."""
+    """Rows, by file, whose run and generation come again under a later entry. A server that lost
+    its last second in a power cut ends a run again, so its row is recorded again."""
     tables: list[Any] = []
     for number, item in enumerate(files):
         with contextlib.suppress(Damaged, FileNotFoundError):

@@ -37,8 +37,8 @@ class Compactor:
         self._draining.set()
 
     async def run(self) -> None:
-        """Until drained. The compaction in progress is then given up at its next step, which loses
-        nothing."""
+        """Compact the store until drained. The compaction in progress is then given up at its next
+        step, which loses nothing."""
         while not self._draining.is_set():
             for table in TABLES:
                 await self._look(self._store / table)

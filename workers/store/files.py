@@ -23,7 +23,7 @@ _FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-([0-9]+)\.par
 
 
 class Place(NamedTuple):
-    """Of an entry in its stream."""
+    """Place of an entry in its stream."""
 
     milliseconds: int
     number: int
@@ -318,8 +318,9 @@ def read_metadata(path: Path) -> Any:
 
 
 def _groups_that_may_hold(metadata: Any, column: str, value: str) -> Iterator[int]:
-    """By the statistics of the row groups; files of earlier recorders have them, too. All groups
-    where there is no such column: reading it says what is wrong."""
+    """Return the row groups that may hold the value, by their statistics; files of earlier
+    recorders have them, too. All groups where there is no such column: reading it raises the
+    error."""
     names: list[str] = metadata.schema.names
     at = names.index(column) if column in names else None
     for group in range(metadata.num_row_groups):

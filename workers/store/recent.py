@@ -48,7 +48,7 @@ class RecentRuns(Generic[RecordT]):
 
     @property
     def runs(self) -> Mapping[str, RecordT]:
-        """By id; of a run that was replayed the newest."""
+        """Runs by id; the newest generation of a run that was replayed."""
         return {run_id: record for run_id, (_, record) in self._runs.items()}
 
     @property

@@ -127,8 +127,8 @@ def checked_rows(
     skipped: list[Skipped],
     workflow: str | None = None,
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Where each row of a table stands, and these columns of it, of which the first is the record
-    that the row's hash is of, in UTF-8. Files that can't be read, and rows that were changed, are
+    """Yield the place of each row of a table, with these columns. The first column is the record
+    that the row's hash is of, in UTF-8. Files that can't be read and rows that were changed are
     skipped.
 
     A row comes twice where it stands twice, or where a compaction ends meanwhile.

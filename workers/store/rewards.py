@@ -30,7 +30,7 @@ class EntryOrder(NamedTuple):
 
     @classmethod
     def of(cls, entry: str, shard: int) -> Self:
-        """Of an entry's id."""
+        """Parse an entry's id."""
         milliseconds, _, number = entry.partition("-")
         return cls(int(milliseconds), int(number), shard)
 
@@ -52,20 +52,19 @@ class PostedRewards:
     """All rewards of a store, each of them once."""
 
     rewards: tuple[RecordedReward, ...]
-    """In the order in which they were accepted."""
+    """Rewards in the order in which they were accepted."""
     skipped: tuple[Skipped, ...] = ()
 
     @cached_property
     def versions(self) -> Mapping[RewardPlace, tuple[Reward, ...]]:
-        """By place, oldest first: the last one counts."""
+        """Rewards of each place, oldest first: the last one counts."""
         by_place: dict[RewardPlace, list[Reward]] = defaultdict(list)
         for recorded in self.rewards:
             by_place[recorded.reward.place].append(recorded.reward)
         return {place: tuple(versions) for place, versions in by_place.items()}
 
     def of_target(self, sources: Collection[str] | None = None) -> dict[str, list[Reward]]:
-        """By run or session, the rewards that count; of these sources alone, where they are
-        given."""
+        """Rewards that count, by run or session; from `sources` alone if given."""
         by_target: dict[str, list[Reward]] = defaultdict(list)
         for place, versions in self.versions.items():
             if sources is None or place.source in sources:
@@ -101,7 +100,7 @@ def read_rewards(store: Path, entries: Collection[str] | None = None) -> PostedR
 
 
 def first_of_each_id(recorded: Iterable[RecordedReward]) -> tuple[RecordedReward, ...]:
-    """In the order in which they were accepted."""
+    """Keep the first reward of each target and id, in the order in which they were accepted."""
     once: dict[tuple[str, str], RecordedReward] = {}
     for item in sorted(recorded, key=lambda item: item.order):
         once.setdefault((item.reward.target, item.reward.id), item)
@@ -142,7 +141,7 @@ class Feedback:
 
     @classmethod
     def of(cls, rewards: Iterable[Reward]) -> Feedback:
-        """Of the rewards that reach one run. Those of several sources are added up."""
+        """Combine the rewards that reach one run. Those of several sources are added up."""
         values: dict[tuple[str | None, int | None], list[float]] = defaultdict(list)
         for reward in rewards:
             values[reward.agent, reward.turn].append(reward.value)

@@ -28,7 +28,7 @@ from loopline.workers.store.files import (
 _BODIES = {"trajectories": "trajectory", "rewards": "reward"}
 """Column whose hash stands next to it."""
 PROGRESS = "verified.json"
-"""Files that a verification which was stopped has read; the next one goes on behind them."""
+"""Files that an interrupted verification has read; the next one continues after them."""
 _SAVED_EVERY = 50
 
 
@@ -109,7 +109,8 @@ def _read(path: Path, result: Verified) -> int:
 
 
 class _Progress:
-    """By file its size and time, so that one which was changed since is read again."""
+    """Progress of a verification: size and time of each file, so that one that has changed since is
+    read again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

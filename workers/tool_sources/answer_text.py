@@ -14,7 +14,8 @@ CHARSETS = frozenset(
     | {f"cp{n}" for n in (932, 936, 949, 950, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)}
     | {"gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr"}
 )
-"""As Python calls them. It knows others that take minutes for a megabyte, or give no real text."""
+"""Python's names of the accepted encodings. Python has others that take minutes for a megabyte, or
+give no real text."""
 SNIFFED_BYTES = 4_096
 
 _PICTURES = ("image/", "audio/", "video/", "font/", "model/")
@@ -48,7 +49,8 @@ def kind_of(headers: httpx.Headers) -> str:
 
 
 def _charset(header: str, kind: str, body: bytes) -> str:
-    """By its mark, its header, or what an XML or HTML page says of itself; else UTF-8."""
+    """Encoding by the byte order mark, the header, or what an XML or HTML page declares; else
+    UTF-8."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return name

@@ -17,7 +17,7 @@ class BoundedAnswer:
     headers: httpx.Headers
     body: bytes
     cut: bool
-    """There is more than was read."""
+    """Whether there is more than was read."""
 
 
 def bounded_client() -> httpx.AsyncClient:

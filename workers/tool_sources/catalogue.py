@@ -1,4 +1,4 @@
-"""Which tools of a source are offered, and under which names."""
+"""Catalogue of the tools that a source offers, and their names."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from loopline.workers.tool_sources.references import References
 BETWEEN = "__"
 MAX_NAME_CHARS = 64
 MAX_CATALOGUE_CHARS = 262_144
-"""Of all tools of a source as JSON: a worker tells them with every beat of its presence."""
+"""Size of all tools of a source as JSON: a worker sends them with every beat of its presence."""
 MAX_LEFT_OUT = 200
-"""As many are named; a source may list any number."""
+"""Most omitted tools that are named; a source may list any number."""
 
 HASH_CHARS = 8
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -37,7 +37,7 @@ class ListedTool:
     parameters: JsonValue
     """A JSON schema."""
     references: References | None = None
-    """Where references of the schema lead, if not into itself."""
+    """Resolver of the schema's references, if they don't lead into the schema itself."""
     effect: Effect | None = None
     """What the source says that a call does to the world."""
 
@@ -47,9 +47,9 @@ class Catalogue:
     """What a source offers."""
 
     specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    """By the name under which models call it."""
+    """Specs by the name under which models call the tool."""
     own_names: dict[str, str] = field(default_factory=dict[str, str])
-    """That name → the source's own."""
+    """The source's own names, by the name under which models call the tool."""
     left_out: tuple[str, ...] = ()
     """Why each other tool is not offered, in words. What the profile does not allow is not told."""
 
@@ -123,7 +123,8 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
 
 
 def _description(tool: ListedTool) -> str:
-    """Its description, after a name in another script, of which its offered name keeps nothing."""
+    """Description of the tool, after its name if that is in another script, of which the offered
+    name keeps nothing."""
     description = _remove_surrogates(tool.description)
     return (
         description
@@ -133,5 +134,5 @@ def _description(tool: ListedTool) -> str:
 
 
 def _remove_surrogates(text: str) -> str:
-    """Without half of a surrogate pair, which no message carries."""
+    """Replace halves of surrogate pairs, which no message can carry."""
     return text.encode(errors="replace").decode()

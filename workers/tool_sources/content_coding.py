@@ -48,7 +48,7 @@ class Unpacker:
                 piece = self._stream.decompress(packed, PIECE_BYTES)
             except zlib.error as error:
                 if begun and self._whole:
-                    return  # padding behind the last part
+                    return  # padding after the last part
                 if begun or self._coding != "deflate":
                     raise BadCoding(f"the answer's {self._coding} is damaged: {error}") from error
                 # By the letter deflate has zlib's head; many servers leave it away.
@@ -62,6 +62,6 @@ class Unpacker:
             yield piece
 
     def end(self) -> None:
-        """All was read. Raises `BadCoding` if something is missing."""
+        """Check that all was read. Raises `BadCoding` if something is missing."""
         if self._begun and not self._whole:
             raise BadCoding(f"the answer's {self._coding} ends too early")

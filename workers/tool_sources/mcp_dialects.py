@@ -40,8 +40,8 @@ HINTS = ("readOnlyHint", "idempotentHint")
 """What a tool says that its calls do, as far as anything here reads it."""
 MAX_UNASKED = 5_000
 UNASKED_SECONDS = 60.0
-"""A server that sends more notifications and requests of its own within so long is given up:
-reading them would be all that this worker does."""
+"""Seconds within which a server may send `MAX_UNASKED` notifications and requests of its own. One
+that sends more is given up: reading them would be all that this worker does."""
 MAX_WAITING = 10_000
 """Calls whose answers are awaited; of a server that answers none the oldest are forgotten."""
 

@@ -33,9 +33,9 @@ BASE_ENVIRONMENT = (
 MAX_STRAY_LINES = 100
 """Lines that are not messages (a library's warning) before a server is given up."""
 KEPT_ERROR_BYTES = 1_000
-"""Of what it last wrote to its standard error, for the log."""
+"""End of its standard error that is kept for the log."""
 EXIT_SECONDS = 1.0
-"""How long it may take to end when its input ends, and again when it is told to."""
+"""Time that it may take to end when its input ends, and again after it gets a signal."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -96,7 +96,7 @@ class ProcessTransport:
 
     async def __aexit__(self, *_: object) -> None:
         if self._process is not None:
-            await finish(self._stop(self._process))  # nothing of the server may stay behind
+            await finish(self._stop(self._process))  # no process of the server may remain
 
     async def _stop(self, process: Process) -> None:
         await end(self._tasks)
@@ -170,7 +170,7 @@ class ProcessTransport:
                 self.ended.set()
 
     async def _listen(self, process: Process) -> None:
-        """Its standard error: read, so that it can't block, and only the end of it kept."""
+        """Read the standard error, so that it can't block, and keep only its end."""
         assert process.stderr is not None
         while chunk := await process.stderr.read(4_096):
             self._error = (self._error + chunk)[-KEPT_ERROR_BYTES:]

@@ -47,10 +47,10 @@ STEADY_SECONDS = 30.0
 ABSENCE_SECONDS = 5.0
 """How long a call waits for a server that is being joined again."""
 LEAVE_SECONDS = 1.0
-"""How long a connection that is of no more use is kept for the calls on it."""
+"""Time that a connection of no further use stays open for the calls on it."""
 MAX_SAID = 300
 IDEMPOTENCY_KEY = "loopline/idempotency-key"
-"""In `_meta` of a call: the same however often it is made."""
+"""Key in `_meta` of a call: its value is the same however often the call is made."""
 _LOST_SESSION = re.compile(
     r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
     re.IGNORECASE,
@@ -94,7 +94,7 @@ class McpSource:
         """The last line on the standard error of a server that has ended."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Serve the source until cancelled."""
         pause = self._settings.restart_seconds
         while True:
             began = time.monotonic()
@@ -115,7 +115,7 @@ class McpSource:
             pause = min(pause * 2, MAX_RESTART_SECONDS)
 
     async def _serve(self) -> None:
-        """One connection, from joining to its end."""
+        """Serve one connection, from joining to its end."""
         self._said = ""
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
@@ -191,8 +191,8 @@ class McpSource:
         self._lose(transport.why)
 
     def _lose(self, why: str) -> None:
-        """No call is begun from now on before the server was joined again. The first reason is
-        the one that is told."""
+        """Begin no further calls before the server is joined again. The first reason is the one
+        that is reported."""
         if self._lost.is_set():
             return
         self.trouble = self._credentials.hidden(why)
@@ -201,7 +201,7 @@ class McpSource:
         self._lost.set()
 
     def declared_effect(self, name: str) -> Effect | None:
-        """By the hints of the protocol, which a server gives or not."""
+        """Effect by the hints of the protocol, which a server may omit."""
         return self._effects.get(name)
 
     async def call(
@@ -264,7 +264,8 @@ class McpSource:
         return self._client
 
     def _lose_client(self, client: Client, message: str) -> None:
-        """If it is still the one in use: several calls may find that it is not any more."""
+        """Drop the client if it is still the one in use: several calls may find that it no longer
+        is."""
         if self._client is client:
             self._lose(f"the connection is of no more use ({message})"[:200])
 
@@ -282,7 +283,7 @@ class McpSource:
 
 
 async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
-    """All pages, or as many as are read of a list without end."""
+    """List the tools of all pages, or of as many as are read of an endless list."""
     listed: list[ListedTool] = []
     read = 0
     cursor: str | None = None

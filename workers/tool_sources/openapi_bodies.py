@@ -92,7 +92,8 @@ def _encodings(described: JsonObject) -> dict[str, JsonObject]:
 
 
 def _style(encoding: JsonObject) -> Style:
-    """By OpenAPI's rule a style, if there is one, wins over a content type."""
+    """Style of a form field. By OpenAPI's rule a style, if there is one, wins over a content
+    type."""
     named, explode = encoding.get("style"), encoding.get("explode")
     reserved = encoding.get("allowReserved") is True
     has_style = named in _FORM_STYLES or isinstance(explode, bool) or reserved

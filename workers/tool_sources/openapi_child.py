@@ -26,7 +26,7 @@ class Question(BaseModel):
 
     source: str
     place: str
-    """Where it came from, for messages and for servers that are named by a path."""
+    """Address of the document, for messages and for servers that are named by a path."""
     base_url: str | None
     allow: tuple[str, ...]
     headers: frozenset[str]

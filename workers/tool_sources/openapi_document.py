@@ -20,7 +20,7 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 CHILD = "loopline.workers.tool_sources.openapi_child"
 MAX_READ_BYTES = 16 << 20
-"""Of what a child makes of a document, of which a catalogue is bounded anyway."""
+"""Largest answer that is read from a child; a document's catalogue is bounded anyway."""
 
 
 async def read_document(

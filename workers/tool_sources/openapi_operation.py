@@ -27,7 +27,7 @@ class Style(_Part):
 
 
 class Parameter(_Part):
-    """Where one argument goes."""
+    """Destination of one argument."""
 
     name: str
     place: Place
@@ -41,9 +41,9 @@ class Body(_Part):
     kind: BodyKind
     media: str
     styles: dict[str, Style] = {}
-    """Of the fields of a form that have one of their own."""
+    """Styles of the form's fields that have their own."""
     kinds: dict[str, str] = {}
-    """Of the fields of a multipart form: their media types."""
+    """Media types of a multipart form's fields."""
 
 
 class Operation(_Part):
@@ -53,7 +53,7 @@ class Operation(_Part):
     path: str
     """A template that begins with `/`; it may have a query."""
     parameters: dict[str, Parameter] = {}
-    """By argument name."""
+    """Parameters by argument name."""
     body: Body | None = None
 
 
@@ -65,4 +65,4 @@ class ReadDocument(_Part):
     own_names: dict[str, str]
     left_out: tuple[str, ...]
     operations: dict[str, Operation]
-    """By the names that the document gives them."""
+    """Operations by the names that the document gives them."""

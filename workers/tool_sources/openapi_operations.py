@@ -25,9 +25,9 @@ from loopline.workers.tool_sources.references import References
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000
-"""That `allow` lets through."""
+"""Most operations that `allow` may match."""
 MAX_REFERENCES = 8
-"""One after the other, before something that is not a schema."""
+"""Most references in a row before something that is not a schema."""
 
 PATH_NAME = re.compile(r"\{\+?([^{}]+)\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -52,7 +52,7 @@ class OperationFilter:
 
     allow: Sequence[str] = ("*",)
     headers: frozenset[str] = frozenset()
-    """In small letters. They and the others below are sent with each call, so no model may say
+    """Names of headers in lower case. They and `query` are sent with each call, so no model may set
     them a second time."""
     query: frozenset[str] = frozenset()
 

@@ -24,7 +24,7 @@ from loopline.workers.tool_sources.openapi_styles import (
 )
 
 _LITERAL = "/%:@!$&'()*+,;=~-._"
-"""Of a path or a query that stands in the document, where `%` begins an escape."""
+"""Characters kept in the document's own path or query, where `%` begins an escape."""
 _NAME = re.compile(r"\{\+?([^{}]+)\}")
 _LINE_BREAK = re.compile(r"[\r\n\x00]")
 _FIELD = Style(name="form", explode=True)
@@ -108,7 +108,7 @@ def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: li
 
 
 def _fill_template(template: str, in_path: dict[str, str]) -> str:
-    """All at once: a value may look like a name."""
+    """Fill in all values at once: a value may look like a name."""
     parts = _NAME.split(template)
     return "".join(
         in_path[part] if place % 2 else quote(part, safe=_LITERAL)
@@ -152,7 +152,8 @@ def _content(
 
 
 def _field_style(body: Body, name: str, value: JsonValue) -> Style:
-    """Without a word of the document a list is repeated, and an object is JSON."""
+    """Style of a form field. Unless the document says otherwise, a list is repeated and an object
+    is JSON."""
     return body.styles.get(name, _JSON_FIELD if isinstance(value, dict) else _FIELD)
 
 

@@ -1,4 +1,4 @@
-"""Where an API is, by its document and its profile."""
+"""Base URL of an API, by its document and its profile."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def origin(url: str) -> Origin:
 
 
 def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
-    """Where the API is: as the profile says, or the document's first server.
+    """Return the API's base URL: the profile's, or the document's first server.
 
-    A document that came from a URL may name servers of its own origin alone. Otherwise anyone who
-    writes it could send the calls, and the secrets in them, wherever he likes.
-    Raises `SourceUnavailable`.
+    A document that came from a URL may name servers of its own origin alone. Otherwise its author
+    could send the calls, and the secrets in them, anywhere. Raises `SourceUnavailable`.
     """
     if base_url is not None:
         return base_url

@@ -29,7 +29,7 @@ RETRY_SECONDS = 30.0
 """Longest pause before a document is read again that could not be."""
 MAX_ERROR_CHARS = 2_000
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
-"""They change nothing, so a call may be made again."""
+"""Methods that change nothing, so a call may be made again."""
 
 
 class OpenApiSource:

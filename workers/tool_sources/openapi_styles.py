@@ -17,18 +17,20 @@ from loopline.workers.tool_sources.openapi_operation import Style
 Escape = Callable[[str], str]
 
 _RESERVED = ":/?@!$'()*,;"
-"""What `allowReserved` lets through: not what would end a value, a query or a path (`&=+#[]`)."""
+"""Characters that `allowReserved` leaves as they are: not those that would end a value, a query or
+a path (`&=+#[]`)."""
 _RESERVED_IN_PATH = _RESERVED.replace("?", "")
-"""In a path a question mark ends it, and what stands before it may become `.` or `..`."""
+"""The reserved characters but the question mark, which ends a path: the text before it could become
+`.` or `..`."""
 
 
 def percent_encode(text: str) -> str:
-    """For a path or a query."""
+    """Encode a text for a path or a query."""
     return quote(text.encode(errors="replace"), safe="")
 
 
 def form_encode(text: str) -> str:
-    """For a body of the type x-www-form-urlencoded."""
+    """Encode a text for a body of the type x-www-form-urlencoded."""
     return quote_plus(text.encode(errors="replace"), safe="")
 
 
@@ -77,7 +79,7 @@ def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator
 
 
 def path_part(name: str, style: Style, value: JsonValue) -> str:
-    """What stands in a path in place of `{name}`."""
+    """Text that replaces `{name}` in a path."""
     write = _escape_unreserved_path if style.reserved else percent_encode
     if style.name == "json":
         return percent_encode(json.dumps(value, ensure_ascii=False))

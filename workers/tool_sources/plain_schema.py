@@ -1,7 +1,7 @@
 """A foreign JSON schema made plain: no references, known keywords, bounded in size.
 
-What comes out may allow more than the original (a recursive part, a pattern and a format are let
-go), never less: the server checks its arguments itself. So a schema can't make a grammar or a
+What comes out may allow more than the original (a recursive part, a pattern and a format are
+dropped), never less: the server checks its arguments itself. So a schema can't make a grammar or a
 validator work for minutes, and can't reach for anything outside of its document. Where generators
 write what the standard's letter forbids (`nullable` alongside an `enum` without null), what they
 mean is taken.
@@ -18,10 +18,10 @@ from loopline.workers.tool_sources.errors import ToolRefused
 from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000
-"""Of a schema, with every reference written out."""
+"""Most nodes of a schema, with every reference written out."""
 MAX_DEPTH = 16
 MAX_CHARS = 32_768
-"""Of the plain schema as JSON."""
+"""Longest plain schema as JSON."""
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_NAME_CHARS = 128
 MAX_CHOICES = 500
@@ -29,7 +29,7 @@ MAX_LENGTH_BOUND = 10_000
 """Larger bounds of lengths say nothing, and a grammar would count up to them."""
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e15
-"""Of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
+"""Bounds of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -169,7 +169,7 @@ class _Writer:
             and patterns
             and (others is False or isinstance(others, dict))
         ):
-            # Which names a pattern means is let go, so any other name may be one of them.
+            # The pattern of the names is dropped, so any other name may be one of them.
             kinds = [
                 self.node(pattern_schema, references, inside, depth + 1)
                 for pattern_schema in patterns.values()
@@ -248,7 +248,7 @@ def _nullable(schema: JsonObject) -> JsonObject:
 
 
 def _add(result: JsonObject, part: JsonObject) -> None:
-    """One more part of `allOf`: its fields too, and else what is not said yet."""
+    """Merge one more part of `allOf`: its fields, and whatever else is not set yet."""
     for key, value in part.items():
         present = result.get(key)
         if isinstance(present, dict) and isinstance(value, dict):

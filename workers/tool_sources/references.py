@@ -1,4 +1,4 @@
-"""Where the references of a foreign schema lead: within its own document, and never out of it."""
+"""References of a foreign schema, which lead within its own document and never out of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class References:
             raise ToolRefused(f"its schema can't be read: {type(error).__name__}") from error
 
     def inside(self, schema: JsonValue) -> References:
-        """For what stands in a part that has an `$id` of its own."""
+        """Return the resolver for a part of the schema; a part with its own `$id` is resolved by
+        that."""
         if not isinstance(schema, dict) or not isinstance(schema.get("$id"), str):
             return self
         part = self._specification.create_resource(schema)

@@ -1,4 +1,4 @@
-"""What a tool worker is told about tools that other programs offer."""
+"""Settings of the tools that other programs offer to a tool worker."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class McpSettings(SettingsModel):
     command: tuple[str, ...] = ()
     """Program and arguments of a server that talks over its standard input and output."""
     env: tuple[VariableName, ...] = ()
-    """Environment variables handed on to that program; of the others it sees PATH, HOME and the
-    like alone."""
+    """Environment variables handed on to that program. Apart from them it sees only PATH, HOME and
+    the like."""
     cwd: Path | None = None
-    """Its working directory."""
+    """Working directory of that program."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
     """Endpoint of a server that speaks streamable HTTP. Secrets go into `headers_env`."""
 
@@ -49,17 +49,17 @@ class ToolSourceSettings(SettingsModel):
     openapi: str | None = Field(default=None, min_length=1)
     """OpenAPI 3 document in JSON or YAML: a file, or an http(s) URL."""
     base_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
-    """Where the API is, if not at the first server of its document."""
+    """Base URL of the API, if not the first server of its document."""
     allow: tuple[str, ...] = ("*",)
-    """Which of its tools are offered: names as the source spells them, with `*` and `?`."""
+    """Tools that are offered: names as the source spells them, with `*` and `?`."""
     effects: dict[str, Effect] = Field(default_factory=dict[str, Effect])
     """Name as the source spells it, with `*` and `?` → what a call does to the world: `none`,
     `keyed` or `once`. The first that fits; without one a tool that says it only reads (HTTP GET and
     HEAD, MCP's readOnlyHint) is `none`, one that says it may be repeated (idempotentHint) `keyed`,
     any other `once`."""
     on_unknown: OnUnknown = "model"
-    """Who decides where the outcome of a call `once` is unknown: `model`, which reads so, or
-    `person`: the run waits for `runtime effects resolve`."""
+    """What to do where the outcome of a call `once` is unknown. With `model` the model reads that
+    it is unknown; with `person` the run waits for `runtime effects resolve`."""
     requires_approval: dict[str, bool | JsonObject] = Field(
         default_factory=dict[str, bool | JsonObject]
     )
@@ -80,7 +80,7 @@ class ToolSourceSettings(SettingsModel):
     restart_seconds: float = Field(default=0.5, gt=0, le=600)
     """Pause before a server that is gone is started or joined again; doubles up to 30 s."""
     max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=100, le=1_000_000)
-    """A longer answer is cut and says so."""
+    """Longest answer in characters; a longer one is cut and marked as cut."""
     max_response_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 28)
     """What is read of one answer at most."""
     max_document_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 27)

@@ -27,7 +27,7 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 log = structlog.get_logger("loopline.workers.tool_sources")
 
 PACKAGES = ("mcp", "jsonschema", "yaml")
-"""Of the extra `tools`."""
+"""Packages of the extra `tools`."""
 SHOWN_PROBLEMS = 3
 
 
@@ -48,7 +48,8 @@ class ToolSource(Protocol):
     async def call(
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> JsonObject:
-        """By the tool's own name. Raises `ToolFailed`, `OutcomeUnknown` for a lost answer."""
+        """Call a tool by its own name. Raises `ToolFailed`, or `OutcomeUnknown` for a lost
+        answer."""
         ...
 
 
@@ -81,8 +82,8 @@ class SourceTool:
 
 
 class ToolSources:
-    """Open with `tool_sources`. A source that can't be used is told of and does not keep the
-    others from working."""
+    """Tool sources of a worker; open them with `tool_sources`. A source that can't be used is
+    reported and does not keep the others from working."""
 
     def __init__(
         self, settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str]
@@ -108,7 +109,7 @@ class ToolSources:
         ]
 
     async def tried(self) -> None:
-        """Until each source was joined or could not be."""
+        """Wait until each source was joined or could not be."""
         await asyncio.gather(*(source.first_try.wait() for source in self._sources.values()))
 
     @property
@@ -251,7 +252,7 @@ async def tool_sources(
     environ: Mapping[str, str] | None = None,
     background: Background | None = None,
 ) -> AsyncGenerator[ToolSources]:
-    """The sources, joined as far as they can be. `background` is told if one stops trying."""
+    """The sources, joined as far as they can be. `background` is notified if one stops trying."""
     sources = ToolSources(settings, os.environ if environ is None else environ)
     background = background or Background()
     running = sources.start(background)

@@ -20,12 +20,12 @@ from pydantic import JsonValue
 from loopline.agents.records import Call, JsonObject, Message, Run, Step
 
 Semconv = Literal["0.1", "1.41", "1.36"]
-"""Of semantic-conventions-genai, or of semantic-conventions, where they were before."""
+"""Versions of semantic-conventions-genai, or of semantic-conventions, which had them before."""
 Value = str | bool | int | float | Sequence[str]
 Attributes = dict[str, Value]
 
 MAX_CONTENT_CHARS = 100_000
-"""Of one text; what is longer is cut."""
+"""Longest text; the rest is cut."""
 _HIDDEN_TAGS = frozenset({"openai_response", "traceparent"})
 """Tags that hold what the gateway keeps of a request."""
 _MICRO = 1_000_000
@@ -56,9 +56,9 @@ class Conventions:
     semconv: Semconv = "0.1"
     content: bool = False
     providers: Mapping[str, str] | None = None
-    """By pool, as `gen_ai.provider.name` has them."""
+    """Values of `gen_ai.provider.name` by pool."""
     priced_pools: frozenset[str] = frozenset()
-    """What calls of other pools cost is unknown, which is not nothing."""
+    """Pools that have a price: the cost of other pools' calls is unknown, which is not zero."""
 
     @property
     def schema_url(self) -> str:
@@ -136,7 +136,7 @@ class Conventions:
         return _values(_cut(_json(step.input)), _cut(decision), "application/json")
 
     def failed_completion(self, run: Run, policy: str) -> tuple[str, Attributes]:
-        """Of a request that no answer came to."""
+        """Name and attributes of the span of a request that got no answer."""
         pool = policy.partition("/")[0]
         attributes: Attributes = {
             "gen_ai.operation.name": "chat",
@@ -151,7 +151,8 @@ class Conventions:
         return f"chat {policy}", self._versioned(attributes)
 
     def completion(self, run: Run, calls: Sequence[Call], started: float) -> tuple[str, Attributes]:
-        """Of a request that was answered by these candidates; `started` in Unix seconds."""
+        """Name and attributes of the span of a request that these candidates answered; `started` in
+        Unix seconds."""
         first = calls[0]
         policy, sampling = first.policy, first.sampling
         provider = self._provider(policy.name)
@@ -245,7 +246,7 @@ class Conventions:
         return self._versioned(attributes)
 
     def serving(self, calls: Sequence[Call]) -> tuple[str, Attributes]:
-        """Of the work of a gpu worker for a request."""
+        """Name and attributes of the span of a gpu worker's work for a request."""
         latency, policy = calls[0].latency, calls[0].policy
         return f"serve {policy.name}", {
             "loopline.policy.name": policy.name,
@@ -260,7 +261,8 @@ class Conventions:
     def http_request(
         self, method: str, route: str, path: str, status: int, run_id: str
     ) -> tuple[str, Attributes]:
-        """Of a request to a gateway; `run_id` is empty where none came of it."""
+        """Name and attributes of the span of a request to a gateway; `run_id` is empty if it made
+        no run."""
         attributes: Attributes = {
             "http.request.method": method,
             "http.route": route,
@@ -276,7 +278,7 @@ class Conventions:
         return f"{method} {route}", attributes
 
     def tool_work(self, name: str, run_id: str, deliveries: int) -> tuple[str, Attributes]:
-        """Of the work of a tool worker for a call."""
+        """Name and attributes of the span of a tool worker's work for a call."""
         return f"run {name}", {
             "gen_ai.tool.name": name,
             "loopline.run.id": run_id,
@@ -325,7 +327,7 @@ def _answer(call: Call) -> Message:
 
 
 def _message(message: Message) -> JsonObject:
-    """In the form of `gen_ai.input.messages`."""
+    """Message in the form of `gen_ai.input.messages`."""
     parts: list[JsonValue] = []
     text = _cut(message.content)
     if message.role == "tool":
@@ -340,7 +342,7 @@ def _message(message: Message) -> JsonObject:
 
 
 def _flattened(prefix: str, messages: Iterable[Message]) -> Attributes:
-    """In OpenInference's form: an attribute for each leaf."""
+    """Messages in OpenInference's form: an attribute for each leaf."""
     attributes: Attributes = {}
     for i, message in enumerate(messages):
         place = f"{prefix}.{i}.message"

@@ -1,4 +1,4 @@
-"""From the bus to a collector: a reader of ended runs alongside the one that stores them.
+"""Export of ended runs from the bus to a collector, by a reader alongside the one that stores them.
 
 Nothing of a run depends on it. A batch that can't be delivered waits on the bus, where it is
 offered again, for `keep_seconds` after the collector was last reached; then it is dropped, and
@@ -42,9 +42,9 @@ log = structlog.get_logger("loopline.workers.tracing")
 
 GROUP = "tracer"
 MAX_WAITING = 5_000
-"""Ended runs of a shard; half of `bus.max_unrecorded` where that is less."""
+"""Ended runs of a shard that may wait; half of `bus.max_unrecorded` where that is less."""
 PROBE_SECONDS = 10.0
-"""Between two attempts to reach a collector for which nothing waits any more."""
+"""Time between two attempts to reach a collector for which nothing waits any more."""
 BATCH = 50
 """Ended runs in one request: with their content they may be large."""
 SPAN_BATCH = 500
@@ -58,13 +58,13 @@ class MissingPackage(AgentError):
 
 @dataclass(frozen=True)
 class TraceReaders:
-    """Of one recorder."""
+    """Readers of one recorder."""
 
     readers: list[LogConsumer]
     exporter: TraceExporter | None
 
     def details(self) -> dict[str, int]:
-        """For the worker's presence."""
+        """Counts of spans for the worker's presence."""
         if self.exporter is None:
             return {}
         return {"spans_sent": self.exporter.sent, "spans_dropped": self.exporter.dropped}
@@ -86,9 +86,10 @@ class TraceExporter:
         self._settings = settings
         self._unreachable_since: float | None = None
         self._gives_up = False
-        """It was away for so long that nothing waits for it any more."""
+        """Whether the collector was away for so long that nothing waits for it any more."""
         self._next_try = 0.0
-        """When to ask for it then, so that a server that never answers holds up nothing."""
+        """Time of the next attempt to reach it then, so that a server that never answers delays
+        nothing."""
         self._ledger_unreadable = False
 
     def reader(self, shard: Shard) -> LogConsumer:
@@ -105,7 +106,7 @@ class TraceExporter:
         )
 
     def span_reader(self, shard: Shard) -> LogConsumer:
-        """Of spans that gateways and tool workers leave on the bus."""
+        """Return a reader of the spans that gateways and tool workers leave on the bus."""
 
         async def export(entries: Sequence[Entry]) -> None:
             await self._deliver(shard, self._spans(entries))
@@ -120,11 +121,13 @@ class TraceExporter:
         )
 
     async def _export(self, shard: Shard, entries: Sequence[Entry]) -> None:
-        """Raises `CollectorUnavailable` while the batch is to be offered again."""
+        """Export ended runs. Raises `CollectorUnavailable` while the batch is to be offered
+        again."""
         await self._deliver(shard, await self._traces(shard, entries))
 
     async def _deliver(self, shard: Shard, traces: Sequence[Sequence[Span]]) -> None:
-        """As `_export`."""
+        """Send traces, or drop them once the collector is given up. Raises `CollectorUnavailable`
+        while the batch is to be offered again."""
         try:
             if self._gives_up and time.monotonic() < self._next_try:
                 self.dropped += sum(map(len, traces))
@@ -139,7 +142,8 @@ class TraceExporter:
             self.dropped += sum(map(len, traces))
 
     async def _send(self, traces: Sequence[Sequence[Span]]) -> None:
-        """Those that are refused together are sent apart: one must not cost the others."""
+        """Send traces. Those that are refused together are sent in halves: one bad trace must not
+        cost the others."""
         spans = [span for trace in traces for span in trace]
         if not spans:
             return
@@ -193,7 +197,8 @@ class TraceExporter:
         return spans
 
     async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
-        """None of a run that can't be read: the recorder sets that one aside and says so."""
+        """Spans of each run; none of a run that can't be read: the recorder sets that one aside and
+        reports it."""
         traces: list[list[Span]] = []
         ledgers = await self._ledgers(shard, [fields[b"run_id"].decode() for _, fields in entries])
         for (entry, fields), ledger in zip(entries, ledgers, strict=True):
@@ -207,7 +212,7 @@ class TraceExporter:
         return traces
 
     async def _ledgers(self, shard: Shard, run_ids: Sequence[str]) -> list[list[UsageEntry]]:
-        """Of each run; empty where its list has expired, or can't be read."""
+        """Usage entries of each run; empty where a run's list has expired or can't be read."""
         async with self._bus.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.lrange(shard.usage(run_id), 0, -1)

@@ -32,7 +32,7 @@ _KINDS = {
     "client": otlp.Span.SPAN_KIND_CLIENT,
 }
 _REMOTE = 0x300
-"""Of a span's flags: it is known whether the parent is of another process, and it is."""
+"""Span flags that say that the parent is in another process."""
 _SAMPLED = 0x01
 
 

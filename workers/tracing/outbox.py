@@ -29,31 +29,31 @@ log = structlog.get_logger("loopline.workers.tracing")
 
 FIELD = b"span"
 MAX_WAITING = 20_000
-"""Of a shard's stream; a span has about half a kilobyte."""
+"""Most spans in a shard's stream; a span has about half a kilobyte."""
 MAX_UNSENT = 10_000
-"""In this process, while Redis is away."""
+"""Most spans in this process while Redis is away."""
 FLUSH_SECONDS = 0.5
 _SPAN = TypeAdapter(Span)
 
 
 def new_span_id() -> str:
-    """Of a span that no other process names before it is there."""
+    """Return a random id, for a span that no other process refers to before it is there."""
     return os.urandom(8).hex()
 
 
 class SpanOutbox:
-    """Of one process."""
+    """Spans of one process that wait for the recorder."""
 
     def __init__(self, bus: Bus, tracing: TracingSettings) -> None:
         self.dropped = 0
-        """Spans that there was no room for."""
+        """Number of spans that there was no room for."""
         self.bus = bus
         self._sample = tracing.sample
         self._waiting: deque[tuple[str, bytes]] = deque()
 
     def samples(self, run_id: str, context: TraceContext | None = None) -> bool:
-        """Whether the trace of a run is recorded, of which this is a context: as the maker of the
-        trace has decided, and of one that follows from the run's id by its random bits."""
+        """Whether a run's trace is recorded. If its context comes with a decision of the trace's
+        maker, that counts; a trace id made from the run's id decides by its random bits."""
         trace_id = trace_id_of(run_id)
         if context is not None and (context.trace_id != trace_id or not context.sampled):
             return context.sampled
@@ -67,7 +67,7 @@ class SpanOutbox:
         self._waiting.append((run_id, orjson.dumps(span)))
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Send the waiting spans until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
@@ -107,7 +107,7 @@ async def span_outbox(bus: Bus, tracing: TracingSettings) -> AsyncGenerator[Span
 
 @asynccontextmanager
 async def flushing(outbox: SpanOutbox) -> AsyncGenerator[None]:
-    """Puts on the bus what is added meanwhile."""
+    """Send the outbox's spans to the bus in the background while the block runs."""
     task = outbox.bus.background.start(outbox.run(), name="spans")
     try:
         yield

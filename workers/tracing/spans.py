@@ -38,7 +38,7 @@ _FAILED = frozenset({Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CA
 
 
 class CollectorUnavailable(Exception):
-    """It can't be reached, or asks to be asked later."""
+    """The collector can't be reached, or wants to be asked later."""
 
 
 class SpansRefused(Exception):
@@ -134,7 +134,7 @@ def _parent_links(run: Run) -> tuple[TraceContext, ...]:
 
 
 def _discarded_event(entry: UsageEntry) -> SpanEvent:
-    """Of a model call that was paid for, or may have been, and that nobody could use."""
+    """Event for a model call that was paid for, or may have been, and that nobody could use."""
     attributes: Attributes = {
         "loopline.call.id": entry.call_id,
         "loopline.policy.name": entry.policy.name,

@@ -1,4 +1,5 @@
-"""From JSON schemas and tools to matchers: which tokens may come next in a row (llguidance).
+"""Compiler of JSON schemas and tools into matchers, which say which tokens may come next in a row
+(llguidance).
 
 A schema is compiled into a grammar over the bytes of a model's tokens. A matcher follows one row:
 it gives a mask for the next token and takes the token that was sampled. So whatever the model
@@ -147,7 +148,7 @@ class GrammarCompiler:
     def _tool_grammar(self, key: ToolKey, prepared: _Prepared) -> ToolGrammar:
         markup = self._markup = self._markup or MarkupTokens(prepared.tokenizer)
         lexer = Lexer()
-        """Of both grammars: where one is full, both are compiled again."""
+        """Lexer that both grammars share: when it is full, both are compiled again."""
 
         def begin(*, whole: bool) -> GrammarMatcher:
             options = cast(JsonObject, FORMAT)

@@ -17,13 +17,13 @@ class Matcher(Protocol):
 
     @property
     def allowed(self) -> bytes | None:
-        """Of the next token: one bit per token id, the lowest bit of each byte first; None if
+        """Mask of the next token: one bit per token id, the lowest bit of each byte first; None if
         nothing is forbidden. Never empty while the matcher is not `complete`."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Nothing can be added, so the row ends without a token of its own for that."""
+        """Whether nothing can be added: the row then ends without a token that says so."""
         ...
 
     def consume(self, token: int) -> None:
@@ -42,7 +42,7 @@ class Matcher(Protocol):
 @dataclass(eq=False)
 class Lexer:
     """What all copies of one compiled grammar share: llguidance's cache of lexer states. It makes
-    masks cheaper with every use, and it has a limit, behind which no copy can go on."""
+    masks cheaper with every use, and it has a limit, after which no copy can continue."""
 
     full: bool = False
 

@@ -1,4 +1,4 @@
-"""Which JSON schemas are compiled at all, and how one that cannot constrain is refused.
+"""Limits of the JSON schemas that are compiled, and refusals of schemas that cannot constrain.
 
 A schema comes from outside and may be hostile. llguidance bounds its own work by fuel, but its
 recursion overflows the stack, which ends the process: so depth is measured here, before it.

@@ -53,7 +53,7 @@ class ToolKey(NamedTuple):
     required: bool = False
     """The completion begins with a call."""
     single: bool = False
-    """It ends with its first call."""
+    """Whether the completion ends with its first call."""
 
 
 class MarkupTokens:
@@ -64,7 +64,7 @@ class MarkupTokens:
         self.tokenizer = tokenizer
         pieces = ((token, self.piece(token)) for token in range(tokenizer.vocab_size))
         self.ending_a_tag = [(token, piece) for token, piece in pieces if b">" in piece]
-        """Only these can complete the opening tag."""
+        """Tokens that can complete the opening tag; no others can."""
         self.special_open, self.special_close = (
             [
                 token
@@ -140,10 +140,10 @@ class ToolGrammar:
 
     markup: MarkupTokens
     call: GrammarMatcher
-    """Behind the opening tag; calls follow copies of it."""
+    """Matcher after the opening tag; calls follow copies of it."""
     first: GrammarMatcher | None = None
-    """Before the opening tag of the call that a completion begins with; None where it may begin
-    with text."""
+    """Matcher before the opening tag of the call that a completion begins with; None where it may
+    begin with text."""
     single: bool = False
     """The completion ends with its first call."""
     _free: dict[bytes, bytes | None] = field(default_factory=dict[bytes, bytes | None])

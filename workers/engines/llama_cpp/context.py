@@ -49,7 +49,7 @@ def last_error() -> str:
 
 
 class CellsFull(Exception):
-    """No room for the batch in the cache; nothing was changed."""
+    """The cache has no room for the batch; nothing was changed."""
 
 
 @dataclass

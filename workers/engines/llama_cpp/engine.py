@@ -2,7 +2,7 @@
 
 Many sequences in one context, one call a pass. Each pass takes one token of every row that is being
 written, and with them a piece of the prompts that wait to be read, so that a long prompt does not
-stall the others. A prompt that begins like one in memory starts behind that beginning (see
+stall the others. A prompt that begins like one in memory starts after that beginning (see
 `Sequences`). Requests are admitted as long as their prompts fit into the cells.
 """
 
@@ -89,9 +89,9 @@ class LlamaBackend:
             self._context, cells=self._context.cells, in_work=self.max_rows, idle=KEPT
         )
         self._adapter: AdapterVersion | None = None
-        """Of the rows whose turn it is."""
+        """Adapter of the rows whose turn it is."""
         self._passes = 0
-        """That they have had one after the other."""
+        """Consecutive passes that those rows have had."""
         return loaded
 
     @property
@@ -113,8 +113,8 @@ class LlamaBackend:
         return self._sequences.longest_prefix(adapter, ids)
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """In the cells, as far as prompts are known: of a request's completions only the first
-        counts, for the others can come later."""
+        """Whether the cells have room for the row, as far as prompts are known: of a request's
+        completions only the first counts, because the others can come later."""
         spare = self._sequences.spare_cells - sum(member.left for member in rows)
         return len(rows) < places and row.left + HEADROOM * (len(rows) + 1) <= spare
 
@@ -147,7 +147,8 @@ class LlamaBackend:
                 return
 
     def _choose_adapter(self, rows: Sequence[Row]) -> None:
-        """Whose turn it is: the same rows' for a quantum of passes, then those after them."""
+        """Choose the adapter of the next pass: rows of one adapter have a quantum of passes, then
+        those of the next adapter."""
         present = list(dict.fromkeys(row.job.adapter for row in rows))
         self._passes += 1
         if self._adapter in present and (self._passes <= QUANTUM or len(present) == 1):
@@ -191,10 +192,11 @@ class LlamaBackend:
         return ()
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """Only torch can: the settings say so."""
+        """Do nothing: only torch can recompute, and the settings refuse it here."""
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
-        """In a sequence of its own, which is given back at once."""
+        """Compute the log-probabilities of `ids[1:]` in a separate sequence, which is released at
+        once."""
         self._make_room(len(ids), may_fail=True)
         number = self.max_rows + KEPT
         result: list[float] = []
@@ -231,7 +233,7 @@ class LlamaBackend:
     # Adapters.
 
     def read_adapter(self, path: str) -> str:
-        """Only which base it was trained on."""
+        """Check which base the adapter was trained on, and return its path."""
         loaded = self._loaded
         require_base(path, base_of_gguf_adapter(path), lambda: loaded.weights_sha256, loaded.base)
         return path

@@ -1,4 +1,4 @@
-"""Which sequence holds which tokens in a llama.cpp context, and which cells that takes.
+"""Sequences of a llama.cpp context: the tokens and cells that each of them holds.
 
 A cell holds the keys and values of one token at one position. A sequence that begins like another
 shares that one's cells, so a role's prompt is computed once however many requests begin with it.
@@ -40,7 +40,7 @@ class Held:
 
 
 class Sequences:
-    """At most `in_work` sequences that grow and `idle` finished ones, in `cells` cells."""
+    """Up to `in_work` growing sequences and `idle` finished ones, in `cells` cells."""
 
     def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, idle: int) -> None:
         self._memory = memory
@@ -50,18 +50,19 @@ class Sequences:
         self._free = list(range(in_work + idle))
         self._in_work: list[Held] = []
         self._kept: list[Held] = []
-        """Finished ones, the least recently used first."""
+        """Finished sequences, the least recently used first."""
         self._names = itertools.count()
         self._uses: Counter[int] = Counter()
 
     @property
     def free_cells(self) -> int:
-        """Cells that no sequence holds."""
+        """Number of cells that no sequence holds."""
         return self._capacity - len(self._uses)
 
     @property
     def spare_cells(self) -> int:
-        """Cells that no running sequence holds: what there is after giving up all kept ones."""
+        """Number of cells that no running sequence holds: the room after giving up all finished
+        ones."""
         return self._capacity - len({cell for sequence in self._in_work for cell in sequence.cells})
 
     def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
@@ -104,7 +105,7 @@ class Sequences:
         return sequence
 
     def extend(self, sequence: Held, tokens: Sequence[int]) -> None:
-        """Note that these tokens were computed behind what the sequence held."""
+        """Note that these tokens were computed after those that the sequence held."""
         sequence.tokens.extend(tokens)
         cells = list(itertools.islice(self._names, len(tokens)))
         sequence.cells.extend(cells)

@@ -1,4 +1,4 @@
-"""Which base an adapter belongs to, and whether that is the model that it is loaded onto.
+"""Check that an adapter was trained on the model that it is loaded onto.
 
 Two models of one architecture have the same shapes: an adapter of the one loads onto the other
 without complaint, and answers nonsense. So our trainers write down which weights an adapter was
@@ -34,9 +34,9 @@ from loopline.workers.engines.settings import SERVED, ModelSettings
 
 FACTS = "training.json"
 WEIGHTS_KEY = "loopline.weights_sha256"
-"""In the header of a GGUF model: of the safetensors files that it was made from."""
+"""Header key of a GGUF model: the hash of the safetensors files that it was made from."""
 BASE_KEY = "loopline.base_sha256"
-"""In the header of a GGUF adapter: of those that it was trained on."""
+"""Header key of a GGUF adapter: the hash of the safetensors files that it was trained on."""
 
 NO_WHOLE_MODEL = (
     "a whole model cannot take the place of another one in a vLLM server that runs already: "
@@ -45,7 +45,7 @@ NO_WHOLE_MODEL = (
 )
 
 _SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
-"""Of a configuration: what may differ between two models that compute alike."""
+"""Fields of a configuration that may differ between two models that compute alike."""
 _SHOWN = 12
 """Digits of a hash that tell two models apart for a reader."""
 
@@ -75,7 +75,7 @@ class BaseWeights:
 
 
 class _Facts(BaseModel):
-    """Of `training.json`, what is read here."""
+    """Fields of `training.json` that are read here."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -107,16 +107,16 @@ def gguf_adapter_file(path: str) -> Path:
 
 
 def base_of_gguf_adapter(path: str) -> str | None:
-    """As `base_of_adapter`, of one for llama.cpp. Raises EngineError `bad_request` for a file that
-    is not there or damaged."""
+    """Return the base of an adapter for llama.cpp; see `base_of_adapter`. Raises EngineError
+    `bad_request` for a file that is missing or damaged."""
     return gguf_text(gguf_adapter_file(path), BASE_KEY, path, "adapter")
 
 
 def require_base(
     path: str, trained_on: str | None, weights: Callable[[], str | None], model: str
 ) -> None:
-    """Raises EngineError `bad_request` for an adapter at `path` that says to be of other weights
-    than `model` has. These are asked for only if it says anything."""
+    """Raise EngineError `bad_request` for an adapter at `path` that claims another base than the
+    weights of `model`. These are hashed only if the adapter names a base."""
     present = weights() if trained_on is not None else None
     if trained_on is None or present is None or trained_on == present:
         return

@@ -1,7 +1,8 @@
-"""Which version of each adapter serves new requests, and which still serve those that began before.
+"""Versions of each adapter: the current one serves new requests, older ones those that began
+before.
 
-A request keeps the version that it started with to its end. A version that was replaced is given
-back when its last request has ended.
+A request keeps the version that it started with to its end. A version that was replaced is released
+when its last request has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Adapters:
         self._give_back = give_back
         self._current: dict[str, AdapterVersion] = {}
         self._replaced: set[AdapterVersion] = set()
-        """Those that still have users."""
+        """Replaced versions that still have users."""
 
     def version(self, name: str) -> int | None:
         """The version that new requests get; None if the adapter is unknown."""

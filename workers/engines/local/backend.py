@@ -62,7 +62,7 @@ class Loaded(Protocol):
         ...
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """For constrained decoding; takes seconds for a large vocabulary."""
+        """Tokenizer for constrained decoding; making it takes seconds for a large vocabulary."""
         ...
 
 
@@ -77,8 +77,8 @@ class Shortage:
     alone: EngineError
     """The refusal of a request that does not fit even alone."""
     halve: bool
-    """Nobody can tell how much is missing: half as many rows are tried, for a while. Otherwise the
-    youngest row is set back."""
+    """Whether the missing amount is unknown: half as many rows are tried, for a while. Otherwise
+    the youngest row is set back."""
 
 
 class Backend(Protocol[L_co]):
@@ -97,7 +97,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def unload(self) -> None:
-        """After the last pass, and after a `load` whose model was refused."""
+        """Release the model after the last pass, or after a `load` whose model was refused."""
         ...
 
     def context(self) -> AbstractContextManager[object]:
@@ -132,7 +132,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def enter(self, row: Row, prefix: Any) -> None:
-        """Take a row in, behind a prefix of `row.fed` tokens that `find_prefix` gave."""
+        """Admit a row, after a prefix of `row.fed` tokens that `find_prefix` gave."""
         ...
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
@@ -159,11 +159,12 @@ class Backend(Protocol[L_co]):
         ...
 
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those of the running rows whose keys and values went with a pass that failed."""
+        """Running rows whose keys and values were lost in a failed pass."""
         ...
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """Before finished rows are delivered: see `plain_logprobs` of the settings."""
+        """Recompute log-probabilities before finished rows are delivered: see `plain_logprobs` of
+        the settings."""
         ...
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:

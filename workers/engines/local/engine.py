@@ -130,8 +130,9 @@ class LocalEngine(Generic[L]):
                     thread.abandon(job)
 
     async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
-        """At the beginning of the request's grammar, if it has one. What is not compiled yet is
-        compiled in a thread of its own: a large schema would hold up the loop, or every row."""
+        """Return a matcher at the beginning of the request's grammar; None without a grammar. A
+        grammar that is not compiled yet is compiled in a separate thread: a large schema would
+        block the loop, or every row."""
         key = grammar_key(request, constrain_tools=self._settings.constrain_tools)
         if key is None or self._grammars is None:
             return None

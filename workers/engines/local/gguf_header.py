@@ -15,7 +15,7 @@ from pathlib import Path
 
 MAGIC = b"GGUF"
 MAX_LAYERS = 512
-"""Of llama.cpp (LLAMA_MAX_LAYERS)."""
+"""Limit of llama.cpp (LLAMA_MAX_LAYERS)."""
 MAX_KEYS = 65_536
 """Files have some dozens."""
 
@@ -28,7 +28,7 @@ _WHOLE_ROTATION = frozenset({"llama", "qwen2", "qwen3"})
 """Architectures whose heads are rotated as a whole."""
 
 Value = int | float | bytes | list[bytes] | None
-"""Of a key; None for arrays of numbers, which nothing here depends on."""
+"""Value of a key; None for arrays of numbers, which nothing here depends on."""
 
 
 class DamagedHeader(ValueError):

@@ -47,7 +47,8 @@ def find_folder(settings: ModelSettings) -> Path:
 
 
 def find_text_folder(settings: ModelSettings) -> Path:
-    """As `find_folder`, where somebody else reads the weights: they are not fetched."""
+    """Find the folder as `find_folder` does, but don't fetch the weights, which somebody else
+    reads."""
     return _find_folder(settings, _TEXT_FROM_HUB)
 
 
@@ -71,13 +72,13 @@ def is_on_hub(settings: ModelSettings) -> bool:
 
 
 def fetch(settings: ModelSettings) -> Path:
-    """Where the files of a model lie, fetched from the hub if need be. Raises EngineError."""
+    """Return the path of a model's files, fetched from the hub if need be. Raises EngineError."""
     return (find_gguf if settings.engine == "llama_cpp" else find_folder)(settings)
 
 
 def local_folder(model: str, what: Weights = "model") -> Path:
-    """Where a path, or the name of a micro model, points to. Raises EngineError for a micro model
-    that is not shipped, or the home of a user that there is not."""
+    """Return the folder that a path, or the name of a micro model, points to. Raises EngineError
+    for a micro model that is not shipped, or the home of a user that does not exist."""
     if not model.startswith(_MICRO):
         try:
             return Path(model).expanduser()
@@ -245,7 +246,8 @@ def unusable_error(name: str, reason: str, what: Weights = "model") -> EngineErr
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """By its words where libraries raise a plain RuntimeError or OSError for it."""
+    """Whether memory ran out; where libraries raise a plain RuntimeError or OSError for it, its
+    words decide."""
     reason = str(error).lower()
     return isinstance(error, MemoryError) or any(
         words in reason

@@ -91,8 +91,8 @@ class ModelText:
         )
 
     def with_habits(self, model: str) -> Self:
-        """With what its template takes, tried. Raises EngineError for a template that takes no
-        conversation; `model` is what the user calls it."""
+        """Return a copy that has tried what its template takes. Raises EngineError for a template
+        that takes no conversation; `model` is what the user calls it."""
         try:
             return replace(self, habits=habits_of(self.render))
         except TemplateRefuses as error:
@@ -131,13 +131,14 @@ def make_text(
 
 
 def read_text_files(folder: Path, settings: ModelSettings) -> ModelText:
-    """Of the configuration and the tokenizer alone; blocks for a second. Raises EngineError."""
+    """Read a model's text side from its configuration and tokenizer alone; blocks for a second.
+    Raises EngineError."""
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             raise unusable_error(settings.model, f"{name} is missing")
     with refuse_unreadable(settings.model):
         config = _read_object(folder / "config.json")
-        # Of a model with other senses, the part that reads and writes text.
+        # A multimodal model has a separate configuration for its text.
         text = cast(JsonObject, config.get("text_config") or config)
         generation = folder / "generation_config.json"
         generation_configs = [_read_object(generation)] if generation.is_file() else []

@@ -47,7 +47,7 @@ class Job:
     seed: int
     adapter: AdapterVersion | None = None
     matcher: Matcher | None = None
-    """At the beginning of the grammar; each row follows a copy of its own."""
+    """Matcher at the beginning of the grammar; each row follows its own copy."""
     rows: list[Row] = field(default_factory=list["Row"])
     """One for each completion; none before the prompt is made."""
     generated: int = 0
@@ -142,7 +142,7 @@ class Row:
     started: float
     """Monotonic seconds when its prompt was made: the youngest row is set back first."""
     matcher: Matcher | None = None
-    """Its place in the grammar of the request's JSON schema, or of its tools."""
+    """Place in the grammar of the request's JSON schema, or of its tools."""
     cached: int = 0
     """Tokens of its prompt that were in memory already."""
     output_ids: list[int] = field(default_factory=list[int])
@@ -151,10 +151,11 @@ class Row:
     alternatives: list[list[tuple[int, float]]] = field(
         default_factory=list[list[tuple[int, float]]]
     )
-    """Where they are asked for: the likeliest tokens at the place of each of its own."""
+    """Likeliest tokens at the place of each output token, where they are asked for: id and
+    log-probability."""
     finish_reason: FinishReason | None = None
     rescored: bool = False
-    """Its raw log-probabilities are of a pass of their own over prompt and output."""
+    """Whether `raw_logprobs` are of a separate pass over prompt and output."""
 
     # On its way through memory. Invariant while it runs: ids[:fed] have keys and values, and
     # ids == [*prompt.ids, *output_ids, *the `unchecked` last of the ids to continue from].
@@ -163,15 +164,15 @@ class Row:
     unchecked: int = 0
     """Ids to continue from that are not held against their logits yet: the last of `ids`."""
     reading: bool = False
-    """No token was drawn since it was admitted."""
+    """Whether no token was drawn since the row was admitted."""
     siblings: list[Row] = field(default_factory=list["Row"])
-    """Rows of the same request that begin behind this one's prompt, when it has been read."""
+    """Rows of the same request that begin after this row's prompt, once it has been read."""
     slot: Any = None
     """The backend's: where it keeps this row."""
 
     _first_token: float = 0.0
     _starts: list[int] = field(default_factory=list[int])
-    """Where in the text each token begins; tokens of one character begin at one place."""
+    """Offset in the text at which each token begins; tokens of one character begin at one place."""
 
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
@@ -191,8 +192,8 @@ class Row:
         return min(count, max(0, self.unchecked + 1 - (self.left - count)))
 
     def place(self) -> None:
-        """Before it is admitted: everything is to be fed. A row without a token brings its siblings
-        and the ids to continue from; one that was set back brings what it has."""
+        """Prepare the row for admission: everything is to be fed. A row without a token brings its
+        siblings and the ids to continue from; one that was set back brings what it has."""
         resumed = () if self.output_ids else self.request.resume_ids
         self.ids = [*self.prompt.ids, *self.output_ids, *resumed]
         self.fed, self.unchecked = 0, len(resumed)
@@ -340,7 +341,7 @@ class Row:
         )
 
     def _reasoning_tokens(self) -> int:
-        """Of the output, those whose text begins in a thought, delimiters included."""
+        """Number of output tokens whose text begins in a thought, delimiters included."""
         spans = iter(split_thoughts(self._stream.text, opened=self._begins_in_thought).spans)
         count, (start, end) = 0, next(spans, (-1, -1))
         for begin in self._starts:

@@ -1,4 +1,4 @@
-"""From logits to a token and its exact log-probability, each row by its own parameters.
+"""Sampling of a token with its exact log-probability from logits, each row by its own parameters.
 
 The log-probability is that of the distribution the token was drawn from: softmax of the logits
 divided by the temperature, cut to the top k, then to the smallest set that holds top_p of the
@@ -81,8 +81,8 @@ def choose_tokens(
     rows: Sequence[RowSampling],
     outputs: Sequence[Sequence[int]],
 ) -> list[Sampled | None]:
-    """The next token of every row, behind those of `outputs`, of those that its grammar allows (see
-    `forbid`); None for a row whose logits are not finite (NaN or infinity), which says nothing of
+    """The next token of every row, after those of `outputs`, of those that its grammar allows (see
+    `forbid`); None for a row whose logits are not finite (NaN or infinity), which does not affect
     the others.
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
@@ -119,7 +119,7 @@ def likeliest(
     outputs: Sequence[Sequence[int]],
     count: int,
 ) -> list[list[tuple[int, float]]]:
-    """At most `count` tokens that each row could have next, with the log-probabilities that
+    """Return up to `count` tokens that each row could have next, with the log-probabilities that
     `choose_tokens` gives them, the likeliest first.
 
     logits: [rows, vocabulary], as for `choose_tokens`.
@@ -207,7 +207,7 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
 def sample_given_token(
     logits: Array, allowed: bytes | None, row: RowSampling, token: int, output: Sequence[int]
 ) -> Sampled | None:
-    """A token that was drawn before (by another worker) behind `output` from these logits, [1,
+    """A token that was drawn before (by another worker) after `output` from these logits, [1,
     vocabulary]; None if this row could not have drawn it."""
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)

@@ -2,10 +2,10 @@
 
 Continuous batching: a row leaves with its last token, and a waiting request joins before the next
 pass. First come, first served, but for a prompt that begins like one which is about to be read: it
-waits for that one's keys and values, and lets those behind it pass.
+waits for that one's keys and values, and lets those after it pass.
 
 When memory runs out, rows are set back and read again when others have ended. The oldest row always
-goes on, so every request ends; only one that does not fit alone is refused.
+continues, so every request ends; only one that does not fit alone is refused.
 
 Owned by the thread that owns the model (see `ModelThread`).
 """
@@ -80,12 +80,12 @@ class Scheduler:
         self._waiting.append(job)
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for this job any more: it need not be finished."""
+        """Drop a job that nobody waits for any more: it need not be finished."""
         # Giving back may need memory itself, and so may fail.
         self._run_guarded(lambda: self._abandon(job), [job])
 
     def fail_all(self, failure: EngineError) -> None:
-        """No request can go on: all of them end with this error. The model is not touched."""
+        """End all requests with this error: none can continue. The model is not touched."""
         rows = (*self._rows, *self._parked)
         for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
             self._send(job, failure)
@@ -133,7 +133,8 @@ class Scheduler:
         return bool(unread)
 
     def _next_row(self) -> Row | None:
-        """None if its prompt cannot be made: then its request has failed."""
+        """Return the next row to admit; None if its prompt cannot be made: then its request has
+        failed."""
         if self._parked:
             row = self._parked[0]
         else:
@@ -359,7 +360,7 @@ class Scheduler:
         else:
             back = by_age[-1:]
         self._preempt(back)
-        # Memory may have run out behind the pass, in the choice: then all of a row is in memory,
+        # Memory may have run out after the pass, in the choice: then all of a row is in memory,
         # and its last token is fed again, to the same place.
         for row in self._rows:
             row.fed = min(row.fed, len(row.ids) - 1)

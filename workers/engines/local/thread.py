@@ -50,10 +50,10 @@ class ModelThread(Generic[L]):
         self.backend = backend
         self._kind = backend.kind
         self._commands: queue.SimpleQueue[Job | _Call | None] = queue.SimpleQueue()
-        """None is the last one: stop."""
+        """Commands for the thread; None is the last one and stops it."""
         self._started: Future[L] = Future()
         self._scheduler: Scheduler
-        """From the start on, and the thread's own."""
+        """Scheduler of the rows; the thread sets it when it starts, and uses it alone."""
         self._thread = threading.Thread(
             target=self._run, name=f"{self._kind}-{settings.model}", daemon=True
         )
@@ -74,7 +74,7 @@ class ModelThread(Generic[L]):
         self._commands.put(job)
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for this job any more: it need not be finished."""
+        """Drop a job that nobody waits for any more: it need not be finished."""
         self._commands.put(_Call(lambda: self._scheduler.abandon(job)))
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> Future[list[float]]:
@@ -86,7 +86,7 @@ class ModelThread(Generic[L]):
         return self._call(lambda: self._load_checked_adapter(path, read))
 
     def unload_adapter(self, adapter: AdapterVersion) -> None:
-        """No request has it any more: give its memory back."""
+        """Free the memory of an adapter that no request has any more."""
         self._commands.put(_Call(lambda: self.backend.forget_adapter(adapter)))
 
     def in_work(self) -> Future[dict[str, int]]:
@@ -141,7 +141,8 @@ class ModelThread(Generic[L]):
             self.backend.unload()
 
     def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
-        """After the end. Commands may still come in, up to the stop: none may wait for ever."""
+        """Refuse commands after the end. They may still come in, up to the stop: none may wait for
+        ever."""
         self._deliver()
         while until_stopped or not self._commands.empty():
             match self._commands.get():
@@ -205,7 +206,8 @@ class ModelThread(Generic[L]):
             )
 
     def _deliver(self) -> None:
-        """One wake-up of the event loop per turn, however many rows have news."""
+        """Deliver the events of a turn with one wake-up of the event loop, however many rows have
+        news."""
         if not self._scheduler.outbox:
             return
         events, self._scheduler.outbox = self._scheduler.outbox, []

@@ -1,5 +1,5 @@
-"""Where an endpoint's requests go, what may be said of that address, and the API key, as the engine
-and `runtime doctor` read it from the environment."""
+"""Address of an endpoint's requests, its name for messages, and the API key, as the engine and
+`runtime doctor` read it from the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Address:
     takes along (`?api-version=…`). A URL of the route itself is taken for its base."""
 
     base: str
-    """Without the query, without a slash at its end."""
+    """Base URL without the query and without a slash at its end."""
     query: str
     name: str
     """Host and port alone: a URL may carry a password or a key."""
@@ -26,7 +26,7 @@ class Address:
 
     @classmethod
     def of(cls, base_url: str | None) -> Address:
-        """Of OpenAI itself where there is none."""
+        """Parse a base_url; None is OpenAI itself."""
         parts = urlsplit((base_url or OPENAI_URL).strip())
         path = parts.path.rstrip("/")
         for route in (_ROUTE, "embeddings"):
@@ -50,7 +50,7 @@ class Address:
         return urlunsplit((parts.scheme, self.name, parts.path, "", ""))
 
     def url(self, route: str = _ROUTE) -> str:
-        """Of a route below the base."""
+        """URL of a route below the base."""
         return f"{self.base}/{route}" + (f"?{self.query}" if self.query else "")
 
 
@@ -74,8 +74,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def read_key(variable: str) -> str:
-    """Without the blanks and the end of a line that were copied along with it; empty where there is
-    none."""
+    """Return an API key from the environment, without the blanks and line ends copied along with
+    it; empty if there is none."""
     return os.environ.get(variable, "").strip()
 
 

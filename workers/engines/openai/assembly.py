@@ -212,7 +212,7 @@ class Assembly:
         return self._ended
 
     def paid(self) -> Usage | None:
-        """What the endpoint says that the answer costs; None where it says nothing of use."""
+        """Cost of the answer as the endpoint reports it; None without a usable report."""
         if self._usage is None:
             return None
         try:
@@ -241,7 +241,7 @@ class Assembly:
         return text, ids
 
     def _finished_choices(self) -> list[_Choice]:
-        """Those that the endpoint gave. An answer that is whole needs no finish reason (some
+        """Return the choices that the endpoint gave. A complete answer needs no finish reason (some
         servers send none); one that may have been cut off does."""
         whole = self._ended and self._usage is not None
         ready_choices: list[_Choice] = []

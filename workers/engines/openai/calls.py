@@ -53,7 +53,7 @@ class CallAssembly:
         return bool(self._calls)
 
     def add(self, pieces: list[CallPiece], *, streamed: bool) -> None:
-        """Those of one message: whole calls, or the pieces of one chunk."""
+        """Add the calls of one message: whole calls, or the pieces of one chunk."""
         if not streamed:
             self._calls.extend(
                 _Call(piece.index, piece.id, piece.name, piece.arguments) for piece in pieces
@@ -74,8 +74,9 @@ class CallAssembly:
             self._last = call
 
     def finished(self, id_seed: str) -> tuple[ToolCall, ...]:
-        """With parsed arguments and an id each of its own; what cannot be parsed keeps its text and
-        says what is wrong. No arguments at all are those of a tool that takes none."""
+        """Return the calls with parsed arguments, each with its own id. A call that cannot be
+        parsed keeps its text and says what is wrong. Missing arguments are those of a tool that
+        takes none."""
         result: list[ToolCall] = []
         identifiers: set[str] = set()
         for position, call in enumerate(self._calls):
@@ -122,8 +123,9 @@ class CallAssembly:
         )
 
     def _find_call_by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
-        """Without an index: a known id is its call's, a new one begins a call, and a piece without
-        an id goes on with the last call, or, of several in one chunk, with the one at its place."""
+        """Find the call of a piece without an index: a known id is its call's, a new one begins a
+        call. A piece without an id continues the last call or, among several in one chunk, the call
+        at its place."""
         if piece.id:
             return next((c for c in self._calls if c.id == piece.id), None)
         if together > 1:

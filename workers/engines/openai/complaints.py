@@ -16,9 +16,10 @@ from itertools import islice
 from typing import cast
 
 MAX_BODY_BYTES = 64 * 1024
-"""Of an error, read no more: beyond it is a web page or an attack."""
+"""Bytes that are read of an error's body: more than that is a web page or an attack."""
 MAX_QUOTED_CHARS = 1200
-"""Of what an endpoint says, this much is repeated: every server's errors whole, no web page."""
+"""Characters that are quoted of an endpoint's error: enough for any server's errors, not for a web
+page."""
 _MAX_FACTS = 64
 _MAX_DEPTH = 8
 
@@ -40,18 +41,19 @@ class Complaint:
     codes: frozenset[str]
     """Codes and types, in lower case."""
     fields: frozenset[str]
-    """Of the request, that it names as such (`param`, `loc`)."""
+    """Fields of the request that the error names (`param`, `loc`)."""
     status: int | None
     """An HTTP status within the body."""
 
     def quoted(self, secrets: Sequence[str]) -> str:
-        """For people: on one line, bounded, secrets masked; some endpoints repeat a key."""
+        """Text for people: on one line, bounded, secrets masked, because some endpoints repeat a
+        key."""
         words = f"{self.message} ({self.rest})" if self.message and self.rest else self.rest
         return quote(words if self.rest else self.message, secrets) or "an empty body"
 
 
 def quote(text: str, secrets: Sequence[str]) -> str:
-    """On one line, without control characters, bounded, with the secrets masked."""
+    """Return the text on one line, without control characters, bounded, with the secrets masked."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     text = "".join(c if c.isprintable() else " " for c in text)
@@ -60,7 +62,7 @@ def quote(text: str, secrets: Sequence[str]) -> str:
 
 
 def complaint_in(body: bytes) -> Complaint:
-    """Of an error's body as it arrived."""
+    """Parse the complaint in an error's body as it arrived."""
     text = body[:MAX_BODY_BYTES].decode("utf-8-sig", "replace")
     try:
         value: object = json.loads(text, strict=False)
@@ -70,7 +72,7 @@ def complaint_in(body: bytes) -> Complaint:
 
 
 def complaint_of(value: object) -> Complaint:
-    """Of an error that has been parsed, or of its bare text."""
+    """Return the complaint in a parsed error, or in its bare text."""
     messages: list[str] = []
     rest: list[str] = []
     codes: set[str] = set()

@@ -22,24 +22,25 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-"""One for each attempt, the same from whichever worker makes it: an endpoint that knows such keys
-bills it once."""
+"""Header with a key for each attempt, the same from any worker that makes it: an endpoint that
+knows such keys bills it once."""
 REQUEST_ID_HEADER = "X-Client-Request-Id"
 """OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
 server's books, be matched with ours."""
 
 MAX_ANSWER_BYTES = 128 * 1024 * 1024
-"""Of one answer, each token of a stream in an event of its own."""
+"""Limit of one answer, enough for a stream with a separate event for each token."""
 MAX_REDIRECTS = 3
 _OPENAI_HEADERS = {
     "OpenAI-Organization": "OPENAI_ORG_ID",
     "OpenAI-Project": "OPENAI_PROJECT_ID",
 }
-"""For OpenAI itself alone, where they say who pays."""
+"""Headers that say who pays, with the environment variables of their values; sent to OpenAI itself
+alone."""
 
 
 class Connection:
-    """To one endpoint; opens nothing before the first request.
+    """Connection to one endpoint; opens nothing before the first request.
 
     Raises EngineError of kind `bad_request` for a proxy of the environment that cannot be used.
     """
@@ -49,7 +50,7 @@ class Connection:
         self._endpoint = endpoint
         self._key_sent = bool(key)
         self.secrets = (key, *address.secrets)
-        """What no error may show."""
+        """Texts that no error may show."""
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -131,8 +132,9 @@ class Connection:
         return error
 
     def _target(self, answer: Answer, url: str) -> str:
-        """Where a redirect leads. Only 307 and 308 keep the request as it is, and credentials never
-        leave the origin of the base_url."""
+        """Return the address that a redirect leads to. Only 307 and 308 keep the request as it is,
+        and credentials never leave the origin of the base_url. Raises EngineError for any other
+        redirect."""
         status = answer.status
         target = redirect_target(url, answer.headers.get("location", ""))
         if target is not None and same_origin(url, target) and status in (307, 308):

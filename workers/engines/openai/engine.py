@@ -51,7 +51,7 @@ from loopline.workers.engines.settings import ModelSettings
 _log = logging.getLogger(__name__)
 
 MOST_TOKENS = 131_072
-"""Of a completion that nothing limits, as far as the ledger says what it can have cost."""
+"""Tokens that the ledger assumes for a completion without a limit when its cost is unknown."""
 
 
 class OpenAIEngine:
@@ -294,7 +294,7 @@ class OpenAIEngine:
         return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
-        """Until the next attempt. Raises where there is none."""
+        """Wait until the next attempt. Raises EngineError if there is none."""
         retry_after = failure.retry_after if isinstance(failure, Refused) else None
         wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None or self._useless.exhausted(ticket.request_id):

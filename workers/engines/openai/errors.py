@@ -1,4 +1,4 @@
-"""From an endpoint's complaints to typed engine errors, without secrets in their text."""
+"""Typed engine errors for an endpoint's complaints, without secrets in their text."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _classify(
 
 
 def _classify_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
-    """Of an error that has no status."""
+    """Classify an error without a status: its kind, whether to try again, and advice."""
     code_text = " ".join(codes)
     if "rate_limit" in code_text:
         return "rate_limited", True, ""

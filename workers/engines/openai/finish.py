@@ -32,12 +32,10 @@ def read_finish(
     has_text: bool,
     unknown: Callable[[str], object],
 ) -> FinishReason:
-    """One of ours. A word that is not known, behind an answer that is there, ends it well, and
-    `unknown` is told of it; so does no word at all at the end of an answer that is whole.
-
+    """Map a finish reason to one of ours. An unknown word after a non-empty answer ends it well,
+    and is reported to `unknown`. A missing word at the end of a complete answer ends it well, too.
     Raises EngineError: retryable `unavailable` for the reasons that are the server's failures,
-    `garbage` for an unknown word behind nothing.
-    """
+    `garbage` for an unknown word after nothing."""
     ended = _known_reason(reason.lower())
     if ended is None and reason:
         if any(pattern.search(reason.lower()) for pattern, ends in _WORDS if ends is None):

@@ -42,18 +42,18 @@ _SETTINGS = {
 
 
 class Habits:
-    """Of one endpoint and model."""
+    """Request format that one endpoint accepts for one model, learnt from its refusals."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self.left_out: set[str] = set(settings.leave_out)
         self.limit_field = _limit_field(settings)
         self.no_content: str | None = ""
-        """The content of an assistant's turn that has calls alone. Most servers take the empty
-        text; some refuse null, some the empty text."""
+        """Content of an assistant's turn that has calls alone. Most servers take the empty text;
+        some refuse null, some the empty text."""
         self.answers_n = True
-        """More than one completion per request comes when asked for."""
+        """Whether the endpoint returns more than one completion per request when asked."""
         self.counts_streams = False
-        """A stream has reported its usage."""
+        """Whether a stream has reported its usage."""
         self._can_leave_out = _LEFT_OUT_IN_ORDER
         if settings.logprobs == "none":
             # They are asked for their tokens' texts alone, without which an answer is whole.
@@ -61,8 +61,8 @@ class Habits:
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
-        """Take from a refusal what to send from now on; says what that is, None if nothing can be
-        learnt."""
+        """Learn from a refusal what to send from now on. Returns what that is, None if nothing can
+        be learnt."""
         if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
             return None
         complaint, words = refusal.complaint, _words(refusal.complaint)

@@ -1,8 +1,8 @@
-"""Which proxy, if any, stands between this process and one address.
+"""Proxy, if any, between this process and one address.
 
 httpx2 builds a transport for every proxy that the environment names, whether or not the address
-needs it: a SOCKS proxy without its package would then stop requests that go past it. So the one
-proxy that an address needs is looked up here, and httpx2 is told of that one alone.
+needs it: a SOCKS proxy without its package would then stop requests that go past it. So this module
+looks up the one proxy that an address needs, and httpx2 gets that one alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Proxy:
 
     url: str
     variable: str
-    """Of the environment, that names it."""
+    """Environment variable that names the proxy."""
 
     @property
     def name(self) -> str:

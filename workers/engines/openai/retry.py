@@ -80,14 +80,14 @@ class _Spent:
 
 
 class UselessAnswers:
-    """Of one endpoint, by request, over all its attempts in this process."""
+    """Useless answers of one endpoint, by request, over all its attempts in this process."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
     def unreadable(self, request_id: str) -> int:
-        """How many answers to it were not completions, paid for or not."""
+        """Number of answers to the request that were not completions, paid for or not."""
         spent = self._spent.get(request_id)
         return 0 if spent is None else spent.unreadable
 
@@ -95,8 +95,8 @@ class UselessAnswers:
         self._entry(request_id).unreadable += 1
 
     def add(self, request_id: str, usage: Usage | None, why: str) -> None:
-        """One more that was paid for, and why it is of no use; `usage` is None where the endpoint
-        did not say what it costs."""
+        """Count one more answer that was paid for, and why it is useless; `usage` is None where the
+        endpoint did not report one."""
         spent = self._entry(request_id)
         spent.answers += 1
         spent.why = why
@@ -111,7 +111,7 @@ class UselessAnswers:
         return spent
 
     def forget(self, request_id: str) -> None:
-        """It was answered in the end."""
+        """Forget a request that was answered in the end."""
         self._spent.pop(request_id, None)
 
     def exhausted(self, request_id: str) -> str | None:

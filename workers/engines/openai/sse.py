@@ -2,7 +2,7 @@
 
 httpx2's `EventSource` reads the standard alone. Here also: events that only a line's end keeps
 apart, the field `error:` that llama-server writes, a byte order mark, an answer's last event
-without an empty line behind it.
+without an empty line after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Far above any completion, far below what would fill the memory."""
 
 END_SECONDS = 0.1
-"""For the mark of a stream's end behind its last event: servers send both at once."""
+"""Time to wait for the end mark of a stream after its last event: servers send both at once."""
 
 DONE = "[DONE]"
 BOM = "\ufeff"
@@ -55,7 +55,7 @@ async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
         value = value.removeprefix(" ")
         match field:
             case "data":
-                # Some servers leave out the empty line behind an event.
+                # Some servers leave out the empty line after an event.
                 if len(data) == 1 and _is_whole(data[0]):
                     yield Event(name, data[0])
                     data, size = [], 0
@@ -142,7 +142,7 @@ async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[b
 
 
 async def drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:
-    """Take what stands behind the last event, which is the mark of the answer's end: a connection
+    """Read what comes after the last event, which is the mark of the answer's end: a connection
     whose answer was not read to its end cannot serve another request. Whatever happens here, the
     answer is whole."""
     with contextlib.suppress(TimeoutError, EngineError):

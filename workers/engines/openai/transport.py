@@ -20,19 +20,19 @@ from yarl import URL
 IDLE_SECONDS = 5.0
 """A connection that nobody has used for longer is closed: servers close theirs, too."""
 MAX_HEADER_BYTES = 65_536
-"""Of one line of an answer's head."""
+"""Limit of one line of an answer's head."""
 _LARGE = 2**20
 """aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
 
 
 class NetworkError(Exception):
-    """No answer, or only a part of one."""
+    """The endpoint gave no answer, or only a part of one."""
 
     def __init__(self, message: str, *, timed_out: bool = False, never_sent: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
         self.never_sent = never_sent
-        """Nothing of the request can have reached the endpoint."""
+        """Whether nothing of the request can have reached the endpoint."""
 
 
 class Answer(Protocol):
@@ -56,7 +56,7 @@ class Transport(Protocol):
     environment but the certificates that it names."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Raises `NetworkError`."""
+        """Send a body and return the answer. Raises `NetworkError`."""
         ...
 
     async def aclose(self) -> None: ...
@@ -65,7 +65,8 @@ class Transport(Protocol):
 def transport_to(
     url: str, proxy: str | None, headers: Mapping[str, str], connect_seconds: float
 ) -> Transport:
-    """For an endpoint, through the proxy where there is one; `headers` go with each request."""
+    """Return a transport to an endpoint, through the proxy if there is one; `headers` go with each
+    request."""
     encrypted = "https" in (urlsplit(url).scheme, urlsplit(proxy or "").scheme)
     # Certificates take a while to load, and an address without TLS leads to none.
     verify = httpx2.create_ssl_context() if encrypted else False

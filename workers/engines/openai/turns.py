@@ -13,7 +13,7 @@ from loopline.workers.engines.openai.retry import retry_after_seconds
 from loopline.workers.engines.protocol import Completion, EngineError
 
 BYTES_PER_TOKEN = 3
-"""Of a prompt, in what is taken for it until the provider has counted."""
+"""Bytes per token in the estimate of a prompt, used until the provider has counted it."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -34,14 +34,15 @@ class Bucket(Protocol):
 
 
 class Turns:
-    """Of an endpoint; without a bucket every call goes at once."""
+    """Rate limit of an endpoint; without a bucket every call goes at once."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self.bucket: Bucket | None = None
 
     async def wait(self, prompt_bytes: int, completion: int, ticket: Ticket) -> int:
-        """Until a call may be sent; the tokens that it is taken for. Raises `EngineError`."""
+        """Wait until a call may be sent; returns the tokens that it is estimated at. Raises
+        `EngineError`."""
         tokens = prompt_bytes // BYTES_PER_TOKEN + completion
         if self.bucket is not None and self.bucket.limited:
             try:
@@ -55,7 +56,7 @@ class Turns:
         return tokens
 
     async def heard(self, headers: Mapping[str, str]) -> None:
-        """The head of an answer."""
+        """Read the rate limits in an answer's head."""
         if self.bucket is not None:
             requests, tokens = _whole(headers, "limit-requests"), _whole(headers, "limit-tokens")
             await self.bucket.learn(requests, tokens, _exhausted_for(headers))

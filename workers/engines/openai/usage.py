@@ -13,7 +13,7 @@ from typing import cast
 from loopline.agents.records import Usage
 
 MAX_TOKENS = 2**40
-"""No call has more: an endpoint that says so talks nonsense, and sums stay in 64 bits."""
+"""Limit of a call's tokens: a larger report is nonsense, and sums stay in 64 bits."""
 
 RawUsage = dict[str, object]
 
@@ -23,8 +23,8 @@ class UnreadableUsage(Exception):
 
 
 def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
-    """Where servers put it: alongside the choices, within one (Moonshot), in a field of their own
-    (Groq's streams)."""
+    """Return the usage in an answer; None if there is none. Servers put it alongside the choices,
+    within one of them (Moonshot) or in a separate field (Groq's streams)."""
     places: list[object] = [payload.get("usage")]
     extension = payload.get("x_groq")
     if isinstance(extension, dict):
@@ -42,7 +42,7 @@ def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
 
 def merge_usage(previous: RawUsage | None, new: RawUsage) -> RawUsage:
     """What a stream has said so far. A later number stands in place of an earlier one; a zero or a
-    null that comes behind a number is a server's way of saying nothing."""
+    null that comes after a number means nothing."""
     result = dict(previous or {})
     for name, value in new.items():
         if value or name not in result:

@@ -120,7 +120,8 @@ def keeps_logprobs(
 
 
 def _choice(request: GenerateRequest) -> dict[str, Any]:
-    """Which tools may be called, and how often: whatever is not the endpoints' own default."""
+    """Fields for which tools may be called, and how often, where that differs from the endpoints'
+    default."""
     fields: dict[str, Any] = {}
     choice = request.tool_choice
     if choice.name is not None:
@@ -190,7 +191,7 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Of a message with images; none where the text is all there is."""
+    """Content parts of a message with images; empty for a message of text alone."""
     return [
         {"type": "text", "text": part.text}
         if part.type == "text"
@@ -228,7 +229,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 ANSWERS_PER_KEY = 2
-"""Answers of no use, behind which a request gets another key."""
+"""Useless answers after which a request gets another key."""
 
 
 def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:

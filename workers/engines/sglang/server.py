@@ -37,7 +37,7 @@ log = structlog.get_logger("loopline.workers.engines.sglang")
 BASE_VERSION = "default"
 """What SGLang calls the weights that it was started with."""
 _OURS = "@"
-"""In the version of weights that were published here."""
+"""Mark in the version name of weights that were published here."""
 _INFO_SECONDS = 10.0
 
 
@@ -69,7 +69,7 @@ class SglangServer(Server):
     kind: ClassVar[str] = "SGLang"
     routes: ClassVar[type[Routes]] = _Routes
     reserve: ClassVar[int] = 8
-    """Its scheduler takes a few tokens less than the context has."""
+    """Tokens of the context that its scheduler does not use."""
     counts_filters: ClassVar[bool] = False
     processed_hint: ClassVar[str] = "start the server without SGLANG_RETURN_ORIGINAL_LOGPROB"
     guidance_hint: ClassVar[str] = (
@@ -84,9 +84,9 @@ class SglangServer(Server):
         super().__init__(settings, url, key)
         self._load_seconds = settings.serving.start_seconds
         self._base_path = ""
-        """Of the weights that the server was started with."""
+        """Path of the weights that the server was started with."""
         self._weights: str | None = None
-        """The version that it has."""
+        """Version of the weights that the server has now."""
         self._exchanging = asyncio.Lock()
         self._aborting: set[asyncio.Task[None]] = set()
 
@@ -188,7 +188,7 @@ class SglangServer(Server):
         task.add_done_callback(self._aborting.discard)
 
     async def _abort(self, rid: str | list[str]) -> None:
-        """Of a request that has ended already the server knows nothing, and says nothing."""
+        """Abort requests. The server ignores those that have ended already, and says nothing."""
         try:
             for name in [rid] if isinstance(rid, str) else rid:
                 await self.ask(self._address.url("abort_request"), {"rid": name})

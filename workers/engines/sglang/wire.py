@@ -49,7 +49,7 @@ class _Meta(BaseModel):
     weight_version: str | None = None
     output_token_logprobs: list[_Scored] | None = None
     output_token_logprobs_length: int | None = None
-    """Of all events so far, where the server says it."""
+    """Number of tokens over all events so far, where the server reports it."""
     output_top_logprobs: list[list[_Scored] | None] | None = None
     input_token_logprobs: list[_Scored] | None = None
 
@@ -124,7 +124,7 @@ def _grammar(structured: JsonObject) -> JsonObject:
 
 
 def score_body(ids: Sequence[int], request_id: str, adapter: str | None) -> JsonObject:
-    """For the log-probability of each of `ids[1:]`."""
+    """Body of a request for the log-probability of each of `ids[1:]`."""
     body: JsonObject = {
         "input_ids": list(ids), "rid": request_id, "return_logprob": True, "logprob_start_len": 0,
         "sampling_params": {"max_new_tokens": 0, "temperature": 1.0},
@@ -194,7 +194,7 @@ class AnswerReader:
         total = meta.output_token_logprobs_length
         total = max(len(scored), meta.completion_tokens) if total is None else total
         before = self._seen[output.index]
-        # Where its list begins: at the first token, or behind what it sent before.
+        # Where its list begins: at the first token, or after what it sent before.
         start = before - (total - len(scored))
         if not 0 <= start <= len(scored):
             raise garbage_error(server, f"{len(scored)} tokens of {total} after {before}", KIND)

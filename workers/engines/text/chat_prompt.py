@@ -1,4 +1,4 @@
-"""From a conversation to prompt ids, without ever tokenizing the same text twice.
+"""Prompt ids of a conversation, made without tokenizing the same text twice.
 
 A later turn of a conversation brings the ids of the earlier one. If the newly rendered text
 begins with the text of those ids, the prompt is those very ids plus the tokens of the rest, and

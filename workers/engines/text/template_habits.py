@@ -30,7 +30,8 @@ class TemplateHabits:
     system: bool = True
     tool_turns: bool = True
     calls: bool = True
-    """In a field of their own. A local model's turns have theirs in their text (`raw_text`)."""
+    """Whether calls go in a separate field. A local model's turns have theirs in their text
+    (`raw_text`)."""
     calls_at_once: bool = True
 
 
@@ -144,7 +145,7 @@ def _tool_answer_as_user(message: Message) -> Message:
 
 
 def _merge_user_turns(messages: Sequence[Message]) -> list[Message]:
-    """What users say one behind the other as one turn."""
+    """Merge consecutive turns of users into one turn."""
     shaped: list[Message] = []
     for message in messages:
         if shaped and shaped[-1].role == message.role == "user":

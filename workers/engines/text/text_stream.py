@@ -1,5 +1,4 @@
-"""From a stream of tokens, or of pieces, to a stream of text: whole characters, and nothing past a
-stop string.
+"""Stream of text made from tokens or pieces: whole characters, and nothing past a stop string.
 
 Two things must not reach a reader: half a character (a token may end in the middle of one), and
 the beginning of a stop string that the next token completes. Both are held back until it is
@@ -122,7 +121,7 @@ class TextStream:
 def token_texts(
     codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
 ) -> tuple[str, ...]:
-    """The text of each of these tokens, of which the first stands behind `after`; one of `ends` is
+    """The text of each of these tokens, of which the first comes after `after`; one of `ends` is
     not text. A token whose bytes are not characters by themselves is U+FFFD."""
     texts: list[str] = []
     for token in ids:

@@ -1,8 +1,8 @@
 """Text and ids of a `tokenizer.json`, by the package tokenizers; no model is needed for it. And
 text in Unicode's composed form (NFC), for tokenizers that read it so.
 
-Qwen's tokenizers compose what they read: `e` and an accent behind it become `é`. llama.cpp does
-not, and would give other ids. A GGUF file of ours says which kind its tokenizer is of.
+Qwen's tokenizers compose what they read: `e` and an accent after it become `é`. llama.cpp does not,
+and would give other ids. A GGUF file of ours says which kind its tokenizer is of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
 """The token of one byte."""
 
 COMPOSED_KEY = "loopline.tokenizer.nfc"
-"""In the metadata of a GGUF file: the tokenizer composes text before it cuts it."""
+"""Metadata key of a GGUF file: the tokenizer composes text before it splits it."""
 
 
 class TokenizerCodec:
@@ -103,8 +103,8 @@ def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceC
 
 @dataclass(frozen=True)
 class ComposedCodec:
-    """A `TextCodec` that composes what stands between added tokens. These are looked for first,
-    the longest where several begin: an accent behind a token is not part of it."""
+    """A `TextCodec` that composes what stands between added tokens. These are looked for first, the
+    longest where several begin: an accent after a token is not part of it."""
 
     codec: TextCodec
     added: re.Pattern[str]

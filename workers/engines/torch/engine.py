@@ -1,7 +1,7 @@
 """Models in this process, by transformers: full precision, any Qwen, Llama and the like.
 
 All rows are decoded together, one token a pass. A prompt that begins like one in memory is read
-from behind that beginning on, and prompts of which similarly much is left to read are read
+from the end of that beginning on, and prompts of which similarly much is left to read are read
 together, before the other rows go on.
 """
 
@@ -51,8 +51,8 @@ PADDING = 1.25
 """Prefilling together pays (2.5 times on short prompts) until padding is a fifth of the work."""
 
 KEPT_TOKENS = 8192
-"""Of finished sequences, kept for prompts that begin like them: those of some twenty requests, so
-that the roles' prompts stay. Never more than a quarter of max_tokens_in_flight."""
+"""Tokens of finished sequences that are kept for prompts that begin like them: those of some twenty
+requests, so that the roles' prompts stay. Never more than a quarter of max_tokens_in_flight."""
 
 
 class TorchBackend:
@@ -105,7 +105,8 @@ class TorchBackend:
         return states, length if states else 0
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """By rows times the longest that one of them may become: they share one allocation."""
+        """Whether the rows fit, counted as rows times the longest that one of them may become,
+        because they share one allocation."""
         everyone = [
             member for first in (*rows, *passed, row) for member in (first, *first.siblings)
         ]
@@ -115,7 +116,8 @@ class TorchBackend:
         return fits and len(everyone) <= places
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
-        """If padding is worth it. Rows that are continued or read again are read alone."""
+        """Whether the row joins the others that are being read: if padding is worth it. Rows that
+        are continued or read again are read alone."""
         group = [*reading, row]
         if len(group) > 1 and any(member.unchecked or member.output_ids for member in group):
             return False
@@ -164,7 +166,7 @@ class TorchBackend:
         return self._batch.step()  # [rows, vocabulary]
 
     def fork(self, row: Row, siblings: Sequence[Row], places: int) -> Sequence[Row]:
-        """All: they have joined the batch with the reading of their prompt."""
+        """Return all siblings: they have joined the batch with the reading of their prompt."""
         return siblings
 
     def finish(self, rows: Sequence[Row]) -> None:
@@ -190,7 +192,8 @@ class TorchBackend:
         return [row for row in rows if row not in self._unread and row not in self._batch.rows]
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """In passes over prompts and outputs, without a cache, of rows of like lengths."""
+        """Recompute log-probabilities in passes over prompts and outputs, without a cache, grouping
+        rows of similar length."""
         if not self._settings.plain_logprobs:
             return
         most = plain_tokens(self._loaded.device)
@@ -268,7 +271,8 @@ class TorchBackend:
     # Adapters.
 
     def read_adapter(self, path: str) -> str | WholeModel:
-        """Of a whole model everything, of a LoRA which base it was trained on."""
+        """Read a whole model; for a LoRA, check which base it was trained on and return its
+        path."""
         if holds_whole_model(path):
             return read_whole_model(path, self._loaded, self._models.original)
         self._loaded.check_base_of(path)
@@ -278,7 +282,8 @@ class TorchBackend:
         return read if isinstance(read, WholeModel) else self._loras.read(read)
 
     def forget_adapter(self, adapter: AdapterVersion) -> None:
-        """Its tensors go with the last reference to them, and the last pass may have left one."""
+        """Release an adapter. Its tensors go with the last reference, and the last pass may have
+        left one."""
         self._prefixes.forget(adapter)
         self._use([None])
 

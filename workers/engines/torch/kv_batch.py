@@ -1,8 +1,8 @@
 """The rows that are decoded together, and the passes of the model that read and extend them.
 
-A row joins with the reading of its prompt, behind a beginning that was computed before if there
-is one, and leaves without waiting for the others. Positions count a row's own tokens; a mask
-hides from each row what is not its own. Owned by one thread.
+A row joins with the reading of its prompt, after a beginning that was computed before if there is
+one, and leaves without waiting for the others. Positions count a row's own tokens; a mask hides
+from each row what is not its own. Owned by one thread.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from loopline.workers.engines.torch.kv_cache import KVCache, Packed, Piece, Stat
 from loopline.workers.engines.torch.shared_beginnings import SharedBeginnings
 
 READ_AT_ONCE = 512
-"""Most tokens that are read behind a beginning in one pass: bounds the mask to this many times the
+"""Most tokens that are read after a beginning in one pass: bounds the mask to this many times the
 context."""
 
 
 class KVBatch:
-    """Where each row stands in the cache. A row's place is its index in `rows`, and the columns up
-    to `row.fed` are its own; `row.fed` is for the caller to advance after a pass."""
+    """Batch of rows in the cache. A row's place is its index in `rows`, and the columns up to
+    `row.fed` are its own; the caller advances `row.fed` after a pass."""
 
     def __init__(self, model: Any, device: torch.device, most_rows: int, most_columns: int) -> None:
         self._model = model
@@ -36,8 +36,8 @@ class KVBatch:
         self._beginnings = SharedBeginnings()
 
     def read(self, unread: Mapping[Row, States]) -> torch.Tensor:
-        """Append these rows and their siblings, each behind a beginning that was computed before
-        (an empty list is none): at most all but its last token.
+        """Append these rows and their siblings, each after a beginning that was computed before (an
+        empty list is none): at most all but its last token.
 
         Returns the logits [rows of `unread`, vocabulary] after the last tokens, without the ids
         that are unchecked. If it fails, the batch has the rows that it had; if memory runs out,
@@ -170,7 +170,7 @@ class KVBatch:
         self.rows = []
 
     def wipe(self, rows: Collection[Row]) -> None:
-        """Zero these rows, and what a failed pass left behind the last row: what is not a number
+        """Zero these rows, and what a failed pass left after the last row: what is not a number
         stays one even under a weight of zero, and the next row in its place does not overwrite all
         of it."""
         for place, row in enumerate(self.rows):
@@ -188,11 +188,11 @@ class KVBatch:
     def _forward(
         self, first: int, rows: Sequence[Sequence[int]], starts: Sequence[int], keep: int = 1
     ) -> torch.Tensor:
-        """Run what stands behind `starts` in the rows from `first` on; logits [rows, keep, ...].
+        """Run the tokens after `starts` in the rows from `first` on; logits [rows, keep, ...].
 
         Rows with fewer tokens are padded on the left, so that the last tokens of all stand in one
-        column of the logits. What the padding computes is written behind the row's end, where
-        nobody sees it and later tokens overwrite it.
+        column of the logits. What the padding computes is written after the row's end, where
+        nothing reads it and later tokens overwrite it.
         """
         fresh = [ids[start:] for ids, start in zip(rows, starts, strict=True)]
         longest = max(map(len, fresh))

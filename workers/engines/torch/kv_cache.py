@@ -1,9 +1,9 @@
 """Keys and values of all rows in one allocation per layer, written in place.
 
 transformers' own cache allocates each layer again for every token: with many rows, that takes
-several times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a
-token's column is its position; what stands behind a row's last token is hidden by the mask. Owned
-by one thread.
+several times as long as everything else. Here a row's tokens are in the columns from 0 on, so a
+token's column is its position; whatever is after a row's last token is hidden by the mask. Owned by
+one thread.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Packed:
 
 @dataclass
 class _Window:
-    """Where the next forward pass writes, and what it sees; one for all layers."""
+    """Places that the next forward pass writes to and sees; one window for all layers."""
 
     rows: int = 0
     columns: int = 0
-    """Of the allocation."""
+    """Columns of the allocation."""
     first: int = 0
     """Row of the allocation that is the first one of the pass."""
     places: tuple[torch.Tensor, ...] = ()
@@ -173,7 +173,7 @@ class KVCache(Cache):
     """What a model of transformers writes its keys and values to."""
 
     def __init__(self, most_rows: int, most_columns: int) -> None:
-        """It never has more rows or columns than these without need."""
+        """Make an empty cache, which exceeds these rows and columns only when it must."""
         self._most_rows, self._most_columns = most_rows, most_columns
         self._window = _Window()
         self._all_layers: list[_Layer] = []

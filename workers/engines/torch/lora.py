@@ -145,8 +145,8 @@ twice."""
 
 
 class LoraConfig(BaseModel):
-    """Of PEFT's adapter_config.json, what is read here. Any other field that is set makes the
-    adapter another thing than a LoRA, or may in a version of PEFT to come."""
+    """Fields of PEFT's adapter_config.json that are read here. Any other field that is set makes
+    the adapter something other than a LoRA, or may do so in a future version of PEFT."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -159,7 +159,7 @@ class LoraConfig(BaseModel):
 
     @property
     def scale(self) -> float:
-        """What B A is multiplied with."""
+        """Factor of the product B A."""
         return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
 
     def unknown(self) -> list[str]:
@@ -170,7 +170,8 @@ class LoraConfig(BaseModel):
 
 
 def read_lora_config(folder: Path, path: str) -> LoraConfig:
-    """Of the adapter in `folder`, which the user calls `path`. Raises EngineError `bad_request`."""
+    """Read the configuration of the adapter in `folder`, which the user calls `path`. Raises
+    EngineError `bad_request`."""
     try:
         config = LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
     except OSError as error:

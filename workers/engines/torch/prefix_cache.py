@@ -18,7 +18,7 @@ from loopline.workers.engines.torch.kv_cache import States
 
 @dataclass(eq=False)
 class Kept:
-    """One sequence."""
+    """A finished sequence and its states."""
 
     adapter: AdapterVersion | None
     tokens: list[int]
@@ -26,23 +26,23 @@ class Kept:
 
 
 class PrefixCache:
-    """At most `budget` tokens."""
+    """Cache of the states of finished sequences, of at most `budget` tokens."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self._kept: list[Kept] = []
-        """The least recently used first."""
+        """Entries, the least recently used first."""
 
     @property
     def tokens(self) -> int:
-        """That are kept now."""
+        """Number of tokens in the cache."""
         return sum(len(entry.tokens) for entry in self._kept)
 
     def longest(
         self, adapter: AdapterVersion | None, ids: Sequence[int], more_than: int
     ) -> tuple[States, int]:
-        """The states of the longest beginning of `ids`, and how many tokens that is; an empty
-        list and `more_than`, if there is no longer one than that."""
+        """Return the states of the longest cached beginning of `ids`, and its length in tokens; an
+        empty list and `more_than` if no beginning is longer than that."""
         best: Kept | None = None
         most = more_than
         for entry in self._kept:

@@ -111,10 +111,10 @@ class WholeModels:
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self._device = device
         self.original = WholeModel(_layers(model))
-        """That the network was loaded with."""
+        """Weights that the network was loaded with."""
         self._modules = {name: model.get_submodule(name) for name in self.original.layers}
         self._present = self.original
-        """Whose weights the network holds."""
+        """Model whose weights the network holds."""
         self._others: list[tuple[WholeModel, torch.Tensor]] = []
         """The further models of the batch, with the places of their rows."""
         self._hooked = False

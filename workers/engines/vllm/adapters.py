@@ -36,11 +36,11 @@ _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 @dataclass(frozen=True)
 class ServedAdapter:
-    """As the servers have it."""
+    """Adapter as the servers have it."""
 
     name: str
     path: str
-    """The folder, as the servers see it, too."""
+    """Folder, at the same path for the servers."""
 
 
 @dataclass(frozen=True)

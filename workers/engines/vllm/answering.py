@@ -1,9 +1,9 @@
-"""From the pieces of a server's answer to the events of a request.
+"""Events of a request, made from the pieces of a server's answer.
 
 The rows of `loopline.workers.engines.local.row` make text, calls and records of the tokens, as for
 a model in this process. A stream that breaks off is asked for again from its start, with the same
-seed: what was shown already is compared, and only what comes behind it is shown. So is a stream
-that another worker began.
+seed: what was shown already is compared, and only what comes after it is shown. So is a stream that
+another worker began.
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ class Answering:
 
     @property
     def is_whole(self) -> bool:
-        """Every completion has ended."""
+        """Whether every completion has ended."""
         return all(row.finish_reason is not None for row in self.rows)
 
     def completions(self) -> list[Completion]:
-        """Of rows that have ended. Raises CannotContinue for one that ended before what was shown
-        of it."""
+        """Return the completions of rows that have ended. Raises CannotContinue for a row that is
+        shorter than what was shown of it."""
         if any(len(row.output_ids) < len(self.shown_ids[row.index]) for row in self.rows):
             raise self._other_text_error()
         return [self._completion(row) for row in self.rows]
 
     def _completion(self, row: Row) -> Completion:
-        """With those log-probabilities alone that are what their fields say."""
+        """Completion with only those log-probabilities that are what their fields say."""
         completion = row.completion()
         if not row.sampling.shapes and row.matcher is None:
             return completion

@@ -30,9 +30,9 @@ from loopline.workers.engines.vllm.server import Server
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
 MOST_BYTES = 4 * 10**9
-"""Of weights that are read into memory here for the sake of the check."""
+"""Largest weights, in bytes, that are read into memory here for the check."""
 EXACT = 1e-3
-"""Nats per token: the same arithmetic in another order."""
+"""Tolerance in nats per token: the same arithmetic in another order."""
 OTHER_MODEL = 1.0
 """Nats per token on average: far above what rounding to 16 or 8 bits does."""
 _PROBE_TEMPERATURE = 0.5
@@ -130,19 +130,21 @@ async def _ask(
 
 
 async def _is_processed(server: Server, prompt: Sequence[int]) -> bool:
-    """By the distance of the two likeliest tokens, which a temperature of a half doubles."""
+    """Whether log-probabilities are of the logits after sampling parameters: the probe's
+    temperature then widens the gap between the two likeliest tokens."""
     gaps: list[float] = []
     for temperature in (1.0, _PROBE_TEMPERATURE):
         part = server.reader()(await _ask(server, prompt, temperature))
         places = [place for piece in part.pieces for place in piece.likeliest if len(place) > 1]
         server.expect(condition=bool(places), what="no top_logprobs")
         gaps.append(places[0][0][1] - places[0][1][1])
-    # Two tokens that are tied tell nothing.
+    # Two tokens that are equally likely show nothing.
     return gaps[0] < 1e-6 or gaps[1] / gaps[0] > math.sqrt(1 / _PROBE_TEMPERATURE)
 
 
 async def _has_guidance(server: Server, prompt: Sequence[int]) -> bool:
-    """By a grammar that it alone reads. A server that is new chooses its backend by it."""
+    """Whether the server has llguidance, tested by a grammar that only llguidance reads. A new
+    server chooses its backend by this request."""
     try:
         server.reader()(await _ask(server, prompt, 1.0, {"grammar": PROBE}))
     except EngineError as error:
@@ -157,7 +159,8 @@ def _can_compare(folder: Path) -> bool:
 
 
 def _plain_logprobs(folder: Path, settings: ModelSettings, ids: Sequence[int]) -> list[float]:
-    """Of `ids[1:]`, by one pass in float32 on the CPU; the model is let go again."""
+    """Log-probabilities of `ids[1:]`, by one pass in float32 on the CPU; the model is released
+    afterwards."""
     import torch
 
     from loopline.workers.engines.local.sampling import raw_logprobs

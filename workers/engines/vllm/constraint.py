@@ -26,17 +26,17 @@ ANY_TEXT = r"/(.|\n)*/"
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Of a vocabulary: tokens that are not text for a grammar, whatever they look like."""
+    """Tokens of a vocabulary that are not text for a grammar, whatever they look like."""
 
     opens: tuple[int, ...]
-    """Those that stand for the opening tag."""
+    """Tokens that stand for the opening tag."""
     closes: tuple[int, ...]
     others: tuple[int, ...]
-    """That a text may hold: all but the opening tag and the end of a turn."""
+    """Tokens that a text may hold: all but the opening tag and the end of a turn."""
 
     @classmethod
     def of(cls, tokenizer: LLTokenizer, ends: Collection[int]) -> Self:
-        """Looks at every token once."""
+        """Collect the special tokens of a vocabulary; looks at every token once."""
         markup = MarkupTokens(tokenizer)
         tags = {*markup.special_open, *ends}
         others = [

@@ -88,7 +88,7 @@ class Dispatch:
             await self._pause(failures, failure)
 
     async def _pause(self, failures: int, failure: EngineError) -> None:
-        """Until the next attempt. Raises where there is none."""
+        """Wait until the next attempt. Raises EngineError if there is none."""
         retry_after = failure.retry_after if isinstance(failure, Refused) else None
         wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None:

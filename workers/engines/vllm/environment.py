@@ -25,15 +25,15 @@ _PREFIXES = (
 )  # fmt: skip
 _HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
-"""In capitals or not. They may hold a password."""
+"""Names of proxy variables, in either case. They may hold a password."""
 _SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)")
 
 
 def server_environment(
     environ: Mapping[str, str], *, from_hub: bool, keep: Collection[str] = ()
 ) -> dict[str, str]:
-    """Of `environ`, what a server gets. `from_hub`: it fetches its model itself, for which it may
-    need a token and a proxy. `keep`: further names."""
+    """Return the part of `environ` that a server gets. `from_hub`: it fetches its model itself, for
+    which it may need a token and a proxy. `keep`: further names."""
     return {
         name: value
         for name, value in environ.items()

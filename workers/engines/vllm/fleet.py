@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.25
 
 
 class NoServer(EngineError):
-    """None of the pool's servers answers at this moment."""
+    """No server of the pool answers at this moment."""
 
     kind = "unavailable"
     retryable = True
@@ -37,8 +37,8 @@ class Fleet:
     async def wait_until_up(
         self, seconds: float, process_died: asyncio.Event | None = None
     ) -> None:
-        """Until one server answers. Raises EngineError `unavailable` (retryable) after this many
-        seconds."""
+        """Wait until one server answers. Raises EngineError `unavailable` (retryable) after this
+        many seconds."""
         until = time.monotonic() + seconds
         while not any(await asyncio.gather(*(server.greet() for server in self.servers))):
             if time.monotonic() > until:

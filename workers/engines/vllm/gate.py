@@ -1,4 +1,4 @@
-"""Who passes to the servers: requests together, or a change of the servers alone."""
+"""Gate before the servers: it admits requests together, or a change of the servers alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class Gate:
-    """For one event loop. Who wants to be alone goes first: those who are inside end their work,
-    and everybody else waits before the gate until it opens again."""
+    """Gate of one event loop. A change goes first: requests that are inside end their work, and all
+    others wait before the gate until it opens again."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -19,13 +19,13 @@ class Gate:
         self._inside = 0
 
     async def opened(self) -> None:
-        """Until it is open. What follows at once, without another wait, finds it so."""
+        """Wait until the gate is open. Code that follows without another wait finds it open."""
         while not self._open.is_set():
             await self._open.wait()
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """While a request is in progress; enter right behind `opened`."""
+        """Count a request as inside while it is in progress; enter right after `opened`."""
         assert self._open.is_set()
         self._inside += 1
         try:
@@ -37,8 +37,8 @@ class Gate:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """With nobody inside, and nobody admitted until the block ends. What the block does last is
-        done before anyone who waits goes on."""
+        """Wait until nobody is inside, and admit nobody until the block ends. The block's last
+        statement is done before any waiter continues."""
         async with self._turn:
             self._open.clear()
             try:

@@ -1,6 +1,6 @@
 """A model server that the worker starts, watches, restarts when it dies, and ends with itself.
 
-It runs in an environment of its own, behind `loopline.workers.guardian`: all its processes end when
+It runs in a separate environment, under `loopline.workers.guardian`: all its processes end when
 this one does, killed with -9 or not. What it writes goes into this process's log.
 """
 
@@ -33,16 +33,16 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 PYTHON_VARIABLE = "LOOPLINE_VLLM_PYTHON"
 """An environment variable: the interpreter of the environment that vLLM is installed in."""
 OWN_PYTHON = Path(sys.prefix) / "vllm" / "bin" / "python"
-"""Of `make vllm`."""
+"""Interpreter that `make vllm` installs."""
 POLL_SECONDS = 0.2
 EXIT_SECONDS = 20.0
-"""For a server to end when it is told to, before it is killed."""
+"""Time that a server gets to end by itself before it is killed."""
 MOST_STARTS = 3
-"""In a row that came to nothing: then this process ends, and its supervisor decides."""
+"""Failed starts in a row after which this process ends, and its supervisor decides."""
 KEPT_LINES = 8
-"""Of its output, for an error."""
+"""Last lines of its output that an error quotes."""
 HUNG_SECONDS = 60.0
-"""Without a sign of life from a server that had answered: then it is started again."""
+"""Time without a sign of life after which a server that had answered is started again."""
 _LONGEST_LINE = 1 << 16
 
 Options = dict[str, Argument | list[Argument] | dict[str, Argument]]
@@ -63,18 +63,19 @@ class ManagedServer:
         self._python = self.python(settings)
         self._port = _free_port()
         self._whole: ServedModel | None = None
-        """In the place of the pool's own model."""
+        """Whole model in place of the pool's own."""
         self._process: Process | None = None
         self._watch_end: int | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._unsure = asyncio.Event()
-        """Somebody met no answer: it is to be looked at again."""
+        """Set when a request got no answer: the server is to be checked again."""
         self._may_start = asyncio.Event()
-        """Its GPU is free for it: one that dies is not started while others have their turn."""
+        """Set while the GPU is free for the server: one that dies is not started while others have
+        their turn."""
         self._may_start.set()
         self._answered = False
-        """In this life of it."""
+        """Whether the present process has answered."""
         self._most_starts = MOST_STARTS
         self._broken: EngineError | None = None
         self._lines: list[str] = []
@@ -90,7 +91,7 @@ class ManagedServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the guardian before the server."""
+        """Process id of the guardian that runs the server."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
@@ -123,15 +124,15 @@ class ManagedServer:
         self._most_starts = MOST_STARTS
 
     def hold(self) -> None:
-        """Its GPU is not free until `release`."""
+        """Hold back starts: the GPU is not free until `release`."""
         self._may_start.clear()
 
     def release(self) -> None:
         self._may_start.set()
 
     async def wait_ready(self) -> None:
-        """Until it answers. Raises EngineError for one that does not start, EngineBroken for one
-        that cannot be started again."""
+        """Wait until the server answers. Raises EngineError for one that does not start,
+        EngineBroken for one that cannot be started again."""
         waiting = asyncio.ensure_future(self._ready.wait())
         assert self._watching is not None
         try:
@@ -142,7 +143,7 @@ class ManagedServer:
             raise self._broken
 
     def suspect(self) -> None:
-        """Somebody met no answer."""
+        """Note that a request got no answer."""
         self._ready.clear()
         self._unsure.set()
 
@@ -184,13 +185,13 @@ class ManagedServer:
         log.info(f"starts a {self.kind} server", model=self._text.base, pid=self._process.pid)
 
     def _let_go(self) -> None:
-        """At this pipe's end the guardian kills what is left of the server."""
+        """Close the pipe to the guardian, which then kills what is left of the server."""
         if self._watch_end is not None:
             os.close(self._watch_end)
             self._watch_end = None
 
     async def _watch(self) -> None:
-        """Until it can't be started any more."""
+        """Run the server, and restart it whenever it ends, until it can't be started any more."""
         failures = 0
         while True:
             started = time.monotonic()
@@ -211,7 +212,8 @@ class ManagedServer:
             await self._spawn()
 
     async def _run_once(self, process: Process) -> int:
-        """Its exit code; meanwhile its lines are logged, and `ready` is set once it answers."""
+        """Return the exit code of the process. Meanwhile its lines are logged, and `ready` is set
+        once it answers."""
         name = self._settings.engine
         tasks = [
             asyncio.create_task(self._log_lines(process), name=f"{name}-output"),
@@ -310,7 +312,7 @@ class ManagedServer:
         return self._text.base if self._whole is None else self._whole.name
 
     def flags(self, values: Options) -> list[str]:
-        """Of the command line, with those of the settings, which win."""
+        """Flags of the command line; those of the settings win."""
         named = {name.replace("_", "-"): v for name, v in self._settings.serving.args.items()}
         return [part for name, value in (values | named).items() for part in _flag(name, value)]
 

@@ -35,14 +35,15 @@ from loopline.workers.engines.vllm.wire import (
 )
 
 BLOCK = 64
-"""Tokens: so far apart are the places up to which beginnings of prompts are compared."""
+"""Tokens between the places up to which beginnings of prompts are compared."""
 REMEMBERED_BLOCKS = 8192
-"""Of prompts that a server has read, half a million tokens."""
+"""Blocks of prompts that are remembered as read by a server: half a million tokens."""
 _ADMIN_SECONDS = 120.0
-"""For an adapter to be read, from a disk far away."""
+"""Timeout for reading an adapter, which may lie on a slow disk."""
 _HEALTH_SECONDS = 5.0
 _MOST_DOUBLINGS = 5
-"""Of a quarter of a second, until a server that is away is asked again: eight at most."""
+"""Doublings of a quarter of a second before a server that is away is asked again: eight seconds at
+most."""
 
 Reader = Callable[[bytes | str], Part]
 """Reads the events of one answer, in their order."""
@@ -79,7 +80,7 @@ class Routes(Address):
 
     @property
     def root(self) -> str:
-        """Without the version of OpenAI's interface."""
+        """Base URL without the version of OpenAI's interface."""
         return self.base.removesuffix("/v1")
 
 
@@ -142,8 +143,8 @@ class Server:
         return bool(self.model) and time.monotonic() >= self.down_until
 
     def lost(self) -> None:
-        """It did not answer. What it had of adapters may be gone with it; it is asked again after
-        a while, longer each time."""
+        """Note that the server did not answer. Its adapters may be gone with it; it is asked again
+        after a while, longer each time."""
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
         self.down_until = time.monotonic() + 0.25 * 2**self._failures
         self._adapters.clear()
@@ -169,7 +170,7 @@ class Server:
         return await self._card_at("models")
 
     async def _card_at(self, route: str) -> Card | None:
-        """Of the model without an adapter; None where the server has none."""
+        """Card of the model without an adapter; None where the server has none."""
         answer = await self._admin.get(self._address.url(route), timeout=_HEALTH_SECONDS)
         cards = _Cards.model_validate_json(answer.content).data
         bases = [card for card in cards if card.parent is None]
@@ -179,7 +180,7 @@ class Server:
 
     @contextmanager
     def working(self, rows: int, prompt: Sequence[int], adapter: str) -> Generator[None]:
-        """While it generates this many completions of this prompt."""
+        """Count the server as busy while it generates this many completions of this prompt."""
         self.load += rows
         for block in prompt_blocks(prompt, adapter):
             self._blocks[block] = None
@@ -215,7 +216,7 @@ class Server:
         )
 
     def reader(self, rows: int = 1, model: str = "") -> Reader:
-        """Of an answer of `model` with this many completions."""
+        """Return a reader of an answer of `model` with this many completions."""
         return partial(read_part, server=self.name)
 
     async def score(self, model: str, ids: Sequence[int]) -> list[float]:
@@ -296,7 +297,7 @@ class Server:
                 raise self._refusal("unload", name, answer)
 
     def adapter_url(self, route: str) -> str:
-        """Where adapters are loaded and unloaded."""
+        """URL of the route that loads or unloads adapters."""
         return self._address.url(route)
 
     def _has_already(self, answer: httpx2.Response) -> bool:
@@ -387,8 +388,8 @@ class Server:
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:
-    """One number for each beginning of the prompt of this many whole blocks; the same beginning
-    under another adapter is another one."""
+    """Hash each beginning of the prompt that consists of whole blocks; the same beginning under
+    another adapter has another hash."""
     blocks: list[int] = []
     value = hash(adapter)
     for start in range(0, len(prompt) - BLOCK + 1, BLOCK):

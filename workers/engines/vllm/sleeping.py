@@ -19,7 +19,7 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = 5.0
-"""After a server refused to sleep, or to wake."""
+"""Pause after a server refused to sleep, or to wake."""
 
 
 class Sleeper:
@@ -37,13 +37,13 @@ class Sleeper:
         self._task: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Until the servers may have memory there: before one is started."""
+        """Wait until the servers may use the GPU's memory: before one of them is started."""
         # Another process gives it away: nothing tells of that.
         while not self._turn.take():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS)
 
     def begin(self, fleet: Fleet, process: ManagedServer | None) -> None:
-        """From now on give turns away."""
+        """Start giving turns away."""
         self._task = asyncio.create_task(self._go_on(fleet, process), name="gpu-turns")
 
     async def close(self) -> None:
@@ -63,8 +63,8 @@ class Sleeper:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _give_turn(self, fleet: Fleet, process: ManagedServer | None) -> None:
-        """Raises EngineError while they are awake still. Cancelled, it leaves them asleep: their
-        GPU is somebody else's."""
+        """Give the GPU's turn away. Raises EngineError while the servers are still awake.
+        Cancelled, it leaves them asleep: their GPU belongs to somebody else."""
         if process is not None:
             await process.wait_ready()
             process.hold()

@@ -1,5 +1,5 @@
-"""Which weights the servers of a pool have: adapters, each under a name of its version, or a whole
-model in the place of the pool's own.
+"""Weights that the servers of a pool have: adapters, each under a name of its version, or a whole
+model in place of the pool's own.
 
 An adapter is loaded next to what is there, and requests in progress end with theirs. A server has
 one whole model at a time: to exchange it, requests in progress end first, those that come wait, and
@@ -43,9 +43,9 @@ class Servers:
     process: ManagedServer | None
     """The one that this worker has started itself."""
     exchanges: bool
-    """They exchange the weights of a whole model where they lie."""
+    """Whether the servers exchange the weights of a whole model in place."""
     folder: Path
-    """Of the pool's own model."""
+    """Folder of the pool's own model."""
     base: str
     start_seconds: float
     weights: BaseWeights | None = field(init=False)
@@ -55,7 +55,7 @@ class Servers:
         self.weights = BaseWeights(self.folder) if has_weights else None
 
     def base_sha256(self) -> str | None:
-        """Of the pool's own model; None where its weights are not on this machine."""
+        """Hash of the pool's own model; None where its weights are not on this machine."""
         return None if self.weights is None else self.weights.sha256
 
 
@@ -68,10 +68,10 @@ class Weights:
         self._giving_back: set[asyncio.Task[None]] = set()
         self._servers: Servers | None = None
         self.whole: ServedModel | None = None
-        """That the servers have in the place of the pool's own model."""
+        """Whole model that the servers have in place of the pool's own."""
 
     def attach(self, servers: Servers) -> None:
-        """From now on these are loaded into."""
+        """Load into these servers from now on."""
         self._servers = servers
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class Weights:
         return [v.name for v in self._adapters.serving() if isinstance(v.weights, kind)]
 
     def _require_room(self, name: str, path: str, target: ServedWeights, servers: Servers) -> None:
-        """Raises EngineError `bad_request` for what has no place next to what is there."""
+        """Raise EngineError `bad_request` for weights that don't fit next to what is there."""
         if isinstance(target, ServedAdapter):
             others = [whole for whole in self._names(ServedModel) if whole != name]
             what = "an adapter of the pool's own model cannot be served"
@@ -193,7 +193,7 @@ class Weights:
         await asyncio.gather(*(server.ensure_model(whole) for server in up))
 
     def _give_back(self, version: AdapterVersion) -> None:
-        """Nobody uses this version any more."""
+        """Release a version that nobody uses any more."""
         if self._servers is None or isinstance(version.weights, ServedModel):
             return
         task = asyncio.create_task(self._unload(self._servers.fleet, version.weights))

@@ -21,9 +21,9 @@ from loopline.agents.records import JsonObject
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 HIGHEST_TEMPERATURE = 2.0
-"""That vLLM samples with."""
+"""Highest temperature that vLLM samples with."""
 _LOWEST = -9000.0
-"""Of a log-probability; a token that cannot come has -9999."""
+"""Lowest log-probability of a possible token; one that cannot come has -9999."""
 
 
 class _Logprobs(BaseModel):
@@ -74,7 +74,7 @@ class Piece:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     likeliest: tuple[tuple[tuple[int, float], ...], ...]
-    """For each token, those that could have come in its place, the likeliest first."""
+    """Likeliest tokens in the place of each token, the likeliest first."""
     finish: Literal["stop", "length"] | None
 
 
@@ -135,7 +135,7 @@ def completion_body(
 
 
 def score_body(model: str, ids: Sequence[int]) -> JsonObject:
-    """For the log-probability of each of `ids[1:]`."""
+    """Body of a request for the log-probability of each of `ids[1:]`."""
     return {
         "model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 0.0,
         "prompt_logprobs": 0, "return_tokens_as_token_ids": True,

@@ -135,8 +135,8 @@ def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
 
 
 def _number(value: Any) -> int:
-    """The reference behind a stand-in. Raises TypeError for anything else that is not plain
-    data."""
+    """Number of the object that a stand-in refers to. Raises TypeError for anything else that is
+    not plain data."""
     target = _get_attribute(value, "_target") if isinstance(value, ObjectReference) else None
     if not isinstance(target, int):
         raise TypeError(f"{type(value).__name__} cannot be passed to the program")

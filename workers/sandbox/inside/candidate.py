@@ -25,7 +25,7 @@ MAX_MESSAGE = 300
 
 
 def serve(job: dict[str, Any]) -> None:
-    """Until the input ends."""
+    """Answer requests until the input ends."""
     requests, replies = _own_channel()
     owned: list[Any] = []
 

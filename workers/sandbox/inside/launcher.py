@@ -87,9 +87,9 @@ def main() -> None:
 
 
 def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
-    """Run a job's program as a module of that name, behind the preamble that it may have; its
-    names. Each is compiled by itself: what a program takes from `__future__` must be its first
-    statement, and its lines keep their numbers."""
+    """Run a job's program as a module of that name, after its preamble if it has one, and return
+    its names. Preamble and program are compiled separately: what a program takes from `__future__`
+    must be its first statement, and its lines keep their numbers."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     sys.argv = ["program.py"]
