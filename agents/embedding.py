@@ -13,7 +13,7 @@ from pydantic import Field
 from loopline.agents.records import Message, Record
 
 MAX_INPUTS = 2_048
-"""Of one request, as OpenAI has it."""
+"""Most inputs of one request, the same as OpenAI's limit."""
 MAX_DIMENSIONS = 65_536
 
 
@@ -29,7 +29,7 @@ class EmbeddingInput(Record):
 
     @property
     def message(self) -> Message:
-        """As the model's pool is asked."""
+        """The request as a message to the model's pool."""
         return Message(role="user", content=self.model_dump_json(exclude_defaults=True))
 
     @property
@@ -65,7 +65,7 @@ def packed(values: Iterable[float]) -> str:
 
 
 def _native(values: array[float]) -> array[float]:
-    """From this machine's order of bytes to the other, or back."""
+    """Convert values in place between this machine's byte order and little-endian."""
     if sys.byteorder == "big":
         values.byteswap()
     return values

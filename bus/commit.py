@@ -182,7 +182,7 @@ class _PendingCommit:
     args: list[scripts.Value]
     done: asyncio.Future[str]
     replies: list[_PendingReply] = field(default_factory=list[_PendingReply])
-    """To the step, which were handed to it before they were given."""
+    """Replies that the step was passed before they were sent."""
     on_word: Callable[[str], None] | None = None
 
 

@@ -71,7 +71,7 @@ class Node:
 
 
 class OwnConnection(AbstractConnection):
-    """Of a pool of this module."""
+    """A connection of one of this module's pools."""
 
     node: Node
     generation = 0

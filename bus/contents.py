@@ -29,7 +29,7 @@ class ContentWriter:
 
     def __init__(self) -> None:
         self._written: Remembered[str, float] = Remembered(MAX_REMEMBERED)
-        """By digest, when (monotonic seconds)."""
+        """Time of the last write (monotonic seconds), by digest."""
 
     def missing(self, digests: Mapping[str, str]) -> bool:
         """Whether one of these (name → digest) may be missing on the bus, as far as this process

@@ -121,7 +121,8 @@ async def finish(
 
 
 def wait_name(reply_key: str) -> str:
-    """Of a wait for what became of a request's call. Another than that for its approval."""
+    """Name of the wait for the outcome of a request's call; the wait for its approval has another
+    name."""
     return f"{reply_key}/outcome"
 
 
@@ -164,7 +165,7 @@ async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
 
 
 def _run_id(reply_key: str) -> str:
-    """Of a request of a step, as `step_name` begins its key."""
+    """Run id of a step's request, whose key begins as `step_name` writes it."""
     return reply_key.rpartition("/")[0].rpartition("/")[0]
 
 

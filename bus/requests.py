@@ -33,7 +33,7 @@ or after ten minutes of silence."""
 
 DELETED_AT_ONCE = 32
 MOST_READ_BYTES = 2**20
-"""Of mail that was read: so much of it is deleted at once, or what there is when none comes."""
+"""Bytes of read mail that are deleted at once; less is deleted when no more mail comes."""
 
 
 class RunEnd(asyncio.Event):
@@ -94,7 +94,7 @@ class Inbox:
     async def request(
         self, stream: str, envelope: Envelope, *, committed_with: bool = False
     ) -> bytes:
-        """As `ask`; the answer's bytes."""
+        """Ask a pool as `ask` does, and return the answer's bytes."""
         return (await self.ask(stream, envelope, committed_with=committed_with)).body
 
     async def ask(

@@ -54,7 +54,7 @@ class ScriptWire:
     """Opens its connection when it is first asked, and again whenever it is gone."""
 
     def __init__(self, pool: FairPool) -> None:
-        """Its connection is made as the pool's are, and is not among them."""
+        """The wire's connection is made like the pool's but does not belong to it."""
         self._pool = pool
         self._line: _Line | None = None
         self._opening = asyncio.Lock()
@@ -110,7 +110,7 @@ class _Line(asyncio.Protocol):
             protocolError=InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=_MORE
         )
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
-        """In the order of their commands; by when each is answered (the loop's clock)."""
+        """Expected answers and their deadlines (the loop's clock), in the order of the commands."""
         self._timer: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()

@@ -13,7 +13,7 @@ app = App()
 
 
 def is_large(order: str, euros: float) -> bool:
-    """Of which calls a person decides."""
+    """Whether a person must approve the call."""
     return euros > 50
 
 

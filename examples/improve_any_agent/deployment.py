@@ -15,7 +15,8 @@ PROFILE, CPU = Path(__file__).with_name("deployment.toml"), "cpu-minutes.txt"
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[None]:
-    """Until the block ends. The environment leads OpenAI's client, and so the agent, to it."""
+    """Run a deployment until the block ends. Environment variables point OpenAI's client, and so
+    the agent, to it."""
     state, began = folder / "state", _cpu_minutes()
     os.environ["LOOPLINE_STATE"] = str(state)
     subprocess.run(["runtime", "down"], capture_output=True, check=False)  # of a killed start
@@ -37,23 +38,23 @@ def deployment(folder: Path) -> Iterator[None]:
 
 
 def status() -> dict[str, Any]:
-    """Of the deployment; empty where none runs yet."""
+    """Status of the deployment; empty if none is running yet."""
     done = subprocess.run(["runtime", "status", "--json"], capture_output=True, check=False)
     return json.loads(done.stdout or "{}")
 
 
 def gateway(now: dict[str, Any]) -> str | None:
-    """Its address; none before all workers are there."""
+    """Address of the gateway; None before all workers are ready."""
     if now.get("phase") == "ready" and not now["gateway"]:
         raise SystemExit("the deployment has no gateway: its [workers.gateway] has a count of 0")
     return now["gateway"]["url"] if now.get("phase") == "ready" else None
 
 
 def cpu_minutes(folder: Path) -> float:
-    """Of all processes that ran for the folder. A start that was killed is not counted."""
+    """CPU minutes of all processes that ran for the folder, except for a start that was killed."""
     return sum(map(float, (folder / CPU).read_text().split()))
 
 
 def _cpu_minutes() -> float:
-    """Of this process and of those that it has started and that have ended."""
+    """CPU minutes of this process and of its child processes that have ended."""
     return sum(sum(getrusage(who)[:2]) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) / 60

@@ -30,7 +30,7 @@ async def ask(task: Task, session: str, temperature: float) -> str:
 async def play(
     tasks: list[Task], results: Path, samples: int, *, temperature: float, rewards: bool
 ) -> list[float]:
-    """Of each task the share of right samples. Those that `results` has are not played again."""
+    """Share of right samples, per task. Samples that `results` already has are not played again."""
     rights: list[list[bool]] = [[] for _ in tasks]
     client, limit = AsyncOpenAI(), asyncio.Semaphore(AT_ONCE)
 

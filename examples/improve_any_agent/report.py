@@ -15,7 +15,7 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True)
 class Result:
-    """Of one seed: of each held-out task whether it was solved."""
+    """Results of one seed: the share of right samples of each held-out task."""
 
     seed: int
     before: list[float]

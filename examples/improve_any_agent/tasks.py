@@ -24,7 +24,7 @@ GOODS = "shirt hat lamp chair mug plate bag game doll book pen notebook towel pl
 
 
 def answers(a: int, b: int, c: int, d: int) -> list[int]:
-    """To each kind of question."""
+    """Return the answer to each kind of question, in the order of `KINDS`."""
     more, less, both = a * b + c, a * b - c, (a + c) * b
     return [more, d - a * b, less, less, a * b, more, less, both, less, more, less, d - 2 * a]
 
@@ -42,7 +42,7 @@ class Task:
 
 
 def tasks(count: int, seed: str, known: Collection[str] = ()) -> list[Task]:
-    """As many different ones, of all kinds alike, none of them among the known questions."""
+    """Make `count` different tasks, spread evenly over all kinds; none has a known question."""
     rng, made = random.Random(seed), dict[str, Task]()
     while len(made) < count:
         kind = len(made) % len(KINDS)

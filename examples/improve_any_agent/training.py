@@ -1,4 +1,4 @@
-"""From what is recorded of the agent to the next version of its model."""
+"""Training of the next version of the agent's model from its recorded runs."""
 
 import subprocess
 import time

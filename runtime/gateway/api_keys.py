@@ -105,7 +105,7 @@ class Authentication:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._known: Remembered[str, tuple[float, ApiKey]] = Remembered(MAX_REMEMBERED)
-        """By digest: until when (monotonic seconds). Only keys that there are."""
+        """Valid keys by digest, with the times (monotonic seconds) at which trust in them ends."""
 
     async def caller(self, authorization: str | None) -> ApiKey:
         """Return the key of the caller. Raises `ApiError` 401."""

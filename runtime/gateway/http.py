@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 REQUEST_ID = "x-request-id"
 UNWATCHED_SECONDS = 0.05
-"""Until somebody watches whether the client of a call is still there: a task that no short call
-needs."""
+"""Delay before a task starts to watch whether a call's client is still connected; short calls end
+before it and need no such task."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -79,7 +79,7 @@ class Question:
     session: Session | None = None
     idempotency_key: str | None = None
     body_digest: str = ""
-    """Of the request, to hold a second use of the key against."""
+    """Digest of the request, compared when the idempotency key is used a second time."""
     embedding: EmbeddingInput | None = None
     """What vectors are wanted of, in place of an answer."""
     trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
@@ -255,7 +255,7 @@ class Service:
 
     @staticmethod
     def model_of(run: Run) -> str:
-        """As its caller named it."""
+        """Return the model name that the run's caller used."""
         if run.workflow in ("chat", "embeddings"):
             return run.policies[run.workflow]
         return f"workflow/{run.workflow}"

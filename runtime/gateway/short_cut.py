@@ -50,5 +50,5 @@ class ShortCut:
 def handlers(
     failures: Mapping[type[Exception], Failure],
 ) -> dict[type[Exception], ExceptionHandler]:
-    """As Starlette takes them."""
+    """Return the failure handlers in the type that Starlette expects."""
     return dict(failures)

@@ -24,7 +24,7 @@ from loopline.workers.store.newest_runs import NewestRow, NewestRuns
 NEWEST = "g"
 """Place that sorts after every id of a run."""
 TEXT_CHARS = 2_000
-"""Of a question, an answer and a reason, of which a list shows the beginning."""
+"""Most characters that a list shows of a question, an answer or a reason."""
 MAX_LOOK_SECONDS = 5.0
 """Most seconds of a page, on a busy machine. All rows that a page may look at take one."""
 _BATCH = 200
@@ -155,7 +155,7 @@ class _Run(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct):
-    """Of a record what its caller wrote."""
+    """The part of a record that the run's caller wrote."""
 
     run: _Run
 
@@ -193,7 +193,7 @@ def _facts(row: NewestRow, account: str) -> RunLine:
 
 
 def _line(row: NewestRow) -> RunLine:
-    """With all of its texts. Of a damaged run there are none: `runtime runs show` says what is
+    """Line of a run with all of its texts. A damaged run has none: `runtime runs show` says what is
     wrong with it."""
     try:
         texts = row.texts()

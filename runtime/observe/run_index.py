@@ -25,7 +25,7 @@ MAX_LOOK_SECONDS = 1.0
 waiting."""
 PASSED_SECONDS = 60.0
 MAX_QUERIES = 8
-"""Whose passed runs are remembered."""
+"""Most queries whose passed runs are remembered."""
 MAX_PASSED = 20_000
 """Ids of passed runs that are remembered, of all queries. One takes 150 bytes: 3 MB in all, and as
 much again while the query in hand adds a page of its own."""

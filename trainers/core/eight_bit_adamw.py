@@ -54,7 +54,8 @@ def _pack(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _unpack(optimizer: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Of a parameter without state nothing, so that it gets one."""
+    """Restore a parameter's state. It stays empty without tensors, so that the optimizer creates
+    one."""
     import torch
 
     state: dict[str, Any] = dict(tensors)

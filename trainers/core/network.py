@@ -117,8 +117,8 @@ class Network:
         sees: torch.Tensor,
         parents: torch.Tensor,
     ) -> torch.Tensor:
-        """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreeMicroBatch`. The logits
-        [n, vocabulary] at `parents` [n]."""
+        """Logits [n, vocabulary] at `parents` [n] of trees of ids: see
+        `loopline.trainers.grpo.prefix_trees.TreeMicroBatch`."""
         if self.processes.sharded:
             return self.whole(self._tree_logits, ids, positions, sees, parents)
         return self._tree_logits(self.whole, ids, positions, sees, parents)

@@ -37,8 +37,8 @@ SPLITS: dict[Dataset, tuple[str, ...]] = {
     "worlds": tuple(api_worlds.Split),
     "wordproblems": tuple(word_problems.Split),
 }
-"""Of each generator. The shipped micro models have learned from `train` alone; what each other one
-is about, such as a way to say things, they have never met."""
+"""Splits of each generator. The shipped micro models have learned from `train` alone; they have
+never met what each other split is about, such as a way to say things."""
 
 DOMAINS: dict[Dataset, frozenset[str]] = {
     "worlds": frozenset(api.domain for api in api_worlds.APIS.values()),
@@ -164,8 +164,8 @@ def generate_questions(
 def training_questions(
     dataset: Dataset, seed: int, split: str = TRAIN, domains: Collection[str] = ()
 ) -> Iterator[Question]:
-    """Without end, all different: of a split what `generate_questions` holds out of no search and
-    no loop, the same ones for the same seed."""
+    """Endless distinct questions of a split, without those that `generate_questions` holds out
+    of searches and loops; the same ones for the same seed."""
     return _of_part(dataset, seed, split, domains, held_out=False)
 
 
@@ -188,14 +188,14 @@ def require_domains(dataset: Dataset, split: str, domains: Collection[str]) -> N
 def unplayed_questions(
     dataset: Dataset, seed: int, split: str, domains: Collection[str] = ()
 ) -> Iterator[Question]:
-    """The same of what it holds out."""
+    """Endless distinct questions of a split that `generate_questions` holds out."""
     return _of_part(dataset, seed, split, domains, held_out=True)
 
 
 def split_questions(
     dataset: Dataset, seed: int, split: str, domains: Collection[str] = ()
 ) -> Iterator[Question]:
-    """All of a split, without end, all different: of one that nothing is learned in."""
+    """Endless distinct questions of a whole split, for a split that no training learns from."""
     return _of_part(dataset, seed, split, domains, held_out=None)
 
 
@@ -212,8 +212,8 @@ def _of_part(
 def _generated(
     dataset: Dataset, seed: int, split: str, domains: Collection[str]
 ) -> Iterator[Question]:
-    """Without end, if something of the split is about these domains; of problems repeats are
-    possible."""
+    """Generated questions about these domains, endless if the split has any. Word problems may
+    repeat."""
     wanted = frozenset(domains) or DOMAINS[dataset]
     if dataset == "worlds":
         for instance in api_worlds.stream(split, seed):
@@ -232,7 +232,7 @@ def _generated(
 
 @cache
 def _domains_of(intent: str) -> frozenset[str]:
-    """Whose APIs it takes."""
+    """Domains whose APIs the intent uses."""
     return frozenset(api_worlds.APIS[name].domain for name in api_worlds.INTENTS[intent].tools)
 
 

@@ -61,7 +61,7 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
     grammar_masked: bool = False
 
     numbers: None = msgspec.field(name="(numbers)", default=None)
-    """Its tokens as soon as somebody has looked: nothing that a record says."""
+    """Cache of the parsed tokens, filled at the first access; records have no such field."""
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -171,7 +171,8 @@ def _numbers(decode: Callable[[msgspec.Raw], Any], kind: Any, written: msgspec.R
 
 
 def _read(kind: Any, written: bytes) -> Any:
-    """As it stands in a whole record: a number may be a text there, or beyond all floats."""
+    """Parse a value by the rules of whole records, where a number may be a text or exceed all
+    floats. Raises `Unreadable`."""
     try:
         return TypeAdapter(kind).validate_json(written)
     except ValidationError as error:

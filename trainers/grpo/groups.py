@@ -190,9 +190,9 @@ class Sealing:
     grouping: Grouping = "at-grpo"
     reward: RewardChoice = field(default_factory=RewardChoice)
     agents: frozenset[str] | None = None
-    """Whose samples are wanted; None for all that a model answered for."""
+    """Agents whose samples are used; None for all that a model answered for."""
     split: str = TRAIN
-    """Of a generator, that is learned in besides the training split."""
+    """A generator's split that may be learned from in addition to the training split."""
     fits: Callable[[str], BaseFit] | None = None
     """What an agent's base can learn from, where policies have several; None: all have one base."""
 

@@ -222,8 +222,8 @@ class ModelSettings(SettingsModel):
     images: bool = False
     """openai: the endpoint's model takes images in messages of users."""
     image_tokens: int = Field(default=2_048, ge=1, le=10_000_000)
-    """With images: tokens of a prompt that one image is at most, which budgets and rate limits hold
-    until the endpoint has counted them."""
+    """Most prompt tokens of one image (with `images`). Budgets and rate limits reserve this number
+    until the endpoint has counted the tokens."""
     embeddings: bool = False
     """openai: the endpoint's model makes vectors of texts (`POST /v1/embeddings`), and nothing
     else."""

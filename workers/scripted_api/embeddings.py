@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from loopline.agents.records import Usage
 
 DIMENSIONS = 16
-"""Where a request names none."""
+"""Dimensions of a vector if the request names none."""
 
 
 class EmbeddingsRequest(BaseModel):
@@ -48,7 +48,7 @@ class EmbeddingsRequest(BaseModel):
 
 
 def vector_of(item: str | list[int], dimensions: int) -> list[float]:
-    """Of length 1 [dimensions]."""
+    """Unit vector [dimensions] that depends on the item alone."""
     seed = hashlib.blake2b(repr(item).encode()).digest()
     draws = [
         int.from_bytes(hashlib.blake2b(seed + struct.pack("<I", i), digest_size=4).digest()) / 2**32

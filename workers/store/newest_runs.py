@@ -36,7 +36,7 @@ TEXTS = ("answer", "reason", "trajectory")
 
 
 class _Bounds(NamedTuple):
-    """Of a row group. Everything fits bounds that nobody has written."""
+    """Bounds of a row group. Bounds that were not written admit everything."""
 
     greatest: str
     least: str
@@ -76,7 +76,7 @@ class NewestRow:
     """The row of a run's newest end."""
 
     facts: dict[str, Any]
-    """Its `FACTS`."""
+    """Values of the row's `FACTS`."""
     group: _Group
     number: int
 
@@ -85,7 +85,7 @@ class NewestRow:
         return self.facts["run_id"]
 
     def texts(self) -> dict[str, Any]:
-        """Its `TEXTS`, `trajectory` as UTF-8. Raises `Damaged`."""
+        """Values of the row's `TEXTS`, `trajectory` as UTF-8. Raises `Damaged`."""
         return self.group.texts(self.number)
 
 

@@ -215,6 +215,6 @@ Walking = TeamEpisode[Walk, Moves]
 
 
 def open_episode(instance: PlanPathInstance) -> Walking:
-    """At its beginning."""
+    """Open an episode of the instance at its initial state."""
     puzzle = PlanPathPuzzle(instance)
     return Walking(puzzle, puzzle.start())

@@ -228,6 +228,6 @@ Pushing = TeamEpisode[Play, Moves]
 
 
 def open_episode(instance: SokobanInstance) -> Pushing:
-    """At its beginning."""
+    """Open an episode of the instance at its initial state."""
     puzzle = SokobanPuzzle(instance)
     return Pushing(puzzle, puzzle.start())

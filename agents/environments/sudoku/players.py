@@ -65,7 +65,7 @@ def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bo
 
 
 def solves_by_search(instance: SudokuInstance) -> bool:
-    """By search for the completion."""
+    """Whether the demonstration, found by searching for the completion, solves the instance."""
     episode = open_episode(played_by(PLAN, instance))
     episode.apply(PLAN, episode.demonstration() or "")
     return episode.verify().solved

@@ -238,6 +238,6 @@ Filling = TeamEpisode[Grid, Writes]
 
 
 def open_episode(instance: SudokuInstance) -> Filling:
-    """At its beginning."""
+    """Open an episode of the instance at its initial state."""
     puzzle = SudokuPuzzle(instance)
     return Filling(puzzle, puzzle.start())

@@ -228,6 +228,6 @@ Working = TeamEpisode[Work, Items]
 
 
 def open_episode(instance: WordProblemInstance) -> Working:
-    """At its beginning."""
+    """Open an episode of the instance at its initial state."""
     puzzle = WordProblemPuzzle(instance)
     return Working(puzzle, puzzle.start())

@@ -93,7 +93,7 @@ def verdicts(report: CurveReport) -> list[str]:
 def tables(report: CurveReport) -> dict[str, Table]:
     """Tables by caption."""
     return {
-        "LookComparison-out puzzles solved, by round": curves(report),
+        "Held-out puzzles solved, by round": curves(report),
         "Attacked loops against the undisturbed ones": comparisons(report.attacked),
         "Each undisturbed loop against the others": comparisons(report.undisturbed),
         "Loops": loops(report),

@@ -88,8 +88,8 @@ class TeamSettings(Record):
     """What the questions are about, of `loopline.trainers.data.questions.DOMAINS`; () is
     everything."""
     model: str | None = None
-    """In place of the trained pool's: a model that was trained for less long, for example. Its
-    policies begin without the adapters of the team's own."""
+    """Model that replaces the trained pool's, such as one that was trained for less time.
+    Policies then begin without the team's adapters."""
     cpu_minutes: float = Field(default=20.0, gt=0)
     """CPU minutes of each training: rollouts, updates and looks at held-out tasks, on one
     thread."""

@@ -52,7 +52,7 @@ class TeamReport(Record):
     start_dollars: float
     methods: tuple[MethodFigures, ...]
     lead: Bounds
-    """Of the share that GRPO solves over what expert iteration does, paired by seed and task."""
+    """Share solved by GRPO minus that by expert iteration, paired by seed and task."""
 
 
 def report_of(settings: TeamSettings, output: Path) -> TeamReport:
@@ -75,7 +75,8 @@ def report_of(settings: TeamSettings, output: Path) -> TeamReport:
 
 
 def _difference(after: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> Bounds:
-    """Of tables of seeds by tasks, paired; of several seeds over other seeds and other tasks."""
+    """Bounds of the mean paired difference between two tables [seeds, tasks]. With several seeds,
+    seeds and tasks are both resampled."""
     if len(after) == 1:
         return Bounds.paired(after[0], before[0])
     differences = [

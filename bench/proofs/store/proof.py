@@ -37,7 +37,7 @@ from loopline.workers.store.records import iterate_records, parse_whole
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
 PAGE_MS = 300.0
-"""Of a page of the list, once a process has seen the files."""
+"""Limit for the median page of the list, once a process has seen the files."""
 PAGE_LINES, PAGES = 50, 7
 BYTES_OF_RUN = 6_000
 """Bytes of a run on the disk; a compaction needs room for one more file."""
@@ -193,7 +193,7 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
 
 
 def _parse_with_tokens(body: bytes, workflow: str) -> AnyRun:
-    """As for a training that learns from every completion."""
+    """Parse a sample and its tokens, as a training that learns from every completion does."""
     run = parse_sample(body, workflow)
     for step in run.steps:
         for call in step.calls:

@@ -84,7 +84,7 @@ def _take_part(
 
 
 def _give_parts(word: Gather, policies: Policies, output: Path) -> None:
-    """For what the first process writes, in the order in which it asks for them."""
+    """Contribute shards to what the first process writes, in the order in which it gathers them."""
     if word.what == "checkpoint":
         policies.tensors()
     else:

@@ -1,4 +1,4 @@
-"""Which generator a loop takes its questions from, of which split, and what they are about."""
+"""Options for a loop's generated questions: the generator, its split and its domains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATASETS: dict[QuestionEnvironment, Dataset] = {
 
 
 def dataset_of(source: str) -> Dataset:
-    """Of the generator of that name. Raises `KeyError`."""
+    """Dataset of the generator of that name. Raises `KeyError`."""
     return DATASETS[cast(QuestionEnvironment, source)]
 
 

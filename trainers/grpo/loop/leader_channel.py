@@ -131,7 +131,8 @@ class LeaderChannel:
 
     @contextmanager
     def gather(self, what: Literal["policies", "checkpoint"]) -> Generator[None]:
-        """By the first process, which writes in the block. Weights that are whole it has itself."""
+        """Gather the weights of all processes while the first process, the caller, writes in the
+        block. Weights that are not sharded need no gathering."""
         if not self.processes.sharded:
             yield
             return

@@ -286,7 +286,7 @@ class LoopSettings(RolloutOptions):
         return turns[(number - 1) // max(self.alternate, 1) % len(turns)]
 
     def sampling_of(self, *, greedily: bool) -> dict[str, GenerationOptions]:
-        """By agent, what holds for its completions alone."""
+        """Generation options for the completions of single agents, by agent."""
         lasting = {*self.agent_max_tokens, *self.agent_template}
         agents = dict.fromkeys([*self.agent_temperature, *sorted(lasting)])
         return {

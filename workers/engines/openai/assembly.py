@@ -140,8 +140,8 @@ class Assembly:
         return [Delta(index=index, text=text) for index, text in texts if text]
 
     def completions(self, sending: int = 0) -> list[Completion]:
-        """Of the call of that number, in order of index; fewer than asked for (but one) where the
-        endpoint doesn't know `n`.
+        """Completions of the call of that number, in order of index; fewer than requested, but at
+        least one, if the endpoint doesn't know `n`.
 
         The provider counts completion tokens over all its choices. Where ids or logprobs say how
         many each has, they are split so; else index 0 carries the sum. Raises EngineError:

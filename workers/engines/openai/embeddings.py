@@ -14,7 +14,7 @@ from loopline.workers.engines.protocol import Completion, Delta, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 
 MAX_FLOAT = 3.4028234663852886e38
-"""Of 32 bits."""
+"""Largest finite 32-bit float."""
 
 
 def assembly_of(
@@ -83,7 +83,7 @@ class EmbeddingAssembly(Assembly):
         ]
 
     def _vector(self, value: object) -> list[float]:
-        """Of numbers, or of the base64 text that some servers give unasked."""
+        """Vector from a list of numbers, or from the base64 text that some servers send unasked."""
         try:
             if isinstance(value, str):
                 [numbers] = EmbeddingVectors(dimensions=0, vectors=(value,)).floats()

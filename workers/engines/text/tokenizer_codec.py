@@ -30,7 +30,7 @@ class TokenizerCodec:
     def __init__(self, backend: Any) -> None:
         self._backend = backend
         self._texts: dict[int, str] = {}
-        """Of tokens that were read alone, which streams do with every token."""
+        """Texts of tokens that were decoded alone, as streams decode every token."""
 
     @property
     def joins(self) -> bool:

@@ -89,7 +89,7 @@ class DenseForward:
         return not any(m._forward_pre_hooks or m._forward_hooks for m in self._watched)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        """As the model's own."""
+        """Forward pass with the signature of the model's own, which handles what this one can't."""
         cache = named.get("past_key_values")
         if arguments or not isinstance(cache, KVCache) or not self.is_usable:
             return self._original(*arguments, **named)

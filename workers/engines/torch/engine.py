@@ -74,7 +74,7 @@ class TorchBackend:
         self._loras = LoraLayers(loaded.model, loaded.device)
         self._models = WholeModels(loaded.model, loaded.device)
         self._used: list[AdapterVersion | None] = []
-        """By the row of the last pass."""
+        """Adapter version of each row of the last pass."""
         self._unread: dict[Row, States] = {}
         """Rows that are not in the batch yet, with the keys and values of their beginning."""
         self._mixed = False

@@ -40,9 +40,9 @@ class Piece:
     """Tokens of one row, which follow each other in a packed pass."""
 
     begin: int
-    """Its first token in the pass."""
+    """Position of the piece's first token in the pass."""
     place: int
-    """Of its row in the allocation."""
+    """Place of the piece's row in the allocation."""
     start: int
     """Tokens of the row that were computed before."""
     count: int

@@ -20,7 +20,7 @@ from loopline.workers.engines.local.row import Row
 LEAST_SAVED = 1024
 """Columns, below which two parts cost more than they save."""
 LEAST_SHARE = 0.25
-"""Of all columns that are read."""
+"""Smallest share of all columns read that is worth saving."""
 MOST_GROUPS = 8
 """Each costs some operations in every layer."""
 RENEW = 4
@@ -54,7 +54,7 @@ class _Beginning:
 
 
 class SharedBeginnings:
-    """Of the rows of one batch, from pass to pass. Owned by one thread."""
+    """Shared beginnings of the rows of one batch, from pass to pass. Owned by one thread."""
 
     def __init__(self) -> None:
         self._order: list[Row] = []
