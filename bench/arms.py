@@ -122,9 +122,7 @@ def team_arms(
     """Return the arms of a team: the whole team; for two members also both with each other's
     policies; and members alone. `alone`: description by member. A swap shows how far a policy has
     specialised in its role: it also gives each policy prompts that it was not trained on.
-
-    A swap shows how far a policy has specialised in its role: it also gives each policy prompts
-    that it was not trained on."""
+    """
     whole = Arm(
         name, "pair", about=about, setting={"team": [*team]}, roles=team, environment=environment
     )

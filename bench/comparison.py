@@ -2,10 +2,6 @@
 be an output directory of ours or a file of another tool's evaluation. Where questions were asked
 several times, each counts by the mean of its attempts: attempts at the same question are not
 independent evidence, and no attempt of A corresponds to one of B.
-
-Either may be an output directory of ours or a file of another tool's evaluation. Where questions
-were asked several times, each counts by the mean of its attempts: attempts at one are not an
-independent evidence, and none of A's belongs to one of B's.
 """
 
 from __future__ import annotations

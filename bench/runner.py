@@ -115,8 +115,6 @@ class Runner:
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
         Raises `BusUnavailable` when the bus stays away; stored results remain.
-
-        Raises `BusUnavailable` when the bus stays away; what is stored stays stored.
         """
         jobs = len(self._manifest.arms) * len(self._manifest.items)
         self._progress.started(jobs, list(self._results.values()), self._spent)

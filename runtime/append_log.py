@@ -93,9 +93,6 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
     """Yield the line number and record of every whole line; nothing for a missing file. A torn last
     line is skipped (`torn_notice` describes it). Raises a failure for any other line that is not a
     JSON object.
-
-    A torn last line is passed over (`torn_notice` words it). Raises a failure for any other line
-    that is not JSON object.
     """
     if not path.is_file():
         return

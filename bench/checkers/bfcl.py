@@ -76,9 +76,6 @@ def check(
     """Return the verdict on the calls of an output; None for an output without any.
     `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
     `math.hypot` was offered, and is called, as `math_hypot`.
-
-    `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
-    `math.hypot` was offered, and is called, as `math_hypot`.
     """
     if question.category in WITHOUT_CALLS:
         return BfclVerdict("a call where none is wanted") if calls else RIGHT
@@ -217,8 +214,6 @@ def _plain(value: Any) -> Any:
 
 def _unmatched_row(fits: list[list[bool]]) -> int | None:
     """Return the first row that cannot have a column to itself alongside the rows before it.
-    Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
-
     Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
     """
     owner: dict[int, int] = {}

@@ -50,10 +50,6 @@ def calls(text: str) -> list[PythonCall]:
     quoted answer, a full stop after the call) is searched for `name(…)`, and the arguments of each
     are read one by one; so are calls with a positional argument after a keyword, which databases
     and models write.
-
-    A text that is not Python as a whole (prose, a quoted answer, a full stop behind the call) is
-    searched for `name(…)`, and the arguments of each are read one by one; so are calls with a
-    positional argument behind a keyword, which databases and models write.
     """
     tree = _parse(text, "exec")
     if tree is None:

@@ -44,8 +44,6 @@ class ToolCall:
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
     """Return the calls of an output; None when it is something other than calls, for example prose.
     An empty list holds no call but is understood: `()`.
-
-    An empty list holds no call but is understood: `()`.
     """
     text = text.strip()
     fenced = _FENCE.match(text)

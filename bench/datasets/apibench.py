@@ -71,8 +71,6 @@ class _Row(BaseModel):
 def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Question]:
     """Read a hub's questions, where their file is found. Raises DataError when it is missing,
     UsageError for an unknown hub or split.
-
-    Raises DataError when it is not there, UsageError for an unknown hub or split.
     """
     api_hub = hub_of(hub)
     if split not in SPLITS:

@@ -117,10 +117,6 @@ async def serve_in_batches(
     `looks.jsonl` holds each check and the number of its round, so that a killed stream repeats
     none. `look` receives the recorded numbers: a round may have ended in a sitting that was killed
     before it recorded it.
-
-    `looks.jsonl` has each look and the number of its round, so that a killed stream repeats none.
-    `look` is given the numbers that are in it: a round may have ended in a sitting that was killed
-    before it wrote so.
     """
     with AppendLog(folder / LOOKS, GO_ON) as looks:
         lines = [line for _, line in read_log(looks.path)]

@@ -20,8 +20,6 @@ SOLO_ARMS = ("llm", "slm")
 def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
     """Return the oracle over the two single-model arms; None unless both exist. Costs are per
     question, in micro-dollars and in tokens.
-
-    Costs are per question, in micro-dollars and in tokens.
     """
     by_name = {arm.name: arm for arm in arms}
     if not all(name in by_name for name in SOLO_ARMS):

@@ -34,9 +34,6 @@ def load(request: Request) -> Dataset:
     """Return the evaluation questions of a hub, or of all. Raises DataError or UsageError. The
     hubs' databases are included, since the judge looks every call up in them; an entry that no call
     can match is reported like an unreadable record.
-
-    The hubs' databases go along, since the judge looks every call up in them; an entry that no
-    call can match is named as a record that could not be read is.
     """
     hubs = HUBS if request.split == ALL else (hub_of(request.split),)
     readings = [apibench.load(hub, request.data) for hub in hubs]

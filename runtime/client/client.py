@@ -260,10 +260,6 @@ class Client(WaitingCalls):
         shares has nothing left for it), `MessageTooLarge`, or `BusUnavailable` (it may have been
         accepted: submitting the same run again is safe).
 
-        Raises `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that
-        it shares has nothing left for it), `MessageTooLarge`, or
-        `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
-
         A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
         that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
         for a task that the workflow can't begin, or for a budget in dollars where a price is not
@@ -316,9 +312,6 @@ class Client(WaitingCalls):
         """Admit a run that keeps the parent's journal before `at_turn` and continues from there;
         the other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
         parent never reached that turn or its workflow has no such role, and what `submit` raises.
-
-        Raises `InputError` if the parent never reached that turn or its workflow has no such role,
-        and what `submit` raises.
         """
         now = self.bus.clock.now()
         try:

@@ -69,9 +69,6 @@ def resolve_question(
     """Return the question, with the conversation before it. Without either it is read from stdin,
     unless that is a terminal. Raises `InputError` for none, for one together with --world, and what
     `read_question` and `read_conversation` raise.
-
-    Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
-    one together with --world, and what `read_question` and `read_conversation` raise.
     """
     if world is not None:
         return _simulated_question(argument, world, system, messages)
@@ -125,8 +122,6 @@ def _no_question() -> InputError:
 def read_question(argument: str) -> str:
     """Read the question; `-` reads stdin. Raises `InputError` when it is not UTF-8, empty, or
     longer than `MAX_PROMPT_CHARS`.
-
-    Raises `InputError` when it is not UTF-8, empty, or longer than `MAX_PROMPT_CHARS`.
     """
     text = _decodable(_read_stdin() if argument == "-" else argument, "the question").strip()
     if not text:

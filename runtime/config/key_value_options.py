@@ -32,9 +32,6 @@ def key_value_texts(
     """Return texts by name; the last value of a repeated name counts. A name ends at the first `=`.
     Raises `InputError` with the `form` (`ROLE=POOL`) and the `example` (`solo=slm`) for a word that
     lacks the name or the text.
-
-    Raises `InputError` with the `form` (`ROLE=POOL`) and the `example` (`solo=slm`) for a word that
-    lacks the name or the text.
     """
     texts = _pairs(option, words, form, example)
     for name, text in texts.items():

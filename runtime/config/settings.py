@@ -336,8 +336,6 @@ def configured_redis_url(
 ) -> str | None:
     """Return the bus that a profile, the environment or an override names; `None` if none does.
     Raises `ConfigError` when one of them can't be read.
-
-    Raises `ConfigError` when one of them can't be read.
     """
     layers = [
         *(profile_layers(profile) if profile else ()),

@@ -26,9 +26,6 @@ async def change_shards(
     the messages on the bus are not done in `wait` seconds; then admission opens again and nothing
     was changed. A process that is killed here leaves admission closed for ten seconds and changes
     nothing, or has changed everything.
-
-    A process that is killed here leaves admission closed for ten seconds and changes nothing, or
-    has changed everything.
     """
     before = bus.settings.shards
     if before == wanted:

@@ -28,8 +28,6 @@ def digest_of(body: Mapping[str, Any]) -> str:
 async def run_of_key(bus: Bus, caller: str, key: str, body_digest: str, run_id: str) -> str:
     """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
     time. Raises `ApiError` 409 if the caller has used it for another body.
-
-    Raises `ApiError` 409 if the caller has used it for another body.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():
         raise invalid(

@@ -214,8 +214,6 @@ def _ended_view(job_id: str, ended: JobResult) -> JobView:
 async def cancel(settings: Settings, job_id: str) -> None:
     """Ask a job to end; a queued one never starts, a running one has `STOP_SECONDS` to stop. Raises
     `InputError` when it is over or unknown.
-
-    Raises `InputError` when it is over or unknown.
     """
     pool = await connect(settings)
     try:

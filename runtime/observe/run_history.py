@@ -25,8 +25,6 @@ async def run_ids(bus: Bus) -> list[str]:
 async def resolve(bus: Bus, fragment: str) -> str:
     """Return the run that `fragment` (a whole id, or a part that only one run has) means. A whole
     id is not looked up: the run may be in the store alone. Raises `InputError`.
-
-    A whole id is taken as it is: the run may live in the store alone. Raises `InputError`.
     """
     if len(fragment) == 36:
         return fragment

@@ -43,8 +43,6 @@ def bounded_queries(store: Path) -> Generator[Any]:
     """Yield an empty DuckDB for queries that others wait for: with two threads, 512 MB and
     `QUERY_SECONDS` for all of them together. Raises `UserError` without DuckDB, for files that
     can't be read, or where it takes longer.
-
-    Raises `UserError` without DuckDB, for files that can't be read, or where it takes longer.
     """
     connection = open_database(**_LIMITS)
     import duckdb

@@ -83,8 +83,6 @@ def choose(
 ) -> RedisBinary:
     """Return the server to start. `wrote` is the flavour and version that wrote the existing data.
     Raises `UserError` when there is none, or none that can read the data.
-
-    Raises `UserError` when there is none, or none that can read the data.
     """
     binaries = candidates(search_path)
     if not binaries:

@@ -39,8 +39,6 @@ async def copy_until_dead(
 ) -> int:
     """Copy its output into the log until it dies; return its exit code. Its own children may live
     on and keep the output open; this does not wait for them.
-
-    Its own children may live on and keep the output open; this does not wait for them.
     """
     stream = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(

@@ -16,9 +16,6 @@ _LIMIT_SECONDS = 600.0
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
     """Signal the supervisor and wait until it has released the state directory. With `now` its
     workers abandon their work. Raises `UserError` when it is still there after ten minutes.
-
-    With `now` its workers abandon their work. Raises `UserError` when it is still there after ten
-    minutes.
     """
     _signal(run.pid, signal.SIGQUIT if now else signal.SIGTERM)
     deadline = time.monotonic() + _LIMIT_SECONDS

@@ -18,9 +18,6 @@ class UmiSummarizer:
     """Decides `answer` {answer}, `give_up` {reason} or `failed`. An answer that was cut off does
     not count: what it lacks may be what was asked for. Where the run's caller limited its length,
     it counts, with `cut_off`.
-
-    An answer that was cut off is none: what it lacks may be what was asked for. Where the run's
-    caller said how long it may be, it is one, with `cut_off`.
     """
 
     name = "umi_summarizer"

@@ -82,10 +82,6 @@ def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
     its mean is the difference in accuracy. A question's value takes its dollars into account, at
     the front's slope: the mixture would change with the rule's dollars (the delta method), which an
     interval over other questions needs.
-
-    A question's part in it takes its part in the dollars into account, at the front's slope: the
-    mixture would have to be another one if the rule's dollars were others (the delta method), which
-    is what an interval over other questions needs.
     """
     mixture = best_mixture(family, rule.dollars)
     return (rule.right - mixture.right()) - mixture.slope * (rule.cost - mixture.cost())

@@ -51,9 +51,6 @@ def work(
     """Train and measure, and write the result; None for a warm start, which has its own. A training
     takes minutes and follows from its settings: an interrupted one begins again. Ctrl-C finishes
     the current update and raises KeyboardInterrupt.
-
-    A training is minutes long and follows from its settings: one that was stopped begins again.
-    Ctrl-C finishes the current update and raises KeyboardInterrupt.
     """
     if cell.age is None:
         arm.train_arm(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)

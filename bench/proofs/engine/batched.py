@@ -22,8 +22,6 @@ PROMPT = 300
 def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
     """Return seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each. Raises
     `BenchError` if the program cannot be run or has unexpected output.
-
-    Raises `BenchError` if the program cannot be run or says something else than expected.
     """
     process = subprocess.run(
         [

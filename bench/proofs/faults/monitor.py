@@ -62,8 +62,6 @@ class Monitor:
     async def wait_until_idle(self, bus: Bus) -> list[str]:
         """Wait until nothing is left to do and dead consumers are forgotten; return the consumers'
         names then. Gives up after `REST_SECONDS`: the checker reports what was left.
-
-        Gives up after `REST_SECONDS`: the checker says what was left.
         """
         until = time.monotonic() + REST_SECONDS
         # Readers of a log are not named after their worker, so that they are only counted.
