@@ -48,15 +48,13 @@ from loopline.bus.unfinished import give_back, hand_back, schedule_retry, wait_f
 log = structlog.get_logger("loopline.bus.consumer")
 
 SIZE_SLACK = 1024
-"""Spare bytes for a retry, which rewrites the envelope: its attempt may take more digits than when
-its sender checked the size."""
+"""Spare bytes for a retry: its attempt may take more digits than when its size was checked."""
 
 LEAST_BLOCK_SECONDS = 0.05
 """Shortest blocking read, however many shards take turns: Redis takes 0 for no end."""
 
 LET_GO_SECONDS = 2.0
-"""Longest time for releasing abandoned work in Redis. The process that abandons it does not
-wait for long."""
+"""Longest time for releasing abandoned work in Redis."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 

@@ -129,8 +129,6 @@ class _AnswerRow(BaseModel):
 def load(category: str, data: Path | None = None) -> Reading[Question]:
     """Read a category's questions, where their files are found. Raises DataError when those are
     missing, UsageError for an unknown category.
-
-    Raises DataError when those are not there, UsageError for an unknown category.
     """
     valid_category: Category | None = next(
         (candidate for candidate in CATEGORIES if candidate == category), None

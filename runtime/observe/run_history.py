@@ -44,8 +44,6 @@ async def resolve(bus: Bus, fragment: str) -> str:
 async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
     """Return a run by its id, or a part of it, from the bus or else from the store. Raises
     `InputError` or `RunUnknown`.
-
-    Raises `InputError` or `RunUnknown`.
     """
     run_id = await resolve(bus, fragment)
     state = await bus.run_state(run_id)

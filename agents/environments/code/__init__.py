@@ -1,7 +1,5 @@
 """Programming problems: the questions, what a program must do, what a pair of agents earns. Pure:
 programs are run and compared with tests elsewhere, in a sandbox.
-
-Pure: anyone who runs programs and holds them against tests does it elsewhere, in a sandbox.
 """
 
 from __future__ import annotations

@@ -92,8 +92,7 @@ T = TypeVar("T")
 
 
 class LoopState(CheckpointState):
-    """State that a checkpoint holds besides its tensors; its step is the last round that is
-    trained."""
+    """State in a checkpoint besides its tensors; its step is the last trained round."""
 
     settings: LoopSettings
     history: tuple[RoundFacts, ...]
@@ -182,8 +181,7 @@ class Loop:
                 self._round(self.state.step + 1, curves)
                 self._raise_if_stopped()
             self._look(curves, last=True)
-            # A version that was looked at was published for it; by now somebody may have chosen
-            # another one.
+            # A look published its version; by now somebody may have chosen another one.
             versions = self._run_on_bus(self._publish if not self.looks.best else self._serve_best)
         with guard_disk_writes(self.book.output):
             return self._report(versions, self.clock.taken())
