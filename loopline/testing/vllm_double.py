@@ -15,7 +15,7 @@ import asyncio
 import shlex
 import socket
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from loopline.agents.records import Message, SamplingParams
+from loopline.agents.template_options import TemplateValue
 from loopline.workers.engines.grammar.compiler import _begin  # pyright: ignore[reportPrivateUsage]
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.engine import LocalEngine
@@ -45,7 +46,12 @@ BASE = "base"
 class _IdsModel(LoadedModel):
     """Model whose prompts are token ids: see `_request`."""
 
-    def render(self, messages: Sequence[Message], tools: Sequence[object]) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[object],
+        options: Mapping[str, TemplateValue] | None = None,
+    ) -> str:
         return messages[0].content
 
 

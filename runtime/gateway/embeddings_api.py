@@ -115,14 +115,16 @@ class EmbeddingsApi:
             )
         )
         note_joined(request, admitted.run.id)
-        trajectory = await while_connected(request, self._service.wait(admitted))
-        if trajectory is None:
-            return Response(status_code=499)  # to nobody
         in_base64 = params.encoding_format == "base64"
-        return json_response(
-            embeddings_body(trajectory, params.model, in_base64=in_base64),
-            headers=run_headers(admitted),
-        )
+
+        def response_of(trajectory: Trajectory) -> Response:
+            return json_response(
+                embeddings_body(trajectory, params.model, in_base64=in_base64),
+                headers=run_headers(admitted),
+            )
+
+        response = await while_connected(request, self._service.wait(admitted, response_of))
+        return Response(status_code=499) if response is None else response  # 499: to nobody
 
 
 def embeddings_body(trajectory: Trajectory, model: str, *, in_base64: bool) -> dict[str, Any]:

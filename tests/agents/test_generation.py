@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.generation import generation_of, require_honoured
 from loopline.agents.records import GenerationOptions, JsonObject, ToolChoice
+from loopline.agents.template_options import TemplateValue
 from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.errors import InputError
@@ -129,7 +130,7 @@ def test_switches_of_the_chat_template_are_for_everybody_and_of_one_agent_over_t
     generation = both.model_copy(update={"agents": {"a": off}})
     require_honoured("team", ROW, generation)
     run = a_run("team").model_copy(update={"options": ROW, "generation": generation})
-    of_a = {"enable_thinking": False, "style": "short"}
+    of_a: dict[str, TemplateValue] = {"enable_thinking": False, "style": "short"}
     assert generation_of(run, "a", None) == GenerationOptions(template_options=of_a)
     assert generation_of(run, "b", None) == both
     of_agent = GenerationOptions(agents={"plan_agent": off})

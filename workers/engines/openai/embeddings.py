@@ -68,7 +68,7 @@ class EmbeddingAssembly(Assembly):
         self.end()
         return []
 
-    def completions(self) -> list[Completion]:
+    def completions(self, sending: int = 0) -> list[Completion]:
         """One. Raises EngineError of kind `garbage` where the endpoint counted no tokens."""
         usage = self._count_usage()
         if self._vectors is None:
@@ -79,6 +79,7 @@ class EmbeddingAssembly(Assembly):
                 finish_reason="stop",
                 usage=usage,
                 decode_seconds=max(0.0, time.perf_counter() - self._started),
+                sending=sending,
             )
         ]
 
