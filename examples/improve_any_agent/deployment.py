@@ -15,8 +15,7 @@ PROFILE, CPU = Path(__file__).with_name("deployment.toml"), "cpu-minutes.txt"
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[None]:
-    """Run a deployment until the block ends. Environment variables point OpenAI's client, and so
-    the agent, to it."""
+    """Run a deployment in the block; OpenAI's client, and so the agent, finds it by variables."""
     state, began = folder / "state", _cpu_minutes()
     os.environ["LOOPLINE_STATE"] = str(state)
     subprocess.run(["runtime", "down"], capture_output=True, check=False)  # of a killed start
