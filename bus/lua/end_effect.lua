@@ -1,3 +1,4 @@
+-- include: base.lua
 -- include: entries.lua
 -- include: effects.lua
 -- include: waits.lua

@@ -20,6 +20,7 @@ from loopline.bus import (
     Inbox,
     LogConsumer,
     Outgoing,
+    RunEnded,
     StepCommit,
     probe,
 )
@@ -162,8 +163,11 @@ async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: B
         await asyncio.wait_for(task, 20)
 
 
-async def test_a_request_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
-    """The question and its notice are gone; the waiter looks again and asks again."""
+async def test_a_request_ends_when_its_run_is_gone_in_a_flush(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    """Workers drop the work of a run that the server does not have, so the waiter looks
+    again, and does not wait for the deadline. Once the run is admitted again, it may ask again."""
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -174,8 +178,10 @@ async def test_a_request_outlasts_a_flush(own_server: RedisProcess, stormy: BusS
 
     async with joined(stormy) as bus, Inbox(bus) as inbox, serving(bus, ["infer"], handler):
         run_id = await admit(bus)
-        answer = await asyncio.wait_for(inbox.request("infer", note(run_id, key="k")), 30)
-    assert answer == b'"42"'
+        with pytest.raises(RunEnded, match="Redis does not have the run"):
+            await asyncio.wait_for(inbox.request("infer", note(run_id, key="k")), 30)
+        again = note(await admit(bus), key="k")
+        assert await asyncio.wait_for(inbox.request("infer", again), 30) == b'"42"'
 
 
 def configure(url: str, **values: str) -> None:
