@@ -14,11 +14,16 @@ from playwright.sync_api import sync_playwright
 
 IMAGE = Path(__file__).parent / "images" / "dashboard-runs.png"
 QUESTIONS = (
-    "What is 17 * 23?",
-    "Tom has 3 apples and buys 5 more. How many apples has he?",
-    "Anna has 12 pens and gives away 5. How many pens are left?",
+    "Lucas sits 7 hours in a train. How many minutes does it take in all?",
+    "Alice has lived twice as long as Ravi, who is 6 years old. How old does that make Alice?",
+    "Hugo is 27, and Ivan is 30 years older than that. 7 years go by. Say how old Ivan is.",
 )
-ROUNDS = 3
+WORKFLOWS = ("delegate", "cascade", "solo")
+PRICES = (
+    "models.llm.price.prompt=2.50", "models.llm.price.completion=10.00",
+    "models.slm.price.prompt=0.15", "models.slm.price.completion=0.60",
+)  # fmt: skip
+"""US dollars per million tokens, as a large and a small model of an API cost."""
 WIDTH, HEIGHT = 1200, 640
 
 
@@ -34,10 +39,12 @@ def main() -> None:
             done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE)
             return done.stdout.decode().strip()
 
-        runtime("up", "--detach", "--set", "gateway.port=0")
+        settings = [word for value in ("gateway.port=0", *PRICES) for word in ("--set", value)]
+        runtime("up", "--detach", *settings)
         try:
-            for question in ROUNDS * QUESTIONS:
-                runtime("ask", question)
+            for question in QUESTIONS:
+                for workflow in WORKFLOWS:
+                    runtime("ask", question, "--workflow", workflow)
             _picture(program, runtime("dashboard"))
         finally:
             runtime("down")
