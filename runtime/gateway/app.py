@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -34,7 +33,7 @@ from loopline.runtime.gateway.errors import (
     not_allowed,
     translated,
     unavailable,
-    validation_error,
+    validated,
 )
 from loopline.runtime.gateway.event_stream import event, event_stream, start_stream
 from loopline.runtime.gateway.http import (
@@ -115,10 +114,7 @@ class Gateway:
     async def create_chat(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        try:
-            chat = ChatRequest.model_validate(body, strict=True)
-        except ValidationError as error:
-            raise validation_error(error, body) from error
+        chat = validated(ChatRequest, body, strict=True)
         if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         key = header(request, idempotency.HEADER)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +20,7 @@ from loopline.agents.records import GenerationOptions, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.chat_response import require_answer, usage_of
-from loopline.runtime.gateway.errors import ApiError, field_error, validation_error
+from loopline.runtime.gateway.errors import ApiError, field_error, validated
 from loopline.runtime.gateway.http import (
     Http,
     header,
@@ -89,10 +89,7 @@ class EmbeddingsApi:
                 code="embeddings_not_supported",
             )
         body = await self._http.body(request)
-        try:
-            params = EmbeddingsRequest.model_validate(body, strict=True)
-        except ValidationError as error:
-            raise validation_error(error, body) from error
+        params = validated(EmbeddingsRequest, body, strict=True)
         key = header(request, idempotency.HEADER)
         admitted = await self._service.admit(
             Question(

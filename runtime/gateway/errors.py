@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loopline.agents.errors import AgentError, UnsupportedGeneration
@@ -23,6 +23,8 @@ from loopline.bus.budgets import is_of_a_day
 from loopline.runtime.client.run_records import RunUnknown
 from loopline.runtime.client.waiting import ApprovalConflict, ApprovalUnknown
 from loopline.runtime.errors import InputError, UserError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 RETRY_SECONDS = 1
 """Default of `retry-after` in seconds: admission frees up run by run."""
@@ -152,7 +154,18 @@ def too_large(message: str) -> ApiError:
     return ApiError(413, message, code="request_too_large")
 
 
-def validation_error(error: ValidationError, body: object, within: str = "") -> ApiError:
+def validated(
+    model: type[Model], value: object, within: str = "", *, strict: bool | None = None
+) -> Model:
+    """Read a body, or the part of it at `within`. Raises `ApiError` with the field that is wrong.
+    `strict`: no text is taken for a number."""
+    try:
+        return model.model_validate(value, strict=strict)
+    except ValidationError as error:
+        raise _validation_error(error, value, within) from error
+
+
+def _validation_error(error: ValidationError, body: object, within: str) -> ApiError:
     """Return the first error in a body, or in the part of it at `within`, with the field's path."""
     errors = error.errors(include_url=False, include_input=False)
     paths = [_path_of(body, fault) for fault in errors]

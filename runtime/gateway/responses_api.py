@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -32,7 +31,7 @@ from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.chat_response import answer_of, content_of
 from loopline.runtime.gateway.compaction import CompactRequest, compacted, summary_request
-from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+from loopline.runtime.gateway.errors import ApiError, invalid, validated
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
     Http,
@@ -136,10 +135,7 @@ class ResponsesApi:
     ) -> Asked:
         """Admit a response. `unstored`: ids of responses that the caller may continue though they
         are not stored. Raises `ApiError`."""
-        try:
-            params = ResponseRequest.model_validate(body)
-        except ValidationError as error:
-            raise validation_error(error, body) from error
+        params = validated(ResponseRequest, body)
         _check(params)
         messages, previous = await self._conversation(params, caller, unstored)
         options = params.options.model_copy(update={"previous": previous})
@@ -170,10 +166,7 @@ class ResponsesApi:
         is a run like any other, but not a response: nothing continues from its id."""
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        try:
-            params = CompactRequest.model_validate(body)
-        except ValidationError as error:
-            raise validation_error(error, body) from error
+        params = validated(CompactRequest, body)
         if params.model.startswith(WORKFLOW):
             raise invalid("a conversation is compacted by a model, not by a team", "model")
         messages, _ = await self._conversation(params, caller)

@@ -7,9 +7,9 @@ message, its calls. In a conversation they are one message of the assistant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import Call, Message, ToolCall
@@ -19,12 +19,11 @@ from loopline.runtime.gateway.chat_request import MAX_MESSAGES
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
 from loopline.runtime.gateway.compaction import summary_text
 from loopline.runtime.gateway.content_parts import image_part, input_parts, user_message
-from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+from loopline.runtime.gateway.errors import ApiError, invalid, validated
 
 ItemKind = Literal["reasoning", "content"]
 """Kind of an output item that a model's text streams into, named as in `TextPiece.kind`."""
 
-Parsed = TypeVar("Parsed", bound=BaseModel)
 
 _Status = Literal["in_progress", "completed", "incomplete"] | None
 _Id = Annotated[str, Field(max_length=256)]
@@ -147,7 +146,7 @@ def _item(value: Any, where: str) -> Item:
             f"{where}.type",
             "unsupported_value",
         )
-    return _validated(model, item, where)
+    return validated(model, item, where)
 
 
 def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
@@ -232,12 +231,12 @@ def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
         place = f"{where}[{index}]"
         kind: Any = part.get("type") if isinstance(part, dict) else None  # pyright: ignore
         if kind == "refusal":
-            text = _validated(_RefusalPart, part, place).refusal
+            text = validated(_RefusalPart, part, place).refusal
             parts.append(ContentPart(type="text", text=text))
         elif kind in ("input_text", "output_text", "text"):
-            parts.append(ContentPart(type="text", text=_validated(_TextPart, part, place).text))
+            parts.append(ContentPart(type="text", text=validated(_TextPart, part, place).text))
         elif kind == "input_image":
-            image = _validated(_ImagePart, part, place)
+            image = validated(_ImagePart, part, place)
             parts.append(image_part(image.image_url, image.detail, f"{place}.image_url"))
         else:
             raise invalid(
@@ -246,13 +245,6 @@ def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
                 "unsupported_value",
             )
     return parts
-
-
-def _validated(model: type[Parsed], value: Any, where: str) -> Parsed:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise validation_error(error, value, where) from error
 
 
 # Items of a run's answer

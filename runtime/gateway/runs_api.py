@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,7 +28,7 @@ from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
     not_allowed,
-    validation_error,
+    validated,
 )
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import Http, json_response, number_in
@@ -46,7 +45,6 @@ from loopline.runtime.gateway.sessions import TAG
 from loopline.runtime.observe.run_index import PassedRuns, Place, RunQuery, find_runs
 
 MAX_LISTED = 100
-M = TypeVar("M", bound=BaseModel)
 
 
 class RunsApi:
@@ -75,7 +73,7 @@ class RunsApi:
     async def create(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        params = _parse(CreateRun, body)
+        params = validated(CreateRun, body)
         _refuse_reserved(params.tags)
         model = f"workflow/{params.workflow}"
         if not caller.allows(model):
@@ -188,7 +186,7 @@ class RunsApi:
     async def fork(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         _, state = await self._own(request)
-        params = _parse(ForkRun, await self._http.body(request))
+        params = validated(ForkRun, await self._http.body(request))
         _refuse_reserved(params.tags)
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
@@ -215,7 +213,7 @@ class RunsApi:
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
             raise _not_found(request.path_params["id"])
-        params = _parse(Feedback, await self._http.body(request))
+        params = validated(Feedback, await self._http.body(request))
         posted = await self._client.reward(
             request.path_params["id"],
             params.value,
@@ -231,7 +229,7 @@ class RunsApi:
     async def session_feedback(self, request: Request) -> Response:
         """Post a reward for every trajectory of a session of the caller."""
         caller = await self._http.caller(request)
-        params = _parse(Feedback, await self._http.body(request))
+        params = validated(Feedback, await self._http.body(request))
         if params.turn is not None:
             raise invalid("a session's reward names no turn", "turn")
         posted = await self._client.reward_session(
@@ -280,13 +278,6 @@ def _not_found(run_id: str) -> ApiError:
 
 def _error_event(error: ApiError) -> bytes:
     return event(orjson.dumps({"type": "error", **error.body}), name="error")
-
-
-def _parse(model: type[M], body: dict[str, Any]) -> M:
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise validation_error(error, body) from error
 
 
 def _require_tools(params: CreateRun) -> None:

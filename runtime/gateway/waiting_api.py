@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,11 +12,9 @@ from starlette.routing import Route
 from loopline.runtime.client.run_records import RunUnknown, run_of
 from loopline.runtime.client.waiting import ApprovalConflict
 from loopline.runtime.gateway.api_keys import ApiKey
-from loopline.runtime.gateway.errors import ApiError, validation_error
+from loopline.runtime.gateway.errors import ApiError, validated
 from loopline.runtime.gateway.http import Http, json_response
 from loopline.runtime.gateway.service import Service
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class _Body(BaseModel):
@@ -59,7 +57,7 @@ class WaitingApi:
     async def signal(self, request: Request) -> Response:
         """Send a signal to a run of the caller."""
         caller = await self._http.caller(request)
-        params = _parse(SendSignal, await self._http.body(request))
+        params = validated(SendSignal, await self._http.body(request))
         run_id, name = request.path_params["id"], request.path_params["name"]
         state = await self._client.bus.run_state(run_id)
         if state.state == "missing" or run_of(state).account != caller.id:
@@ -78,7 +76,7 @@ class WaitingApi:
     async def decide(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         _require_approver(caller)
-        params = _parse(DecideApproval, await self._http.body(request))
+        params = validated(DecideApproval, await self._http.body(request))
         approval = await self._client.approval(request.path_params["id"])
         if approval.request.digest != params.digest:
             raise ApprovalConflict(
@@ -102,10 +100,3 @@ def _require_approver(caller: ApiKey) -> None:
             "This key may not approve: `runtime keys create NAME --approves` makes one that may.",
             code="approval_not_allowed",
         )
-
-
-def _parse(model: type[M], body: dict[str, Any]) -> M:
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise validation_error(error, body) from error
