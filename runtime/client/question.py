@@ -153,24 +153,23 @@ def read_conversation(path: Path) -> list[Message]:
             f"--messages {path}: it is not JSON ({error})",
             hint='write [{"role": "user", "content": "…"}, …].',
         ) from error
-    from pydantic import ValidationError
-
     from loopline.runtime.gateway.chat_request import ChatRequest
-    from loopline.runtime.gateway.errors import ApiError, validation_error
+    from loopline.runtime.gateway.errors import ApiError, validated
 
     turns: object = body["messages"] if isinstance(body, dict) and "messages" in body else body
     request = {"model": "-", "messages": turns}
     try:
-        conversation = ChatRequest.model_validate(request, strict=True).conversation
+        chat = validated(ChatRequest, request, strict=True)
+    except ApiError as error:
+        raise InputError(f"--messages {path}: {error.message}") from error
+    try:
+        conversation = chat.conversation
         if any(message.parts for message in conversation):
             raise InputError(
                 f"--messages {path}: a message holds an image, and workflows take text alone",
                 hint="`/v1/chat/completions` of the gateway takes images.",
             )
         return [*conversation]
-    except ValidationError as error:
-        message = validation_error(error, request).message
-        raise InputError(f"--messages {path}: {message}") from error
     except ApiError as error:
         where = f"{error.param}: " if error.param else ""
         raise InputError(f"--messages {path}: {where}{error.message}") from error

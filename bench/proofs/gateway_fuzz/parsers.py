@@ -12,7 +12,7 @@ from typing import Any
 
 import atheris  # pyright: ignore
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 with atheris.instrument_imports(include=["loopline.agents", "loopline.runtime.gateway"]):  # pyright: ignore
     from loopline.agents.records import Message
@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["loopline.agents", "loopline.runtime.ga
     from loopline.bus import is_entry_id
     from loopline.runtime.gateway.chat_request import ChatRequest
     from loopline.runtime.gateway.chat_stream import place_of
-    from loopline.runtime.gateway.errors import ApiError, validation_error
+    from loopline.runtime.gateway.errors import ApiError, validated
     from loopline.runtime.gateway.idempotency import digest_of
     from loopline.runtime.gateway.responses_items import check_calls, items_of, messages_of
     from loopline.runtime.gateway.responses_request import ResponseRequest
@@ -28,28 +28,20 @@ with atheris.instrument_imports(include=["loopline.agents", "loopline.runtime.ga
     from loopline.runtime.gateway.sessions import session_of
 
 
-def _parsed(model: type[BaseModel], body: Any, *, strict: bool = False) -> Any:
-    """Return the request, or the `ApiError` that its client gets."""
-    try:
-        return model.model_validate(body, strict=strict)
-    except ValidationError as error:
-        raise validation_error(error, body) from error
-
-
 def _chat(body: Any) -> None:
-    request = _parsed(ChatRequest, body, strict=True)
+    request = validated(ChatRequest, body, strict=True)
     _written(request.conversation, request.options)
 
 
 def _response(body: Any) -> None:
-    request = _parsed(ResponseRequest, body)
+    request = validated(ResponseRequest, body)
     messages = messages_of(items_of(request.input))
     check_calls(messages)
     _written(messages, request.options, request.record)
 
 
 def _run(body: Any) -> None:
-    _written(_parsed(CreateRun, body).conversation)
+    _written(validated(CreateRun, body).conversation)
 
 
 def _written(messages: tuple[Message, ...], *others: BaseModel) -> None:
@@ -60,7 +52,7 @@ def _written(messages: tuple[Message, ...], *others: BaseModel) -> None:
 
 BODIES: tuple[Callable[[Any], object], ...] = (
     _chat, _response, _run,
-    lambda body: _parsed(ForkRun, body), lambda body: _parsed(Feedback, body), digest_of,
+    lambda body: validated(ForkRun, body), lambda body: validated(Feedback, body), digest_of,
 )  # fmt: skip
 TEXTS: tuple[Callable[[str], object], ...] = (
     is_entry_id,

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from openai.types.responses import Response
-from pydantic import ValidationError
 
 from loopline.agents.records import Message
-from loopline.runtime.gateway.errors import ApiError, validation_error
+from loopline.runtime.gateway.errors import ApiError, validated
 from loopline.runtime.gateway.responses_items import check_calls, items_of, messages_of
 from loopline.runtime.gateway.responses_request import ResponseRequest
 from tests.runtime.gateway.responses.conftest import WEATHER
@@ -32,9 +31,9 @@ def refusal(*items: Any) -> ApiError:
 
 
 def parse_error(**body: Any) -> ApiError:
-    with pytest.raises(ValidationError) as caught:
-        ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
-    return validation_error(caught.value, body)
+    with pytest.raises(ApiError) as caught:
+        validated(ResponseRequest, {"model": "llm", "input": "Go.", **body})
+    return caught.value
 
 
 def test_a_text_is_one_message_of_the_user() -> None:
