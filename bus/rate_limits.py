@@ -63,8 +63,7 @@ class RateBucket:
             if wait == 0:
                 return
             await asyncio.sleep(wait)
-            # The endpoint may have refused another's call meanwhile.
-            if not await self._blocked_for():
+            if await self._stands(ends):
                 return
 
     async def _take(self, tokens: int, longest: float) -> float:
@@ -74,8 +73,18 @@ class RateBucket:
             raise NoTurn((-1 - wait) / 1000)
         return wait / 1000
 
-    async def _blocked_for(self) -> float:
-        return await self._call(0, 0, waited=True) / 1000
+    async def _stands(self, ends: float) -> bool:
+        """Return True when the call of a turn that has come may be sent: not with so many others
+        that came late that they would be too many. False if the endpoint has refused another's
+        call meanwhile: then the turn is over. `ends`: the loop's time at which the caller's
+        patience ends. Raises `NoTurn`."""
+        loop = asyncio.get_running_loop()
+        while (wait := await self._call(0, 0, waited=True)) < 0:
+            seconds = (-1 - wait) / 1000
+            if loop.time() + seconds > ends:
+                raise NoTurn(seconds)
+            await asyncio.sleep(seconds)
+        return wait == 0
 
     async def _call(self, tokens: int, longest_ms: int, *, waited: bool) -> int:
         args: list[scripts.Value] = [self._requests, self._tokens, tokens, longest_ms, int(waited)]

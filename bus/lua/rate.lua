@@ -2,12 +2,14 @@
 -- KEYS: bucket
 -- ARGV: requests and tokens per minute by the settings (0: none), tokens of this call, longest wait
 --       ms, whether the caller has waited for its turn and asks only if it still stands (0/1)
--- Returns ms to wait until the turn; or, where that is longer than the caller can wait, -1 - ms, and
---       no turn was taken.
+-- Returns ms to wait until the turn, 0 for a call that is sent now; or, where that is longer than the
+--       caller can wait, -1 - ms, and no turn was taken. To a caller that has waited: 0, ms for which
+--       the endpoint wants no call, which ends its turn, or -1 - ms where it is to ask again then.
 -- A turn is given away at once, for a time to come: who asks first is first, and nobody looks again
 -- and again. Turns follow each other evenly, with a second's worth at once at most, and two in a
 -- hundred are left out: a provider that counts any 60 seconds counts no call too many, though calls
--- take different times to arrive.
+-- take different times to arrive. Workers on a busy machine wake late, several at once: so the calls of
+-- each second are counted as they are sent, and one too many for the last 61 waits.
 -- Race closed: workers that each keep a part of the limit, or look and then take.
 -- The server's own clock: the bucket knows only differences, and one that jumps back moves it along.
 local t = redis.call('TIME')
@@ -17,7 +19,6 @@ local last = tonumber(b[1] or now)
 local back = now < last - 1000 and last - now or 0
 local next_request, next_tokens = tonumber(b[2] or 0) - back, tonumber(b[3] or 0) - back
 local blocked = tonumber(b[4] or 0) - back
-if ARGV[5] == '1' then return math.ceil(math.max(0, blocked - now)) end
 
 -- The smaller of two limits of which each may be none.
 local function least(a, b)
@@ -26,6 +27,32 @@ local function least(a, b)
   return math.min(a, b)
 end
 local rpm, tpm = least(ARGV[1], b[5]), least(ARGV[2], b[6])
+
+-- Count a call that is sent now, and return 0; or ms until it would not be one too many. Seconds that
+-- a clock has jumped back from are not counted.
+local SECONDS = 61
+local function send()
+  local second, names = math.floor(now / 1000), {}
+  for i = 1, SECONDS do names[i] = 'sent:' .. (i - 1) end
+  local bins, count, oldest, of_this = redis.call('HMGET', KEYS[1], unpack(names)), 0, second, 0
+  for i = 1, SECONDS do
+    local at, calls = string.match(bins[i] or '', '^(%d+):(%d+)$')
+    at, calls = tonumber(at or -1), tonumber(calls or 0)
+    if at > second - SECONDS and at <= second then
+      count, oldest = count + calls, math.min(oldest, at)
+      if at == second then of_this = calls end
+    end
+  end
+  if rpm > 0 and count >= rpm then return (oldest + SECONDS) * 1000 - now end
+  redis.call('HSET', KEYS[1], 'sent:' .. second % SECONDS, second .. ':' .. of_this + 1)
+  return 0
+end
+
+if ARGV[5] == '1' then
+  if blocked > now then return math.ceil(blocked - now) end
+  local late = math.ceil(send())
+  return late > 0 and -1 - late or 0
+end
 local turn = math.max(now, blocked)
 if rpm > 0 then
   local interval = 60000 / (rpm * 0.98)
@@ -36,6 +63,7 @@ if tpm > 0 then
   turn = math.max(turn, next_tokens - 1000)
 end
 local wait = math.ceil(turn - now)
+if wait <= 0 then wait = math.ceil(send()) end
 if wait > tonumber(ARGV[4]) then return -1 - wait end
 if tpm > 0 then next_tokens = math.max(turn, next_tokens) + ARGV[3] * 60000 / (tpm * 0.98) end
 local function text(number) return string.format('%.3f', number) end

@@ -89,3 +89,41 @@ async def test_a_clock_that_jumps_back_keeps_nobody_waiting(bus: Bus) -> None:
     later = str((time.time() + 86_400) * 1000)
     await bus.redis.hset(key, mapping={"last": later, "requests": later})  # pyright: ignore
     await worker.wait(0, 5.0)
+
+
+async def _have_sent(bus: Bus, calls: int, *, seconds_ago: int) -> int:
+    """Note calls of all workers in the bucket; the Unix second in which they were sent."""
+    [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
+    now, _ = await bus.redis.time()
+    second = int(now) - seconds_ago
+    await bus.redis.hset(key, f"sent:{second % 61}", f"{second}:{calls}")  # pyright: ignore
+    return second
+
+
+async def test_a_call_too_many_for_the_last_minute_waits_though_its_turn_has_come(
+    bus: Bus,
+) -> None:
+    worker = bucket(bus, requests=1_200)
+    for _ in range(21):  # the second's worth that may go at once, and one that waits
+        await worker.wait(0, None)
+    sent = await _have_sent(bus, 1_200, seconds_ago=60)
+    await worker.wait(0, 5.0)
+    now, _ = await bus.redis.time()
+    assert now >= sent + 61
+
+
+async def test_a_call_too_many_for_the_last_minute_is_refused_where_its_caller_cannot_wait(
+    bus: Bus,
+) -> None:
+    worker = bucket(bus, requests=1_200)
+    await worker.wait(0, None)
+    await _have_sent(bus, 1_200, seconds_ago=30)
+    with pytest.raises(NoTurn, match="allows the next call in 3"):
+        await worker.wait(0, 5.0)
+
+
+async def test_calls_of_a_second_that_a_clock_jumped_back_from_are_not_counted(bus: Bus) -> None:
+    worker = bucket(bus, requests=1_200)
+    await worker.wait(0, None)
+    await _have_sent(bus, 1_200, seconds_ago=-20)
+    await worker.wait(0, 5.0)
