@@ -11,8 +11,7 @@ from loopline.agents.records import Decision, JsonObject, Run, Step, StepTimings
 from loopline.agents.roles import roles
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.workflows import workflows
-from loopline.agents.workflows.endings import finish_with_failure
-from loopline.agents.workflows.routing import Handoff, Routing
+from loopline.agents.workflows.routing import Handoff, Routing, finish_with_failure
 
 
 @dataclass(frozen=True, slots=True)

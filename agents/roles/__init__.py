@@ -12,19 +12,16 @@ from loopline.agents.roles.agent import Agent
 from loopline.agents.roles.chat import Chat
 from loopline.agents.roles.completion import Completion
 from loopline.agents.roles.embeddings import Embeddings
-from loopline.agents.roles.expert import Expert
 from loopline.agents.roles.first import First
 from loopline.agents.roles.pair.code_team import Coder, UnitTester
 from loopline.agents.roles.pair.math_team import Reasoner, ToolUser
 from loopline.agents.roles.pair.player import PlayerRole
 from loopline.agents.roles.planner import Planner
 from loopline.agents.roles.protocol import Role, StepContext, StepResult
-from loopline.agents.roles.slm import SmallSolver
 from loopline.agents.roles.solo import Solo
-from loopline.agents.roles.umi.caller import UmiCaller
-from loopline.agents.roles.umi.planner import UmiPlanner
+from loopline.agents.roles.subtask import Expert, SmallSolver
+from loopline.agents.roles.umi.roles import UmiCaller, UmiPlanner, UmiSummarizer
 from loopline.agents.roles.umi.single import UmiSingle
-from loopline.agents.roles.umi.summarizer import UmiSummarizer
 
 __all__ = ["Role", "StepContext", "StepResult", "all_prompts", "roles"]
 

@@ -1,14 +1,16 @@
-"""Solves one sub-problem, for both the small solver and the expert."""
+"""Solves one sub-problem: by the small model, which lets only checked answers through, or by the
+big one, where the small one could not answer reliably."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, has_calculator
-from loopline.agents.prompts import prompt_for, prompt_in, prompt_set_of
+from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
-from loopline.agents.records import Message
+from loopline.agents.records import Decision, JsonObject, Message
 from loopline.agents.roles.conversation import (
     Conversation,
     Ending,
@@ -16,7 +18,8 @@ from loopline.agents.roles.conversation import (
     Handover,
     RequestFailure,
 )
-from loopline.agents.roles.protocol import StepContext
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.router.rungs import LogprobRung
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.verification import LADDER, Evidence, Rung, Verification, check_rungs
 
@@ -93,3 +96,65 @@ async def solve(
         )
         verification = await check_rungs(evidence, host, rungs)
     return Solution(conversation, ending, verification)
+
+
+_REASON_CHARS = 1_000
+
+
+class SmallSolver:
+    """Decides `answer` {answer, verification}, `escalate` {reason, verification} or `failed`."""
+
+    name = "slm"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (prompt_in("general", "slm"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        payload = context.payload
+        if not isinstance(payload, SubtaskPayload):
+            raise UnexpectedPayload(f"role slm takes no {payload.type_name!r}, only a sub-task")
+        least = context.run.options.get("min_logprob")
+        rungs = (*LADDER, LogprobRung(least)) if isinstance(least, float | int) else LADDER
+        solution = await solve(context, payload, self.name, host, rungs)
+        conversation, verification = solution.conversation, solution.verification
+        if solution.failure is not None and not solution.is_problem_failure:
+            return conversation.result(solution.failure.decision)
+        data: JsonObject = {"verification": verification.as_json() if verification else []}
+        if verification is not None and verification.answer is not None:
+            data["answer"] = verification.answer
+        if verification is not None and verification.passed:
+            return conversation.result(Decision(kind="answer", data=data))
+        data["reason"] = solution.trouble[:_REASON_CHARS]
+        return conversation.result(Decision(kind="escalate", data=data))
+
+
+class Expert:
+    """Decides `answer` {answer, verification}, `give_up` {reason, verification} or `failed`.
+
+    There is no role above the expert. So an answer of the right type is passed on even if its
+    working has a wrong equation; the verdict is still recorded.
+    """
+
+    name = "expert"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (prompt_in("general", "expert"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        payload = context.payload
+        if not isinstance(payload, EscalationPayload | SubtaskPayload):
+            raise UnexpectedPayload(f"role expert takes no {payload.type_name!r}, only a sub-task")
+        solution = await solve(context, payload, self.name, host)
+        conversation, verification = solution.conversation, solution.verification
+        if solution.failure is not None and not solution.is_problem_failure:
+            return conversation.result(solution.failure.decision)
+        data: JsonObject = {"verification": verification.as_json() if verification else []}
+        if verification is not None and verification.answer is not None:
+            data["answer"] = verification.answer
+            return conversation.result(Decision(kind="answer", data=data))
+        data["reason"] = solution.trouble[:_REASON_CHARS]
+        return conversation.result(Decision(kind="give_up", data=data))

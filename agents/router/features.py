@@ -12,9 +12,9 @@ import math
 import re
 import zlib
 from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 
-from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence, clip
 from loopline.agents.router.numbers import (
     calculations,
     number_words_in,
@@ -26,6 +26,35 @@ from loopline.agents.router.numbers import (
     wrong_equations,
 )
 from loopline.agents.router.signs import sign_features
+
+MAX_EVIDENCE_CHARS = 20_000
+"""Most characters of a question, an answer or a sample that are read for features; the rest is
+ignored."""
+MAX_SAMPLES = 64
+_HEAD_CHARS = 12_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEvidence:
+    """One question, the small model's answer, and further data from its engine."""
+
+    question: str
+    text: str
+    """Whole answer with its working."""
+    logprobs: tuple[float, ...] = ()
+    """Natural log-probability of each token of the answer; empty where the engine gave none."""
+    samples: tuple[str, ...] = ()
+    """Further answers of the same model to the same question; empty where none were drawn."""
+
+
+def clip(text: str) -> str:
+    """The part of a text that is read: of a long one its beginning and its end, which holds its
+    answer."""
+    if len(text) <= MAX_EVIDENCE_CHARS:
+        return text
+    tail = MAX_EVIDENCE_CHARS - _HEAD_CHARS - 1
+    return f"{text[:_HEAD_CHARS]}\n{text[-tail:]}"
+
 
 FEATURE_VERSION = 2
 HASH_BUCKETS = 4096

@@ -14,10 +14,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from loopline.agents.records import Record
-from loopline.agents.router.evidence import AnswerEvidence
 from loopline.agents.router.features import (
     FEATURE_VERSION,
     HASH_BUCKETS,
+    AnswerEvidence,
     hashed_words,
     numeric_features,
 )

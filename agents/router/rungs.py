@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from loopline.agents.errors import MalformedModelOutput
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, GenerationOptions, JsonObject, Message, Run
-from loopline.agents.router.evidence import clip
-from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.features import clip, comparable_answer
 from loopline.agents.tools.route_answer import ROUTE_ANSWER
 from loopline.agents.verification import Evidence, Verdict
 

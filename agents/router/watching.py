@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loopline.agents.records import Trajectory
-from loopline.agents.router.evidence import AnswerEvidence
-from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.features import AnswerEvidence, comparable_answer
 from loopline.agents.router.guarantee import allowed_errors, most_lenient
 from loopline.agents.router.router import Guarantee, Router
 from loopline.agents.router.rungs import logprobs_of

@@ -8,7 +8,6 @@ from typing import Any, TypeGuard
 from loopline.agents.errors import UnknownName
 from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.registry import Registry
-from loopline.agents.tools.api_world import api_world
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.tools.declaration import (
     Arguments,
@@ -23,7 +22,7 @@ from loopline.agents.tools.effects import (
     ToolContext,
     ToolFailed,
 )
-from loopline.agents.tools.noted_call import noted_call
+from loopline.agents.tools.environment_tools import api_world, noted_call
 from loopline.agents.tools.route_answer import route_answer
 
 __all__ = [

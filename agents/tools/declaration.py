@@ -43,7 +43,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from loopline.agents.approvals import DEFAULT_APPROVAL_SECONDS
@@ -59,7 +59,6 @@ from loopline.agents.tools.effects import (
     ToolFailed,
     interrupted_answer,
 )
-from loopline.agents.tools.schema import inline_schema
 from loopline.agents.tools.signature import (
     Carried,
     accept_model,
@@ -67,6 +66,45 @@ from loopline.agents.tools.signature import (
     context_parameter,
 )
 from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
+
+
+def inline_schema(model: type[BaseModel]) -> JsonObject:
+    """The model's schema without titles and with every `$ref` written out.
+
+    Small models and some endpoints stumble over `$defs`; arguments of tools are never recursive.
+    Raises `TypeError` for a recursive model.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    inlined = _inline(schema, definitions, ())
+    if not isinstance(inlined, dict):
+        raise TypeError(f"{model.__name__} has no object schema")
+    inlined.pop("description", None)
+    return inlined
+
+
+def _inline(node: JsonValue, definitions: JsonObject, inside: tuple[str, ...]) -> JsonValue:
+    if isinstance(node, list):
+        return [_inline(item, definitions, inside) for item in node]
+    if not isinstance(node, dict):
+        return node
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        name = reference.rpartition("/")[2]
+        if name in inside:
+            raise TypeError(f"the argument model {name} is recursive")
+        return _inline(definitions[name], definitions, (*inside, name))
+    result: JsonObject = {}
+    for key, value in node.items():
+        if key == "properties" and isinstance(value, dict):
+            # Here keys are the names of fields: one may well be called "title".
+            result[key] = {
+                field: _inline(schema, definitions, inside) for field, schema in value.items()
+            }
+        elif key != "title":
+            result[key] = _inline(value, definitions, inside)
+    return result
+
 
 log = logging.getLogger("loopline.agents.tools")
 

@@ -34,7 +34,7 @@ class RouteAnswerArguments(Arguments):
 def route_answer(arguments: RouteAnswerArguments) -> JsonObject:
     """Say whether a router accepts an answer. Made for the workflow `cascade`."""
     # The router is built on this package, so it can't be imported before it.
-    from loopline.agents.router.evidence import AnswerEvidence
+    from loopline.agents.router.features import AnswerEvidence
 
     digest, router = _read(Path(arguments.router))
     if router.needs_samples and not arguments.samples:

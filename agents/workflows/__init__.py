@@ -13,10 +13,8 @@ from loopline.agents.registry import Registry
 from loopline.agents.roles import roles
 from loopline.agents.workflows.agent import AgentWorkflow
 from loopline.agents.workflows.cascade import CascadeWorkflow
-from loopline.agents.workflows.chat import ChatWorkflow
-from loopline.agents.workflows.completion import CompletionWorkflow
 from loopline.agents.workflows.delegate import DelegateWorkflow
-from loopline.agents.workflows.embeddings import EmbeddingsWorkflow
+from loopline.agents.workflows.one_step import ChatWorkflow, CompletionWorkflow, EmbeddingsWorkflow
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.agents.workflows.routing import (
     MAX_TURNS,

@@ -10,12 +10,14 @@ from loopline.agents.payloads import AGENT, QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step, ToolSpec
 from loopline.agents.team_parts import AgentBehaviour
 from loopline.agents.tools.offered import whole_tools
-from loopline.agents.workflows.endings import (
+from loopline.agents.workflows.routing import (
+    Handoff,
+    Routing,
     finish_given_up_by_role,
     finish_with_answer,
     no_route_error,
+    parse_options,
 )
-from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 
 
 class AgentWorkflow:

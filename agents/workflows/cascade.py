@@ -19,12 +19,15 @@ from loopline.agents.cascade_options import CascadeOptions
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.prompts import Prompt, prompt_in
 from loopline.agents.records import JsonObject, Run, Step
-from loopline.agents.workflows.endings import (
+from loopline.agents.workflows.routing import (
+    Continue,
+    Handoff,
+    Routing,
     finish_given_up_by_role,
     finish_with_answer,
     no_route_error,
+    parse_options,
 )
-from loopline.agents.workflows.routing import Continue, Handoff, Routing, parse_options
 
 
 class CascadeWorkflow:

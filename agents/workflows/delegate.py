@@ -25,12 +25,6 @@ from loopline.agents.payloads import (
 from loopline.agents.prompts import Prompt, PromptSet, prompt_in
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.planner import delegated_problems
-from loopline.agents.workflows.endings import (
-    finish_given_up_by_role,
-    finish_with_answer,
-    finish_without_answer,
-    no_route_error,
-)
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
@@ -39,6 +33,10 @@ from loopline.agents.workflows.routing import (
     Handoff,
     Options,
     Routing,
+    finish_given_up_by_role,
+    finish_with_answer,
+    finish_without_answer,
+    no_route_error,
     parse_options,
 )
 

@@ -31,8 +31,14 @@ from loopline.agents.roles.pair.code_team import code_instance
 from loopline.agents.roles.pair.episode import environment_of, episode_of, text_of
 from loopline.agents.roles.pair.math_team import math_instance
 from loopline.agents.roles.pair.settings import PairOptions
-from loopline.agents.workflows.endings import no_route_error
-from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
+from loopline.agents.workflows.routing import (
+    Continue,
+    Finish,
+    Handoff,
+    Routing,
+    no_route_error,
+    parse_options,
+)
 
 
 class PairWorkflow:

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.prompts import Prompt, PromptSet, prompt_in
 from loopline.agents.records import JsonObject, Run, Step
-from loopline.agents.workflows.endings import (
+from loopline.agents.workflows.routing import (
+    Handoff,
+    Options,
+    Routing,
     finish_given_up_by_role,
     finish_with_answer,
     no_route_error,
+    parse_options,
 )
-from loopline.agents.workflows.routing import Handoff, Options, Routing, parse_options
 
 
 class SoloOptions(Options):

@@ -27,7 +27,6 @@ from loopline.agents.team_parts import (
     with_agents,
 )
 from loopline.agents.tools.offered import whole_tools
-from loopline.agents.workflows.endings import finish_given_up_by_role, no_route_error
 from loopline.agents.workflows.routing import (
     Arrive,
     Continue,
@@ -36,6 +35,8 @@ from loopline.agents.workflows.routing import (
     Handoff,
     Options,
     Routing,
+    finish_given_up_by_role,
+    no_route_error,
     parse_options,
 )
 

@@ -16,13 +16,17 @@ from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Outcome, Run, Step
 from loopline.agents.roles.umi.settings import UmiOptions, options_of, require_constrainable_calls
 from loopline.agents.roles.umi.transcript import CALLING
-from loopline.agents.workflows.endings import (
+from loopline.agents.workflows.routing import (
+    Continue,
+    Finish,
+    Handoff,
+    Routing,
     finish_given_up_by_role,
     finish_with_answer,
     finish_without_answer,
     no_route_error,
+    parse_options,
 )
-from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 _SHOWN_CHARS = 200
 

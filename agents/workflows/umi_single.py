@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.umi.settings import UmiOptions, tools_of
-from loopline.agents.workflows.endings import (
+from loopline.agents.workflows.routing import (
+    Handoff,
+    Routing,
     finish_given_up_by_role,
     finish_with_answer,
     no_route_error,
+    parse_options,
 )
-from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 from loopline.agents.workflows.umi import finish_after_observation, hand_over
 
 

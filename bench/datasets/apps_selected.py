@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, Field, JsonValue
 
 from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
-from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.environments.code.extraction import parse_program
 from loopline.bench.datasets.apps import FOLDERS, PREAMBLE, program_test
 from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find_first, not_found_error

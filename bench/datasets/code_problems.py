@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.environments.code.extraction import parse_program
 from loopline.agents.environments.code.problem import defined_names
 from loopline.trainers.data.json_files import Unreadable, fit
 

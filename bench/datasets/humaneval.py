@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from loopline.agents.environments.code import AssertionTest, CodeProblem
-from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.environments.code.extraction import parse_program
 from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines

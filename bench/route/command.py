@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from threadpoolctl import threadpool_limits
 
 from loopline.agents.equations import first_wrong
-from loopline.agents.router.evidence import clip
+from loopline.agents.router.features import clip
 from loopline.agents.router.guarantee import allowed_errors
 from loopline.bench.errors import UsageError
 from loopline.bench.route.comparison import compare

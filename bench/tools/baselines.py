@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from loopline.agents.environments.api_worlds import APIS, MAX_CALLS, Instance
-from loopline.agents.environments.api_worlds.observations import leaf_values, parse_observation
+from loopline.agents.environments.api_worlds.world import leaf_values, parse_observation
 from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from loopline.agents.environments.api_worlds import APIS, compact_documentation, instances
-from loopline.agents.environments.api_worlds.documentation import signature
+from loopline.agents.environments.api_worlds.api import signature
 from loopline.agents.environments.api_worlds.toolbench import answer, function_name, query
 
 

@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.router.evidence import MAX_EVIDENCE_CHARS, AnswerEvidence, clip
-from loopline.agents.router.features import hashed_words, numeric_features
+from loopline.agents.router.features import (
+    MAX_EVIDENCE_CHARS,
+    AnswerEvidence,
+    clip,
+    hashed_words,
+    numeric_features,
+)
 from loopline.agents.router.numbers import calculations, contradicted_marks
 from loopline.agents.router.symbols import symbolic
 

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from loopline.agents.records import Run, SamplingParams, Trajectory
-from loopline.agents.router.evidence import AnswerEvidence
-from loopline.agents.router.features import hashed_words, numeric_features
+from loopline.agents.router.features import AnswerEvidence, hashed_words, numeric_features
 from loopline.agents.router.router import Router, combine
 from loopline.agents.workflow_runner import run_locally
 from loopline.trainers.cli import app

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loopline.agents.records import Trajectory
-from loopline.agents.router.evidence import AnswerEvidence
+from loopline.agents.router.features import AnswerEvidence
 from loopline.agents.router.router import Router
 from loopline.agents.router.watching import Audited, Watch, watched
 from loopline.agents.workflow_runner import run_locally

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.records import Call, Outcome, Run, Step, Trajectory
-from loopline.agents.router.evidence import AnswerEvidence
-from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.features import AnswerEvidence, comparable_answer
 from loopline.agents.workflows.cascade import is_audited
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.distill.escalations import question_key

@@ -16,8 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from loopline.agents.router.evidence import AnswerEvidence
-from loopline.agents.router.features import HASH_BUCKETS, hashed_words, numeric_features
+from loopline.agents.router.features import (
+    HASH_BUCKETS,
+    AnswerEvidence,
+    hashed_words,
+    numeric_features,
+)
 from loopline.agents.router.router import MAX_DEVIATION, Column, Head, Scorer
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from loopline.agents.records import MAX_PROMPT_CHARS
-from loopline.agents.router.evidence import MAX_SAMPLES, AnswerEvidence
+from loopline.agents.router.features import MAX_SAMPLES, AnswerEvidence
 from loopline.trainers.data.data_files import read_records
 from loopline.trainers.data.json_files import Limits, Unreadable, fit
 from loopline.trainers.errors import TrainingError

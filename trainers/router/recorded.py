@@ -20,8 +20,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from loopline.agents.records import Call, Step, Trajectory
-from loopline.agents.router.evidence import AnswerEvidence
-from loopline.agents.router.features import comparable_answer
+from loopline.agents.router.features import AnswerEvidence, comparable_answer
 from loopline.agents.router.rungs import logprobs_of
 from loopline.agents.router.watching import Watched
 from loopline.agents.workflows.cascade import is_audited

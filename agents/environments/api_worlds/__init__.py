@@ -31,7 +31,7 @@ The modules: `api` and `domains` (the databases and their APIs), `world`; `inten
 
 from __future__ import annotations
 
-from loopline.agents.environments.api_worlds.documentation import compact_documentation
+from loopline.agents.environments.api_worlds.api import compact_documentation
 from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
 from loopline.agents.environments.api_worlds.generation import (
     DEFAULT,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
@@ -196,3 +196,40 @@ def require_city(cities: Sequence[str], city: str) -> str:
     if city not in cities:
         raise ApiError(f"unknown city {city}")
     return city
+
+
+_SHORT = {"string": "", "integer": "int", "number": "number", "boolean": "bool", "array": "list",
+          "object": "object"}  # fmt: skip
+_MAX_CHOICES = 6
+"""Number of choices above which only the first and the last are shown."""
+
+
+def compact_documentation(tools: Iterable[ToolSpec]) -> str:
+    """One line for each tool: `book_flight(flight, seats: int) Book seats on a flight`. A string
+    has no type; an optional parameter ends in `?`."""
+    return "\n".join(f"{signature(tool)} {tool.description}" for tool in tools)
+
+
+def signature(tool: ToolSpec) -> str:
+    """Name and parameters of a tool."""
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    names = required if isinstance(required, list) else []
+    parameters = [
+        _parameter(name, schema, optional=name not in names)
+        for name, schema in (properties.items() if isinstance(properties, dict) else ())
+    ]
+    return f"{tool.name}({', '.join(parameters)})"
+
+
+def _parameter(name: str, schema: JsonValue, *, optional: bool) -> str:
+    kind = _kind(schema) if isinstance(schema, dict) else ""
+    return f"{name}{'?' if optional else ''}{': ' if kind else ''}{kind}"
+
+
+def _kind(schema: JsonObject) -> str:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        excerpt = choices if len(choices) <= _MAX_CHOICES else [choices[0], "..", choices[-1]]
+        return "|".join(str(choice) for choice in excerpt).replace("|..|", "..")
+    kind = schema.get("type")
+    return _SHORT.get(kind, "") if isinstance(kind, str) else ""

@@ -26,11 +26,6 @@ from loopline.agents.environments.api_worlds.intent import (
     render_instruction,
 )
 from loopline.agents.environments.api_worlds.intents import INTENTS
-from loopline.agents.environments.api_worlds.observations import (
-    keys,
-    leaf_values,
-    parse_observation,
-)
 from loopline.agents.environments.api_worlds.splits import Split, split_of
 from loopline.agents.environments.api_worlds.verification import (
     AnswerGoal,
@@ -41,7 +36,12 @@ from loopline.agents.environments.api_worlds.verification import (
     rows_of,
     values_outside_lists,
 )
-from loopline.agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.world import (
+    World,
+    keys,
+    leaf_values,
+    parse_observation,
+)
 from loopline.agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
 
 ENVIRONMENT = "api_worlds"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -90,3 +90,30 @@ class World:
 def observation_text(answer: JsonValue) -> str:
     """Compact JSON."""
     return json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+
+
+def parse_observation(observation: str) -> Any:
+    """An observation as the object that it is."""
+    return json.loads(observation)
+
+
+def leaf_values(value: Any) -> Iterator[str | int]:
+    """Every name and number in a parsed observation, keys of objects left out unless they stand
+    for rows (a menu, a cart)."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from leaf_values(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaf_values(item)
+    elif isinstance(value, str | int):
+        yield value
+
+
+def keys(value: Any) -> Iterator[str]:
+    """The keys of every object in a parsed observation."""
+    if isinstance(value, dict):
+        yield from value
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from keys(item)

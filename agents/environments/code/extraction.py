@@ -5,11 +5,23 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopline.agents.environments.code.parsing import parse_program
 from loopline.agents.thinking import text_without_thoughts
+
+
+def parse_program(source: str) -> ast.Module:
+    """The program's syntax tree. Raises ValueError for what is not a program, however it fails;
+    warnings about its dubious habits (such as an invalid escape) are suppressed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
 
 # Possessive, so that a long line of spaces can't be divided among the groups in every way.
 _FENCE = re.compile(

@@ -37,13 +37,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.environments.code.comparison import outputs_agree, values_agree
+from loopline.agents.environments.code.extraction import parse_program
 from loopline.agents.environments.code.leakage import (
     consists_of_example_cases,
     leaks_generated_test,
     normalize_number,
     round_to_whole,
 )
-from loopline.agents.environments.code.parsing import parse_program
 from loopline.agents.environments.code.problem import (
     AssertionTest,
     CallTest,

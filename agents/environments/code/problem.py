@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.environments.code.extraction import parse_program
 from loopline.agents.records import Record
 
 MAX_TEXT = 2_000_000

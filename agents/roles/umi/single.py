@@ -8,9 +8,9 @@ from loopline.agents.records import Call, Decision
 from loopline.agents.roles.conversation import truncation_reason
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.backbone import FinalTurn, backbone_input, read_step
-from loopline.agents.roles.umi.calling import execute_call, refuse_call
 from loopline.agents.roles.umi.history import single_history
 from loopline.agents.roles.umi.output import Unreadable
+from loopline.agents.roles.umi.roles import execute_call, refuse_call
 from loopline.agents.roles.umi.settings import options_of, tools_of
 from loopline.agents.roles.umi.step import completion, refuse_other_payloads, step_result
 from loopline.agents.roles.umi.transcript import calls_of

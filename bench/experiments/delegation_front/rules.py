@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from loopline.agents.router.evidence import AnswerEvidence
+from loopline.agents.router.features import AnswerEvidence
 from loopline.bench.errors import OutputError
 from loopline.bench.experiments.delegation_front.cells import (
     DECISIONS,

@@ -29,8 +29,7 @@ from loopline.agents.environments.api_worlds.intent import (
     text_of,
     wordings,
 )
-from loopline.agents.environments.api_worlds.observations import parse_observation
-from loopline.agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.world import World, parse_observation
 from loopline.agents.environments.data_files import InvalidDataFile
 
 

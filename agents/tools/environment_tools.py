@@ -1,11 +1,13 @@
-"""The simulated APIs as a tool: one call in the world as earlier calls of the run have left it.
+"""Tools of environments.
 
-A tool worker keeps nothing between two requests. So a request brings all that the world follows
-from, its seed and the calls so far, and the same request has the same answer wherever and however
-often it is carried out.
+`noted_call` records a call and does not run it, for steps whose tools are only described.
 
-A call computes for a fraction of a millisecond, no longer than a thread of its own would take to
-start, and for two with 64 calls before it. Only the first in a process loads the domains.
+`api_world` is the simulated APIs: one call in the world as earlier calls of the run have left it. A
+tool worker keeps nothing between two requests. So a request brings all that the world follows from,
+its seed and the calls so far, and the same request has the same answer wherever and however often
+it is carried out. A call computes for a fraction of a millisecond, no longer than a thread of its
+own would take to start, and for two with 64 calls before it. Only the first in a process loads the
+domains.
 """
 
 from __future__ import annotations
@@ -47,3 +49,16 @@ def api_world(arguments: ApiWorldArguments) -> str:
     ]
     world = World.after(arguments.world, earlier, arguments.offered)
     return world.call(arguments.call.name, arguments.call.arguments)
+
+
+class NotedCall(Arguments):
+    """A call of a tool that is not here."""
+
+    name: str
+    arguments: JsonObject
+
+
+@tool(quick=True, effect="none")
+def noted_call(arguments: NotedCall) -> str:
+    """Take note of a call. Made for tasks of the environment `tool_step`."""
+    return ""
