@@ -27,7 +27,7 @@ from loopline.trainers.core.checkpoints import changed_settings, claimed_setting
 from loopline.trainers.core.job_processes import Job, run_jobs
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import write_record
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.output_folder import lock_output
 from loopline.trainers.errors import TrainingError
 
 WORKER = "loopline.bench.experiments.worker"

@@ -18,7 +18,7 @@ from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.errors import BenchError
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.output_folder import lock_output
 from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0

@@ -26,9 +26,9 @@ from loopline.bench.route.splits import (
 )
 from loopline.trainers.router.fitting import Floats, area_under_curve
 from loopline.trainers.router.labelled import Labelled, read_labelled, require_enough, thinned
-from loopline.trainers.router.parting import question_numbers
 from loopline.trainers.router.policy import SIGNAL, Table
 from loopline.trainers.router.recorded import read_recorded
+from loopline.trainers.router.training import question_numbers
 from loopline.workers.sandbox.limits import cores
 
 if TYPE_CHECKING:

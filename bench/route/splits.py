@@ -11,8 +11,8 @@ import numpy as np
 
 from loopline.agents.router.guarantee import delta_of_a_split, errors_within
 from loopline.trainers.router.fitting import Floats
-from loopline.trainers.router.parting import parts
 from loopline.trainers.router.policy import Policy, Rows, Table, learn_policy, outcomes
+from loopline.trainers.router.training import parts
 
 TRAIN, CALIBRATION = 0.4, 0.3
 """Shares of the questions; the rest is the test."""

@@ -40,9 +40,8 @@ from loopline.bench.results import Result, Seconds
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.data.datasets import read
-from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, StageListener, claim, train
-from loopline.trainers.glpft.report import REPORT, Report
+from loopline.trainers.glpft.report import REPORT, Report, StageFacts, read_facts
 from loopline.trainers.glpft.settings import SIZES
 from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
 from loopline.workers.engine_runner import EnginePool

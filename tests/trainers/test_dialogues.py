@@ -11,9 +11,17 @@ import pytest
 from loopline.agents.answers import last_boxed
 from loopline.agents.environments.word_problems import Split, generate
 from loopline.trainers.core.tokenizer import save_tokenizer
-from loopline.trainers.sft.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
+from loopline.trainers.sft.dialogues import (
+    EMPTY,
+    PLANNER_TOOLS,
+    SMALL,
+    Dialogue,
+    dialogue,
+    dialogues,
+    perturb_text,
+    render,
+)
 from loopline.trainers.sft.recipes import RECIPES
-from loopline.trainers.sft.text_augmentation import EMPTY, SMALL, perturb_text
 from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
 from .tiny import TINY, tiny_tokenizer

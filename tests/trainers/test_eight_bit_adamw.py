@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loopline.trainers.core.eight_bit_adamw import eight_bit_adamw
-from loopline.trainers.core.optimizer_state import restore, tensors_of
+from loopline.trainers.core.optimizers import restore, tensors_of
 from loopline.trainers.errors import TrainingError
 
 SHAPES = ((96, 64), (8, 8))

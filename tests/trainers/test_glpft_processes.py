@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from loopline.trainers.core.processes import join_processes
 from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.glpft.batches import batch_of, share_of
-from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.pipeline import train
+from loopline.trainers.glpft.report import StageFacts, read_facts
 from loopline.trainers.glpft.settings import GlpftSettings
 
 from .launched import launched

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
-from loopline.trainers.core.optimizer_state import restore, tensors_of
+from loopline.trainers.core.optimizers import restore, tensors_of
 
 STEPS = 5
 

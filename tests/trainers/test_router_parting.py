@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.trainers.router.labelled import BadLabels
-from loopline.trainers.router.parting import parts
+from loopline.trainers.router.training import parts
 
 
 @given(

@@ -18,7 +18,7 @@ from loopline.bench.tools.worlds import names_unoffered
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.config import settings as config
 from loopline.runtime.demo import WORLD
-from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.glpft.report import read_facts
 from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.adapter_base import weights_sha256

@@ -31,7 +31,7 @@ from loopline.trainers.core.network import load_base, network_of
 from loopline.trainers.data.datasets import build, write
 from loopline.trainers.data.sources import Source
 from loopline.trainers.data.trajectories import Step, Trajectory
-from loopline.trainers.glpft.facts import StageFacts, read_facts
+from loopline.trainers.glpft.report import StageFacts, read_facts
 from loopline.trainers.glpft.stages import ROLES
 from loopline.workers.engines.torch.lora import LoraLayers
 from tests.runtime.conftest import Deployment

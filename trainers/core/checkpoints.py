@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from loopline.agents.records import Record
-from loopline.trainers.core.disk_errors import guard_disk_writes
-from loopline.trainers.core.output_lock import LOCK
+from loopline.trainers.core.output_folder import LOCK, guard_disk_writes
 from loopline.trainers.errors import (
     CorruptCheckpoint,
     NotEnoughDisk,

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from loopline.runtime.config.options import Argument, OnlyWith, Option, Options, toml_of
 from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.trainers.core.curves import DEFAULT_TRACKERS, TRACKERS
-from loopline.trainers.core.disk_errors import guard_disk_writes
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.workers.atomic_files import write_atomic
 
 

@@ -26,7 +26,7 @@ def eight_bit_adamw(
     weights they stay in float32. Raises `TrainingError` where the package is missing.
 
     `pack_state` and `unpack_state` are for checkpoints: the state of a parameter as tensors that
-    share no memory, and back (`loopline.trainers.core.optimizer_state`).
+    share no memory, and back (`loopline.trainers.core.optimizers`).
     """
     try:
         kind: Any = import_module("bitsandbytes.optim").AdamW8bit

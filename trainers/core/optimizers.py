@@ -1,8 +1,13 @@
-"""The optimizers of models that begin with random weights."""
+"""The optimizers of models that begin with random weights; and the moments of any optimizer as
+named tensors, for checkpoints, and back.
+
+An optimizer whose state is not of tensors alone has `pack_state` and `unpack_state`: from the state
+of a parameter to named tensors, and back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,3 +50,50 @@ def muon_and_adamw(
             fused=True,
         ),
     ]
+
+
+def tensors_of(
+    parameters: Iterable[tuple[str, torch.nn.Parameter]],
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> dict[str, torch.Tensor]:
+    """Each parameter as `model.<name>`, each of its moments as `optimizer.<name>.<moment>`."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in parameters:
+        tensors[f"model.{name}"] = parameter.detach()
+        for optimizer in optimizers:
+            if parameter in optimizer.state:
+                state = optimizer.state[parameter]
+                pack = getattr(optimizer, "pack_state", None)
+                for key, value in (state if pack is None else pack(state)).items():
+                    tensors[f"optimizer.{name}.{key}"] = value
+    return tensors
+
+
+def restore(
+    parameters: Iterable[tuple[str, torch.nn.Parameter]],
+    optimizers: Sequence[torch.optim.Optimizer],
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Put back what `tensors_of` gave, in place. Raises KeyError for a parameter without tensor."""
+    import torch
+
+    owners = {
+        id(parameter): optimizer
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    with torch.no_grad():
+        for name, parameter in parameters:
+            parameter.copy_(tensors[f"model.{name}"])
+            prefix = f"optimizer.{name}."
+            owner = owners[id(parameter)]
+            # Some optimizers have their moments elsewhere than the weights.
+            device = getattr(owner, "state_device", parameter.device)
+            state = {
+                key.removeprefix(prefix): value.to(device, copy=True)
+                for key, value in tensors.items()
+                if key.startswith(prefix)
+            }
+            unpack = getattr(owner, "unpack_state", None)
+            owner.state[parameter] = state if unpack is None else unpack(state)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline.bus import Policy, pool_of
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.network import base_folder
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.errors import TrainingError
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import (

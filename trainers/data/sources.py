@@ -30,9 +30,8 @@ from loopline.trainers.data.feedback import RewardThreshold
 from loopline.trainers.data.held_out import NOT_REBUILT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, parse, read_document
 from loopline.trainers.data.json_files import Unreadable as UnreadableJson
-from loopline.trainers.data.store import read_trajectories
+from loopline.trainers.data.store import read_trajectories, require_usable
 from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
-from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.errors import UnreadableData
 
 TEST_QUERY = "a test query"

@@ -1,15 +1,19 @@
-"""The recorder's Parquet store, read for training."""
+"""The recorder's Parquet store, read for training, and which of its runs trainings learn from: the
+same during a rollout and when a store is read, so that a replay gives the same weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from loopline.agents.records import Trajectory
-from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.agents.records import RECORDS_VERSION, Outcome, Trajectory
+from loopline.trainers.data.held_out import TRAIN, require_training
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.data.samples import AnyRun
 from loopline.trainers.errors import UnreadableData
 from loopline.workers.gc_tuning import pause_collection
 from loopline.workers.store import records as store_records
+from loopline.workers.store.records import OTHER_VERSION
 
 
 def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
@@ -33,3 +37,26 @@ def iterate_trajectories(
         yield from store_records.iterate_trajectories(store, workflow, skipped)
     except store_records.NoRecords as error:
         raise UnreadableData(str(error)) from error
+
+
+BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
+"""Outcomes that say nothing of what the agents did. A run that gave up, or whose answer nobody has
+judged, has come to its end."""
+BROKEN = "run that ended by"
+FORKED = "run that was forked from another"
+
+
+def require_usable(trajectory: AnyRun, *, whole: bool, split: str = TRAIN) -> None:
+    """Raises `Unreadable` for records of another version, for a run that was broken off (it would
+    count as a failure), for one of a task that is held out from training (of a split that is
+    neither `train` nor `split`), and, where `whole` runs compete, for a fork."""
+    run = trajectory.run
+    if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
+        versions = {trajectory.version, run.version} - {RECORDS_VERSION}
+        detail = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
+        raise Unreadable(OTHER_VERSION, detail)
+    if trajectory.outcome in BROKEN_OFF:
+        raise Unreadable(f"{BROKEN} {trajectory.outcome}", trajectory.reason or "")
+    if whole and run.parent is not None:
+        raise Unreadable(FORKED, run.parent)
+    require_training(run, split)

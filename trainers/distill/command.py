@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
+from loopline.trainers.core.output_folder import state_of_folder
 
 if TYPE_CHECKING:
     from loopline.trainers.data.token_rows import RecordedRows

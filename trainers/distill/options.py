@@ -80,8 +80,7 @@ class DistillOptions(RowOptions):
     def held_out(self) -> HeldOut:
         """Held-out kinds and questions. Raises `UnreadableData` for a file that can't be read."""
         from loopline.trainers.data.data_files import local_file
-        from loopline.trainers.distill.escalations import HeldOut
-        from loopline.trainers.distill.held_out_file import ENDINGS, read_questions
+        from loopline.trainers.distill.escalations import ENDINGS, HeldOut, read_questions
 
         questions: list[str] = []
         if self.hold_out is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 from loopline.trainers.core.training_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def glpft(options: GlpftOptions) -> None:
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import StageListener, claim, require_possible, train
@@ -93,9 +93,8 @@ def glpft(options: GlpftOptions) -> None:
 def _data_set(options: GlpftOptions, *, restart: bool) -> TrainingData:
     from loopline.trainers.data.datasets import read
     from loopline.trainers.data.token_rows import RecordedRows
-    from loopline.trainers.glpft.agent_rows import read_agents
     from loopline.trainers.glpft.pipeline import DATA, SETTINGS
-    from loopline.trainers.glpft.recorded_runs import data_of_runs
+    from loopline.trainers.glpft.recorded_runs import data_of_runs, read_agents
 
     if options.data is not None:
         return read(options.data)

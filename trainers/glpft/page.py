@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
-from loopline.trainers.glpft.facts import StageFacts
-from loopline.trainers.glpft.report import Report
+from loopline.trainers.glpft.report import Report, StageFacts
 from loopline.trainers.glpft.stage_training import REPORT_EVERY
 from loopline.workers.engines.local.model_files import model_name
 

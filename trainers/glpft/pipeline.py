@@ -29,21 +29,27 @@ from loopline.trainers.core.checkpoints import (
     require_unused,
 )
 from loopline.trainers.core.curves import DEFAULT_TRACKERS, require_trackers
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.network import base_folder, load_base, network_of
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.data.datasets import DataSet, write
 from loopline.trainers.data.token_rows import RecordedRows
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.copying import copying_rows
-from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
 from loopline.trainers.glpft.from_scratch import write_new_model
 from loopline.trainers.glpft.on_policy_training import OnPolicyTraining
 from loopline.trainers.glpft.page import PAGE, render
 from loopline.trainers.glpft.preference_training import PreferenceTraining
-from loopline.trainers.glpft.report import REPORT, Report, read_report
+from loopline.trainers.glpft.report import (
+    FACTS,
+    REPORT,
+    Report,
+    StageFacts,
+    read_facts,
+    read_report,
+)
 from loopline.trainers.glpft.rows import StageRows, TrainingData, rows_of
 from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress, StageTraining

@@ -1,4 +1,5 @@
-"""Results of a training, as its report.json keeps them."""
+"""Facts of a finished stage, in its folder, and results of a training, as its report.json keeps
+them."""
 
 from __future__ import annotations
 
@@ -6,8 +7,47 @@ from pathlib import Path
 
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
-from loopline.trainers.glpft.facts import StageFacts
 from loopline.trainers.glpft.settings import GlpftSettings
+from loopline.workers.engines.local.adapter_base import FACTS
+
+
+class StageFacts(Record):
+    """How a stage's model came about."""
+
+    settings: GlpftSettings
+    stage: str
+    adapter: bool
+    base_sha256: str
+    """SHA-256 of the weights that it was loaded from; an adapter fits no others, and workers that
+    serve others refuse it."""
+    parameters: int
+    trained_parameters: int
+    rows: int
+    too_long: int
+    steps: int
+    tokens: int
+    """Tokens that went through the model, padding included."""
+    budget: int
+    """Tokens that were to go through it; the stage ends with the step that comes nearest."""
+    padding: int
+    learned: int
+    """Tokens on which the loss is computed."""
+    seconds: float
+    losses: tuple[float, ...]
+    """Mean loss of each reported stretch, in nats per learned token."""
+    validation_before: float | None
+    validation_after: float | None
+    """Nats per learned token on the held-out instructions; None if there are none."""
+    peak_memory_mb: float
+    """Most memory that the process had held by the stage's end, in earlier stages too."""
+    torch: str
+    transformers: str
+
+
+def read_facts(folder: Path) -> StageFacts | None:
+    """Facts of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(folder / FACTS, StageFacts, "remove it to train again")
+
 
 REPORT = "report.json"
 

@@ -22,8 +22,7 @@ from loopline.trainers.core.checkpoints import (
 from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.network import Network
-from loopline.trainers.core.optimizer_state import restore, tensors_of
-from loopline.trainers.core.optimizers import muon_and_adamw
+from loopline.trainers.core.optimizers import muon_and_adamw, restore, tensors_of
 from loopline.trainers.core.processes import Processes, shard_tensors
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.batches import Batch, batch_of, batches, share_of

@@ -13,8 +13,8 @@ import typer
 
 from loopline.runtime.program import add_command
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 from loopline.trainers.core.training_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def offline(options: OfflineOptions) -> None:
     GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo offline ...`.
     """
     from loopline.trainers.core.network import base_folder, load_base
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.core.publishing import target_settings

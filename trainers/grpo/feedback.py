@@ -10,7 +10,7 @@ from loopline.trainers.data.feedback import NO_FEEDBACK, PostedFeedback
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.samples import AnyRun
 from loopline.trainers.data.sessions import CHAT, ChatCall, chat_calls, conversations
-from loopline.trainers.data.usable_runs import require_usable
+from loopline.trainers.data.store import require_usable
 from loopline.trainers.grpo.sequences import Belongs, require_learnable
 from loopline.workers.store.rewards import rewarded_by
 

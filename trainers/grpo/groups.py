@@ -20,10 +20,11 @@ is the same group. A group is sealed when all K members of one policy version ar
 counted and named, and never trained on. A step that was sampled adaptively is its own group, of K
 of its candidates (`adaptive_groups`).
 
-Nothing is learned from runs that `usable_runs` refuses, and nothing twice from the same completion:
-a fork's journal begins with its parent's. A fork does not count as a whole run, since it shares its
-beginning with its parent. Nor does a run in which a step was chosen among several candidates by
-their rewards: it is not a plain sample of its policy. Play whole runs with one candidate each.
+Nothing is learned from runs that `require_usable` refuses, and nothing twice from the same
+completion: a fork's journal begins with its parent's. A fork does not count as a whole run, since
+it shares its beginning with its parent. Nor does a run in which a step was chosen among several
+candidates by their rewards: it is not a plain sample of its policy. Play whole runs with one
+candidate each.
 
 (The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
 agent alone compete in one state.)
@@ -42,7 +43,7 @@ from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.held_out import TRAIN
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 from loopline.trainers.data.samples import AnyCall, AnyCandidate, AnyRun, AnyRunFacts, AnyStep
-from loopline.trainers.data.usable_runs import require_usable
+from loopline.trainers.data.store import require_usable
 from loopline.trainers.grpo.adaptive_groups import adaptive_of, select_samples, succeeds
 from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline, has_signal
 from loopline.trainers.grpo.credit import Credit, spread

@@ -18,6 +18,7 @@ from loopline.trainers.core.processes import Processes
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.learnable import counts_by_age
 from loopline.trainers.grpo.losses import (
     Tokens,
     divergences,
@@ -37,7 +38,6 @@ from loopline.trainers.grpo.report import PolicyStep, StepFacts
 from loopline.trainers.grpo.rows import MicroBatch, Row, micro_batches_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.sharding import deal_rows, echoes_of
-from loopline.trainers.grpo.staleness import counts_by_age
 from loopline.trainers.grpo.stream import StepBatch
 
 if TYPE_CHECKING:

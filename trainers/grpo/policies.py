@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopline.trainers.core.network import Network
-from loopline.trainers.core.optimizer_state import restore, tensors_of
+from loopline.trainers.core.optimizers import restore, tensors_of
 from loopline.trainers.core.processes import shard_tensors, spread_like
 from loopline.trainers.grpo.settings import GrpoSettings
 

@@ -3,6 +3,7 @@ up in no fixed order, and the last digits of two runs differ."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +14,32 @@ from loopline.trainers.grpo.credit import Credit
 from loopline.trainers.grpo.groups import Grouping
 from loopline.trainers.grpo.losses import Objective
 from loopline.trainers.grpo.rewards import RewardChoice
-from loopline.trainers.grpo.schedule import Schedule
+
+Shape = Literal["constant", "linear", "cosine"]
+
+
+class Schedule(Options):
+    """How the learning rate changes."""
+
+    panel: ClassVar[str] = "Optimisation"
+
+    shape: Annotated[Shape, Option("schedule")] = "constant"
+    """Learning rate after the warm-up: constant, or falling to 0 after the last step by a straight
+    line (linear) or half a cosine (cosine)."""
+    warmup: Annotated[int, Option(metavar="<steps>")] = Field(default=0, ge=0)
+    """Steps in which the learning rate rises to the one that is asked for."""
+
+    def factor(self, step: int, steps: int) -> float:
+        """Factor of the learning rate in step 1 to `steps`; above 0 and at most 1."""
+        if step <= self.warmup:
+            return step / (self.warmup + 1)
+        if self.shape == "constant":
+            return 1.0
+        progress = (step - self.warmup - 1) / max(steps - self.warmup, 1)
+        if self.shape == "linear":
+            return 1.0 - progress
+        return 0.5 * (1.0 + math.cos(math.pi * progress))
+
 
 Sharing = Literal["shared", "per-role"]
 """`shared`: one policy learns from all agents' samples. `per-role`: one for each agent."""

@@ -14,7 +14,7 @@ from loopline.trainers.core.checkpoints import (
     require_room_for_two,
     save_checkpoint,
 )
-from loopline.trainers.core.disk_errors import guard_disk_writes
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.grpo.policies import Policies
 from loopline.workers.atomic_files import atomic_folder

@@ -20,9 +20,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.learnable import group_worth
+from loopline.trainers.grpo.learnable import group_worth, is_too_old
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.staleness import is_too_old
 
 
 @dataclass(frozen=True)

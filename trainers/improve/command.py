@@ -28,7 +28,7 @@ def improve(options: ImproveOptions) -> None:
 
     from loopline.runtime.client.deployment import find
     from loopline.trainers.core.interruption import exit_on_interrupt
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
 
     deployment = find(redis_url=options.redis_url, profile=options.profile)
     settings, router = require_cascade(deployment, options)

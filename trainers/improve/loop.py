@@ -26,7 +26,7 @@ from loopline.trainers.core.checkpoints import claimed_settings, require_same_re
 from loopline.trainers.core.curves import DEFAULT_TRACKERS
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.distill.escalations import read_escalations
-from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.glpft.report import read_facts
 from loopline.trainers.improve.asking import SmallAnswer, ask_small
 from loopline.trainers.improve.gate import GateResult, compare
 from loopline.trainers.improve.held_back import (

@@ -28,7 +28,7 @@ from loopline.runtime.client.client import Client
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.data.datasets import DataSet, write
-from loopline.trainers.glpft.facts import read_facts
+from loopline.trainers.glpft.report import read_facts
 from loopline.trainers.improve.gate import GateResult, compare
 from loopline.trainers.improve.loop import DECISION, SETTINGS
 from loopline.trainers.improve.team_settings import STAGE, TeamLoopSettings

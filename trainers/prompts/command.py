@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from loopline.trainers.core.folder_state import state_of_folder
+from loopline.trainers.core.output_folder import state_of_folder
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 
@@ -53,7 +53,7 @@ def prompts(options: PromptsOptions) -> None:
     from loopline.runtime.config.key_value_options import require_pools
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.curves import require_trackers
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.prompts.output import claim
     from loopline.trainers.prompts.playing import RunLog
     from loopline.trainers.prompts.preparation import prepare_search

@@ -8,9 +8,11 @@ those that ended in the log.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from loopline.agents.errors import InvalidPrompt
 from loopline.agents.records import Outcome
@@ -18,7 +20,6 @@ from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.questions import CHECKERS, Question, Questions
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import CURRENT, Candidate
-from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunListener
 from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
 from loopline.trainers.prompts.report import (
@@ -31,6 +32,43 @@ from loopline.trainers.prompts.report import (
     rate,
 )
 from loopline.trainers.prompts.settings import SearchSettings
+
+
+class Round(NamedTuple):
+    """One round."""
+
+    arms: int
+    """Candidates that play."""
+    questions: int
+    """New ones, for each of them."""
+
+
+def rounds(arms: int, runs: int) -> tuple[Round, ...]:
+    """The rounds for that many candidates with at most `runs` runs; none for one candidate.
+
+    Raises ValueError where a round would have no question.
+    """
+    count = math.ceil(math.log2(arms)) if arms > 1 else 0
+    if runs < arms * count:
+        raise ValueError(f"{arms} candidates need at least {arms * count} runs; got {runs}")
+    plan: list[Round] = []
+    remaining = arms
+    for _ in range(count):
+        plan.append(Round(remaining, runs // (count * remaining)))
+        remaining = survivor_count(remaining)
+    return tuple(plan)
+
+
+def survivor_count(arms: int) -> int:
+    """Number of candidates that continue, out of this many."""
+    return math.ceil(arms / 2)
+
+
+def rank_candidates(solved: Mapping[str, int]) -> list[str]:
+    """Candidates from the best to the worst, by questions solved of the same number; of equal ones
+    the one that was there first, so that the prompt in force gives way to a better one alone."""
+    return sorted(solved, key=lambda label: -solved[label])
+
 
 _PROPOSED = re.compile(r"proposal-\d+")
 

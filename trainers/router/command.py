@@ -20,8 +20,8 @@ def router(options: RouterOptions) -> None:
     import time
 
     from loopline.trainers.core.curves import FOLDER, Curves, require_trackers
-    from loopline.trainers.core.disk_errors import guard_disk_writes
     from loopline.trainers.core.json_records import write_record
+    from loopline.trainers.core.output_folder import guard_disk_writes
     from loopline.trainers.data.data_files import local_file
     from loopline.trainers.router.labelled import read_labelled
     from loopline.trainers.router.recorded import read_recorded

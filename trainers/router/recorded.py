@@ -26,8 +26,8 @@ from loopline.agents.router.watching import Watched
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bus import pool_of
 from loopline.bus.canaries import is_shadow
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import damage_error
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.data.json_files import Skipped, summarize_skipped
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.trainers.errors import UnreadableData

@@ -3,7 +3,7 @@ written as data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -11,9 +11,42 @@ from threadpoolctl import threadpool_limits
 from loopline.agents.router.features import FEATURE_VERSION
 from loopline.agents.router.router import Guarantee, Router
 from loopline.trainers.router.fitting import area_under_curve, logistic_curve
-from loopline.trainers.router.labelled import Labelled, require_enough, thinned
-from loopline.trainers.router.parting import parts, question_numbers
+from loopline.trainers.router.labelled import BadLabels, Labelled, require_enough, thinned
 from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table, learn_policy
+
+
+def question_numbers(rows: Iterable[Labelled]) -> Rows:
+    """[rows] The same number for rows of the same question, from 0."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [numbers.setdefault(row.evidence.question, len(numbers)) for row in rows], dtype=np.int64
+    )
+
+
+def parts(questions: Rows, sizes: Sequence[int], generator: np.random.Generator) -> list[Rows]:
+    """Rows in an order drawn at random, cut where `sizes` says (rows up to each cut, growing), or
+    as near to it as leaves rows of one question together. `questions`: see `question_numbers`.
+
+    Raises `BadLabels` where rows share questions and these are fewer than the parts: none is empty.
+    """
+    count, distinct = len(questions), len(np.unique(questions))
+    if distinct == count:
+        return np.split(generator.permutation(count).astype(np.int64), list(sizes))
+    if distinct <= len(sizes):
+        raise BadLabels(
+            f"{distinct} different questions are too few for {len(sizes) + 1} parts: rows of one "
+            "question stay together"
+        )
+    places = generator.permutation(int(questions.max()) + 1)
+    order = np.argsort(places[questions], kind="stable").astype(np.int64)
+    changes = np.flatnonzero(np.diff(questions[order])) + 1
+    cuts: list[int] = []
+    for left, size in zip(reversed(range(len(sizes))), sizes, strict=True):
+        possible = changes[changes > (cuts[-1] if cuts else 0)]
+        possible = possible[: len(possible) - left]  # the last ones are for the cuts to come
+        cuts.append(int(possible[np.argmin(np.abs(possible - size))]))
+    return np.split(order, cuts)
+
 
 LEARNED = 0.5
 """Share of the questions that the score is learned from; the rest calibrates."""

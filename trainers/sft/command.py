@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 from loopline.trainers.sft import session_command as sessions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sft(options: SftOptions) -> None:
     if options.data is not None:
         sessions.train_on_dialogues(options, options.data)
         return
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.sft.evaluation import read_skills
     from loopline.trainers.sft.training import Progress, train
 

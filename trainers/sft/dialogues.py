@@ -19,7 +19,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from loopline.agents.environments.word_problems import Link, Split, SubTask, WordProblem, stream
-from loopline.trainers.sft.text_augmentation import perturb_text
+
+SMALL = frozenset({
+    "a", "an", "the", "of", "and", "is", "are", "that", "to", "in", "on", "at", "for", "with",
+    "has", "have", "does", "do", "it", "this", "then", "so", "can", "all", "there", "them", "be",
+    "was", "will", "she", "he", "her", "his",
+})  # fmt: skip
+"""Words that may fall out without changing what a question asks."""
+EMPTY = ("also", "really", "just", "again", "today", "now", "often", "usually", "carefully")
+"""Words that may come in without changing it."""
+
+_DROP = 0.12
+_INSERT = 0.03
+
+
+def perturb_text(text: str, rng: random.Random) -> str:
+    """`text` with some small words gone and some empty ones added; numbers are never touched."""
+    output_words: list[str] = []
+    for word in text.split(" "):
+        if word in SMALL and rng.random() < _DROP:
+            continue
+        if output_words and rng.random() < _INSERT:
+            output_words.append(rng.choice(EMPTY))
+        output_words.append(word)
+    return " ".join(output_words)
+
 
 PLANNER_TOOLS = ("delegate", "delegate_many", "calculate")
 PLANNER_TOOLS_WITHOUT_CALCULATOR = ("delegate", "delegate_many")
@@ -29,7 +53,7 @@ _ERROR_CHANCE = 0.02
 """Chance that a delegated sub-task comes back as an error, so that a model learns to continue
 without it."""
 _ROUGH_CHANCE = 0.3
-"""Chance that a whole problem is roughened (see `loopline.trainers.sft.text_augmentation`)."""
+"""Chance that a whole problem is roughened (see `perturb_text`)."""
 _ERRORS = (
     "error: the solver gave no answer",
     "error: no answer in a box",

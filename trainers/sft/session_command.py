@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 
 if TYPE_CHECKING:
     from loopline.trainers.data.json_files import Skipped
@@ -54,7 +54,7 @@ def train_on_dialogues(options: SftOptions, data: str) -> None:
 def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> None:
     """Train on what `read` gives, or on the data that the training in the folder was begun with,
     and publish on request."""
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.core.publishing import Publication
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.command import StageProgressBar, show_report

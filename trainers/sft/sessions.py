@@ -18,9 +18,8 @@ from loopline.trainers.data.sessions import (
     chosen_calls,
     conversations,
 )
-from loopline.trainers.data.store import read_trajectories
+from loopline.trainers.data.store import read_trajectories, require_usable
 from loopline.trainers.data.token_rows import RecordedRow, RecordedRows, TokenRow
-from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.grpo.sequences import OTHER_TOKENIZER, Belongs, require_written
 

@@ -25,12 +25,11 @@ from loopline.trainers.core.checkpoints import (
     save_checkpoint,
 )
 from loopline.trainers.core.curves import Curves, require_trackers
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import Interruption, deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory
 from loopline.trainers.core.models import export_model, new_model
-from loopline.trainers.core.optimizer_state import restore, tensors_of
-from loopline.trainers.core.optimizers import muon_and_adamw
+from loopline.trainers.core.optimizers import muon_and_adamw, restore, tensors_of
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.core.tokenizer import build_tokenizer
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.sft.card import TrainingFacts, read_facts, remove_facts, write_facts

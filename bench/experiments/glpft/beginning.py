@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from loopline.trainers.glpft.facts import FACTS, read_facts
 from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL
+from loopline.trainers.glpft.report import FACTS, read_facts
 from loopline.trainers.glpft.settings import GlpftSettings
 from loopline.trainers.glpft.stages import COPYING
 from loopline.workers.atomic_files import atomic_folder

@@ -34,8 +34,7 @@ from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
 from loopline.bench.tools.baselines import best_of, name_of, solved_by_players
 from loopline.bench.tools.classes import class_of
 from loopline.bench.tools.worlds import instance_of
-from loopline.trainers.glpft.facts import StageFacts
-from loopline.trainers.glpft.report import REPORT, Report
+from loopline.trainers.glpft.report import REPORT, Report, StageFacts
 
 ALL = "held_out"
 """The three held-out splits together."""

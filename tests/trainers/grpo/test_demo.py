@@ -22,8 +22,8 @@ from loopline.trainers.cli import app
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import train_arm
-from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from loopline.trainers.grpo.arms.models import write_initial_model
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import SETTINGS
 from loopline.trainers.grpo.demo.pipeline import arms_of, run

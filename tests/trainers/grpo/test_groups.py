@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopline.agents.environments.game import Part, Rewards
 from loopline.agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
 from loopline.trainers.core.models import load_tokenizer
-from loopline.trainers.data import usable_runs
+from loopline.trainers.data.store import FORKED
 from loopline.trainers.grpo import groups as grouping
 from loopline.trainers.grpo import rewards, sequences
 from loopline.trainers.grpo.groups import Group, Sealer, Sealing, seal
@@ -374,7 +374,7 @@ def test_a_fork_is_no_whole_run_that_competes_with_its_parent() -> None:
     fork = forked(2, parent, a_step([a_candidate(1.0)], turn=1))
     groups, reasons = shown(parent, fork, grouping="trajectory")
     assert groups == []
-    assert reasons == {usable_runs.FORKED: 1, grouping.INCOMPLETE: 1}
+    assert reasons == {FORKED: 1, grouping.INCOMPLETE: 1}
 
 
 @given(

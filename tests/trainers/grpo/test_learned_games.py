@@ -26,7 +26,6 @@ from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import train_arm
-from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -36,6 +35,7 @@ from loopline.trainers.grpo.arms.kinds import (
     WARM_START,
     ArmName,
 )
+from loopline.trainers.grpo.arms.models import write_initial_model
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised

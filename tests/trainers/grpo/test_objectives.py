@@ -11,7 +11,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from loopline.trainers.grpo.losses import Objective, Tokens, has_no_gradient, policy_losses, shares
-from loopline.trainers.grpo.schedule import Schedule
+from loopline.trainers.grpo.settings import Schedule
 
 from .test_losses import Token, batches, clipped, near, tensors
 

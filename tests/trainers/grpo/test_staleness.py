@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.agents.records import PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
-from loopline.trainers.grpo.staleness import counts_by_age, is_too_old
+from loopline.trainers.grpo.learnable import counts_by_age, is_too_old
 
 
 def groups_of(*versions: int) -> list[Group]:

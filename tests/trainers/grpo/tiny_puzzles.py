@@ -9,8 +9,8 @@ from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.game import LearnedGame
+from loopline.trainers.grpo.arms.models import write_initial_model
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
 from loopline.trainers.grpo.sampling import Sampler

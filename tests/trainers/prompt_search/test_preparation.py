@@ -11,7 +11,7 @@ from loopline.agents.prompts import load_prompt
 from loopline.runtime.config import settings as config
 from loopline.runtime.config.options import validated
 from loopline.runtime.errors import MendableError
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.output_folder import lock_output
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import current_candidate, read_variants
 from loopline.trainers.prompts.options import PromptsOptions

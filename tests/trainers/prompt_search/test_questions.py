@@ -30,8 +30,8 @@ from loopline.trainers.data.questions import (
     unplayed_questions,
 )
 from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.report import compare_prompts
+from loopline.trainers.prompts.search import rank_candidates, rounds, survivor_count
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
 
 

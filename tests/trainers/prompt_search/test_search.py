@@ -13,9 +13,9 @@ import pytest
 from loopline.agents.records import Outcome, Run
 from loopline.bus import BusUnavailable, Overloaded
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.prompts.halving import rounds
 from loopline.trainers.prompts.playing import LOG, RunLog
 from loopline.trainers.prompts.report import Report
+from loopline.trainers.prompts.search import rounds
 from tests.trainers.prompt_search.local_search import (
     NO_IDEA,
     SOLO,

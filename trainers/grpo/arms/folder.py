@@ -31,7 +31,7 @@ from loopline.trainers.core.checkpoints import (
 from loopline.trainers.core.curves import DEFAULT_TRACKERS
 from loopline.trainers.core.job_processes import JobLine, run_jobs
 from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.output_lock import make_folder
+from loopline.trainers.core.output_folder import make_folder
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings

@@ -7,15 +7,18 @@ OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    of one with several: models or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.environments.team_episode import AGENTS
+from loopline.trainers.core.models import export_model, new_model
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.beginning import write_initial_model
+from loopline.trainers.core.tokenizer import SPECIAL, build_tokenizer
 from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.training import NetworkSize
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.policies import Policies
@@ -24,6 +27,29 @@ from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
 from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
+
+_BYTES = 256
+
+
+def write_initial_model(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
+    """A model folder with random weights of that seed, whole or not at all; that which another
+    process wrote meanwhile is the same, and stays. `pieces` are one token each."""
+    import torch
+
+    tokenizer = build_tokenizer((), len(SPECIAL) + _BYTES + len(pieces), pieces)
+    torch.manual_seed(seed)
+    network = new_model(size, tokenizer.get_vocab_size())
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(0.0, size.spread)
+    try:
+        with atomic_folder(folder) as partial:
+            export_model(network, tokenizer, partial, context=size.context)
+    except OSError:
+        if not folder.exists():
+            raise
+
 
 MODEL = "model"
 

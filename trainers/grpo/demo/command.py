@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 
 if TYPE_CHECKING:
     from loopline.trainers.grpo.demo.settings import DemoOptions
@@ -39,7 +39,7 @@ def demo(options: DemoOptions) -> None:
     from rich.console import Console
 
     from loopline.trainers.core.job_progress import JobProgress
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.grpo.demo.pipeline import run
     from loopline.trainers.grpo.demo.report import (
         behaviour,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.core.output_folder import state_of_folder
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 
@@ -95,7 +95,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
     from loopline.trainers.core.network import load_base
-    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.data.data_files import local_file
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.workflows.pair import agreement_rate
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.data.usable_runs import BROKEN_OFF
+from loopline.trainers.data.store import BROKEN_OFF
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.levels import LevelFacts
 from loopline.trainers.grpo.loop.report import RoundFacts, Seconds

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from loopline.agents.records import Trajectory
 from loopline.trainers.data.json_files import Skipped
-from loopline.trainers.data.usable_runs import BROKEN
+from loopline.trainers.data.store import BROKEN
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.learnable import group_worth
 from loopline.trainers.grpo.loop.run_directory import Fate, GroupRecord

@@ -32,9 +32,9 @@ from loopline.runtime.run_driver import RunDriver
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.checkpoints import CheckpointState, forget_work
 from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.core.publishing import Publication
 from loopline.trainers.data.questions import Question, Questions

@@ -26,8 +26,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from loopline.agents.records import Record, Task, Trajectory
-from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import damage_error, find_record, read_record, write_record
+from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from loopline.trainers.cli import app
 from loopline.trainers.core.checkpoints import require_unused
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.output_folder import lock_output
 from loopline.trainers.data.datasets import write
 from loopline.trainers.errors import TrainingError
 from tests.trainers.tiny_glpft import DATA
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\n"
-    "from loopline.trainers.core.output_lock import lock_output\n"
+    "from loopline.trainers.core.output_folder import lock_output\n"
     "with lock_output(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
 
@@ -27,7 +27,7 @@ TAKER = """
 import os, sys
 from pathlib import Path
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.core.output_lock import lock_output
+from loopline.trainers.core.output_folder import lock_output
 taken = 0
 while taken < 200:
     try:
