@@ -14,12 +14,8 @@ import typer
 GROUPS: dict[str, tuple[str, ...]] = {
     "Evaluate": (
         "commands.run",
-        "commands.tools",
-        "commands.puzzles",
-        "commands.teams",
-        "commands.resume",
-        "commands.report",
-        "commands.rescore",
+        "commands.suites",
+        "commands.outputs",
         "commands.compare",
         "commands.power",
         "commands.route",

@@ -5,6 +5,7 @@ A data set is a function from a `Request` to a `Dataset`; `registry` finds it by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,3 +99,12 @@ def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item,
 
     order = np.random.RandomState(seed).permutation(len(items))[:samples]
     return tuple(items[int(at)] for at in order)
+
+
+def best_constant(answers: Sequence[str | None], name: str | None = None) -> JsonObject:
+    """Return the baseline for a data set's `reference`: the number of questions, and how many of
+    them the most frequent answer gets right. None is a question that no constant solves; `name`
+    replaces an answer that must not be published."""
+    ranking = Counter(answer for answer in answers if answer is not None).most_common(1)
+    answer, right = ranking[0] if ranking else ("the same", 0)
+    return {"instances": len(answers), "baselines": {name or f"always {answer[:80]}": right}}

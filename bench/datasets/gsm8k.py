@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loopline.agents.records import JsonObject
-from loopline.bench.datasets import Dataset, Item, Request, sample
-from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets import Dataset, Item, Request, best_constant, sample
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import Limits, read_lines

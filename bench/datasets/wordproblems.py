@@ -7,8 +7,7 @@ each item says which it is of; a single split can be asked for by name.
 from __future__ import annotations
 
 from loopline.agents.environments.word_problems import HELD_OUT, Split, WordProblem, generate
-from loopline.bench.datasets import Dataset, Item, Request
-from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets import Dataset, Item, Request, best_constant
 from loopline.bench.errors import UsageError
 from loopline.bench.numeric_answers import numeric_benchmark
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from loopline.bench.report import figures as say
-from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import format_summary, names_of, pair_rows
-from loopline.bench.report.options import options_sentence
 from loopline.bench.report.sections import compat_figure, headline, payoffs, title, what_was_asked
-from loopline.bench.report.unfinished import remaining_work
+from loopline.bench.report.sentences import ledger_note, options_sentence, remaining_work
 from loopline.bench.teams import tables as teams
 
 

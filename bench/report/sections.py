@@ -10,20 +10,18 @@ from markupsafe import Markup
 
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.report import figures as say
-from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.flow import failure_flow
 from loopline.bench.report.latency import run_at_quantile, stacked_latency, waterfall
 from loopline.bench.report.links import place, run_of
 from loopline.bench.report.measures import MEANINGS, names_of
-from loopline.bench.report.options import options_sentence
 from loopline.bench.report.plots import (
     accuracy_against_cost,
     arm_class,
     checker_intervals,
     differences,
 )
-from loopline.bench.report.unfinished import remaining_work
+from loopline.bench.report.sentences import ledger_note, options_sentence, remaining_work
 from loopline.bench.teams import tables
 from loopline.runtime.terminal.pages.templates import render
 from loopline.runtime.terminal.pluralize import format_count

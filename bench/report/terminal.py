@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import format_summary, names_of, pair_rows
-from loopline.bench.report.options import options_sentence
 from loopline.bench.report.sections import compat_figure, headline, payoffs, title
-from loopline.bench.report.unfinished import remaining_work
+from loopline.bench.report.sentences import options_sentence, remaining_work
 from loopline.bench.teams import tables as players
 from loopline.runtime.terminal.tables import new_table
 

@@ -23,13 +23,13 @@ from loopline.bench.datasets import (
     Request,
     apps,
     apps_selected,
+    best_constant,
     code_contests,
     humaneval,
     livecodebench,
     mbpp,
     skipped_summary,
 )
-from loopline.bench.datasets.constants import best_constant
 from loopline.bench.errors import DataError
 from loopline.bench.teams.benchmark import team_benchmark
 from loopline.bench.teams.choice import (

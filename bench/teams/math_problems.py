@@ -20,8 +20,16 @@ from loopline.agents.environments.math_team import (
 from loopline.agents.environments.math_team import (
     MathQuestion as AskedQuestion,
 )
-from loopline.bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
-from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets import (
+    Dataset,
+    Item,
+    Request,
+    aime,
+    best_constant,
+    gsm8k,
+    olympiadbench,
+    wordproblems,
+)
 from loopline.bench.datasets.math_questions import MathQuestion
 from loopline.bench.errors import DataError
 from loopline.bench.teams.benchmark import team_benchmark

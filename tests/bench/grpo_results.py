@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
 from loopline.bench.experiments.grpo.grid import GrpoGrid, grid_of
-from loopline.bench.experiments.grpo.published import published_results
+from loopline.bench.experiments.grpo.tables import published_results
 from loopline.bench.experiments.grpo.trials import Trial
 from loopline.trainers.grpo.arms.kinds import (
     ArmName,

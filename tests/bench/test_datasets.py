@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.records import JsonObject
-from loopline.bench.datasets import Item, Request, sample
-from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets import Item, Request, best_constant, sample
 from loopline.bench.datasets.gsm8k import VARIABLE, gold_of
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.registry import load, names

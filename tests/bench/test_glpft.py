@@ -18,8 +18,7 @@ from loopline.agents.records import Outcome
 from loopline.bench.append_log import AppendLog
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.experiments.document import write
-from loopline.bench.experiments.glpft.beginning import take_beginning
-from loopline.bench.experiments.glpft.cell import work
+from loopline.bench.experiments.glpft.cell import take_beginning, work
 from loopline.bench.experiments.glpft.evaluation import evaluate, serving_of
 from loopline.bench.experiments.glpft.figures import ALL, figures_of
 from loopline.bench.experiments.glpft.grid import (

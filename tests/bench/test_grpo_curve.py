@@ -39,7 +39,7 @@ from loopline.bench.experiments.grpo_curve.settings import (
     settings_of,
 )
 from loopline.bench.experiments.grpo_curve.tables import verdicts
-from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.bench.proofs.grpo_faults.driver import KeptAdapters
 from loopline.runtime.config.key_value_options import key_value_options
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.models import WEIGHTS

@@ -28,13 +28,13 @@ from loopline.bench.proofs.grpo_faults.checker import (
 )
 from loopline.bench.proofs.grpo_faults.driver import (
     ONLY_KILLS,
+    KeptAdapters,
     LoopAttack,
     LoopDriver,
     LoopEvidence,
     LoopWork,
     work_of,
 )
-from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.trainers.core.network import ADAPTER
 from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.loop.run_directory import GroupRecord

@@ -18,9 +18,8 @@ from loopline.bench.experiments.grpo.figures import (
     report_of,
     solved_at_equal_tokens,
 )
-from loopline.bench.experiments.grpo.published import published_results
 from loopline.bench.experiments.grpo.report import document, last_line
-from loopline.bench.experiments.grpo.tables import tables
+from loopline.bench.experiments.grpo.tables import published_results, tables
 from loopline.bench.experiments.grpo.trials import (
     Trial,
     choose_tunings,

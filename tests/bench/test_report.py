@@ -27,8 +27,8 @@ from loopline.bench.report.computation import facts_of
 from loopline.bench.report.figures import dollars, p_value, points, probability, seconds, share
 from loopline.bench.report.markdown import cell
 from loopline.bench.report.sections import compat_figure
+from loopline.bench.report.sentences import remaining_work
 from loopline.bench.report.terminal import print_report
-from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.report.writer import write_reports
 from loopline.runtime.terminal import pages
 from loopline.runtime.terminal.pages.svg import Scale

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from loopline.bench.checkers import bfcl
 from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
 from loopline.bench.checkers.python_calls import MAX_CHARS, calls
-from loopline.bench.checkers.rouge import common_subsequence, rouge_l
 from loopline.bench.checkers.tool_calls import ToolCall, tool_calls
-from loopline.bench.checkers.tool_steps import StepScore, ToolStep, argument_f1, score_step
+from loopline.bench.checkers.tool_steps import (
+    StepScore,
+    ToolStep,
+    argument_f1,
+    common_subsequence,
+    rouge_l,
+    score_step,
+)
 from loopline.bench.datasets.apibench import Api
 from loopline.bench.datasets.bfcl import Category, Function, Message, Question, WantedCall
 from loopline.bench.report.measures import measured_results

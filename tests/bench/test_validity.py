@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from loopline.agents.records import Usage
-from loopline.bench.proofs.validity.counts import Counts
-from loopline.bench.proofs.validity.tasks import JsonAnswer, ToolCalls
+from loopline.bench.proofs.validity.tasks import Counts, JsonAnswer, ToolCalls
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 from tests.bench.command_line import bench

@@ -1,15 +1,20 @@
-"""The work of one cell: train its models, then let them play."""
+"""The work of one cell: train its models, then let them play.
+
+All methods of one size and seed begin with the same, bit for bit: random weights, their tokenizer,
+and the model that has learned to copy. One cell makes it, the others copy it; its compute and time
+are charged to each of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from loopline.bench.datasets import Item
-from loopline.bench.experiments.glpft.beginning import take_beginning
 from loopline.bench.experiments.glpft.evaluation import engines, evaluate
 from loopline.bench.experiments.glpft.grid import (
     Cell,
@@ -21,10 +26,37 @@ from loopline.bench.experiments.glpft.grid import (
 from loopline.bench.experiments.harness import SETTINGS
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.data.datasets import DataSet, read
-from loopline.trainers.glpft.pipeline import StageListener, claim, train
+from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, StageListener, claim, train
+from loopline.trainers.glpft.report import FACTS, read_facts
 from loopline.trainers.glpft.settings import BATCH_MICRO, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress
-from loopline.trainers.glpft.stages import EVEN_SHARES, stages_of
+from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, stages_of
+from loopline.workers.atomic_files import atomic_folder
+
+
+def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
+    """Copy it into a claimed folder from the first of these trainings that has it. Existing content
+    of the folder, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
+    if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
+        return
+    for sibling in others:
+        facts = read_facts(sibling / COPYING)
+        if facts is None or not _differ_only_by_method(facts.settings, settings):
+            continue
+        if not (training / INITIAL).exists():
+            with atomic_folder(training / INITIAL) as part:
+                shutil.copytree(sibling / INITIAL, part, dirs_exist_ok=True)
+        new_facts = facts.model_copy(update={"settings": settings})
+        with atomic_folder(training / COPYING) as part:
+            shutil.copytree(sibling / COPYING, part, dirs_exist_ok=True)
+            (part / FACTS).write_text(new_facts.model_dump_json(indent=1) + "\n")
+        return
+
+
+def _differ_only_by_method(first: GlpftSettings, second: GlpftSettings) -> bool:
+    """Whether the trainings differ at most by their method."""
+    return first == second.model_copy(update={"method": first.method})
+
 
 CHECKPOINT_EVERY = 200
 """Steps between two checkpoints."""

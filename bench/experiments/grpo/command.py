@@ -14,8 +14,8 @@ from loopline.bench.errors import BenchError
 from loopline.bench.experiments.document import publish
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
 from loopline.bench.experiments.grpo.grid import GrpoGrid, with_dependencies
-from loopline.bench.experiments.grpo.published import published_results
 from loopline.bench.experiments.grpo.report import document, last_line
+from loopline.bench.experiments.grpo.tables import published_results
 from loopline.bench.experiments.grpo.trials import (
     Trial,
     choose_tunings,

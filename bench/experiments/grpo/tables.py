@@ -1,11 +1,15 @@
-"""Words and tables of the report."""
+"""Words and tables of the report.
+
+Results of AT-GRPO's paper (arXiv 2510.11062) are printed next to our own: context, not a
+comparison. Its models have learned language, and read its puzzles in words.
+"""
 
 from __future__ import annotations
 
 from loopline.agents.environments.game import Scheme
+from loopline.agents.environments.registry import find
 from loopline.bench.experiments.document import Table
 from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, solved_at_equal_tokens
-from loopline.bench.experiments.grpo.published import SMALL
 from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import format_count
@@ -13,6 +17,30 @@ from loopline.trainers.core.checkpoints import changed_settings
 from loopline.trainers.grpo.arms.kinds import KINDS
 from loopline.trainers.grpo.arms.tuning import OWN
 from loopline.trainers.grpo.settings import LORA_RATE
+
+SOURCE = "arXiv 2510.11062"
+SMALL = "Qwen3-1.7B"
+"""Model of the column that is quoted."""
+
+
+def published_results(game: str) -> str:
+    """Return the published results in one paragraph; empty where the environment has none to
+    name."""
+    lessons = find(game).lessons
+    if lessons is None:
+        return ""
+    if not lessons.published:
+        return f"Published ({SOURCE}): nothing to compare with. {lessons.unpublished}".rstrip()
+    parts = [
+        f"{model}: {', '.join(f'{name} {value:.1f}' for name, value in shares.items())}"
+        for model, shares in lessons.published.items()
+    ]
+    return (
+        f"Published ({SOURCE}), in percent of {game.replace('_', '-')} puzzles solved: "
+        f"{'; '.join(parts)}. Models of language, other puzzles and budgets: context, not a "
+        "comparison."
+    )
+
 
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "

@@ -28,8 +28,13 @@ from loopline.bench.experiments.grpo_curve.looks import Measurement
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings, loop_arguments
 from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
-from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
-from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.bench.proofs.grpo_faults.driver import (
+    ONLY_KILLS,
+    KeptAdapters,
+    LoopAttack,
+    LoopDriver,
+    LoopWork,
+)
 from loopline.bench.proofs.grpo_faults.model import store_float32
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import find_record, write_record

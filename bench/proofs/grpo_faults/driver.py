@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +24,6 @@ from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.fleet import STORE, Fleet, Slot
 from loopline.bench.proofs.faults.monitor import LOOK_SECONDS, Monitor
 from loopline.bench.proofs.faults.settings import LEASE_SECONDS, bus_settings
-from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.bench.proofs.grpo_faults.trainer import Trainer
 from loopline.bus import BusSettings, Policy
@@ -38,6 +39,7 @@ from loopline.trainers.grpo.loop.run_directory import (
     RunDirectory,
     SealedRound,
 )
+from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import inference_stream, role_stream
 from loopline.workers.settings import (
@@ -46,6 +48,39 @@ from loopline.workers.settings import (
     RoleWorkerSettings,
     WorkerSettings,
 )
+
+
+class KeptAdapters:
+    """One folder for each round: `FOLDER/0003/<policy>/`; 0000 is the beginning."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take(self, output: Path) -> None:
+        """Copy what the loop in `output` has published since."""
+        for source in sorted(output.glob("published/*/[0-9]*")):
+            target = self._folder / source.name
+            if target.exists():
+                continue
+            # It was replaced or deleted during the copy: the next call copies it, or `of` reports
+            # that there is no copy.
+            with (
+                contextlib.suppress(FileNotFoundError, shutil.Error),
+                atomic_folder(target) as partial,
+            ):
+                shutil.copytree(source, partial, dirs_exist_ok=True)
+
+    def of(self, number: int) -> Path:
+        """Return the folder of a round's policies. Raises `BenchError` if there is no copy of
+        it."""
+        folder = self._folder / f"{number:04d}"
+        if not folder.exists():
+            raise BenchError(
+                f"{folder}: what round {number} published was gone before it was copied; remove "
+                f"{self._folder.parent}, then run the same command again"
+            )
+        return folder
+
 
 POOL = "pair"
 SERVED = ("tool", "plan")

@@ -14,8 +14,7 @@ from loopline.agents.environments.word_problems import HELD_OUT, generate
 from loopline.agents.records import SamplingParams
 from loopline.bench.proofs.harness import Options, Progress, Proof, numbers
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
-from loopline.bench.proofs.validity.counts import Counts
-from loopline.bench.proofs.validity.tasks import JsonAnswer, Task, ToolCalls
+from loopline.bench.proofs.validity.tasks import Counts, JsonAnswer, Task, ToolCalls
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Completion, Engine
 from loopline.workers.engines.settings import ModelSettings

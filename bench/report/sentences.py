@@ -1,0 +1,75 @@
+"""Sentences that all forms of a report have in common: the options of its runs, paid calls that
+count for no arm, and what is left of an unfinished benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopline.agents.records import JsonObject
+from loopline.bench.budgets import options_in_words
+from loopline.bench.output import Manifest
+from loopline.bench.report import figures as say
+from loopline.bench.report.facts import Facts
+from loopline.runtime.terminal.pluralize import format_count
+
+
+def options_sentence(manifest: Manifest) -> str:
+    """Return the sentence about the options of the runs: the number of candidates, how they were
+    sampled, and the limit of tokens."""
+    if manifest.options is None:
+        general = ", general prompts" if manifest.prompt_set == "general" else ""
+        return f"Calculator {'on' if manifest.calculator else 'off'}{general}."
+    if not manifest.options:
+        return "No options."
+    return f"Options: {options_text(manifest.options)}."
+
+
+def options_text(options: JsonObject) -> str:
+    """Describe options of a workflow."""
+    return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())
+
+
+def ledger_note(facts: Facts) -> str:
+    """Return the sentences below the ledger: with them, its rows add up to all that was paid."""
+    reasons = {
+        "discarded": "was paid for and not used: workers had died or lost their lease, or the "
+        "answer was of no use.",
+        "superseded": "was paid for calls of runs that were asked again or have no result.",
+    }
+    sentences: list[str] = []
+    for kind, reason in reasons.items():
+        lost = facts.timings[kind]
+        if lost["calls"]:
+            sentences.append(
+                f"A further {say.dollars(lost['micro_dollars'] / 1e6)} "
+                f"({format_count(lost['calls'], 'call')}, "
+                f"{lost['prompt'] + lost['completion']:,} tokens) {reason}"
+            )
+    lost = facts.timings["discarded"]
+    if lost["unknown"]:
+        sentences.append(
+            f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they "
+            "were sent, and then the worker or the connection died, or another request was "
+            "answered first. They cost "
+            f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
+            "them out."
+        )
+    return " ".join(sentences) or "Every paid call was used."
+
+
+def remaining_work(facts: Facts, directory: Path | None = None) -> str:
+    """Return the words after `Not complete.`: what is missing, and how to continue; empty for a
+    complete benchmark."""
+    remaining = facts.results["not_done"]
+    if not remaining:
+        return ""
+    words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
+    # A bench stops before a run that would exceed its budget: the spent amount doesn't say whether
+    # the
+    # budget is used up.
+    more = options_in_words(facts.manifest)
+    return (
+        f"Not answered yet: {words}. Figures are over the questions that were asked; "
+        f"`bench resume {directory or 'DIR'}` goes on"
+        f"{f', with `{more}` where the budget is used up' if more else ''}."
+    )
