@@ -33,7 +33,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def rouge_l(prediction: str, reference: str) -> float:
-    """Return how much of two texts is one common subsequence of words (Lin, 2004, section 3), in 0…1:
+    """Return how much of two texts is one common subsequence of words, in 0…1 (Lin 2004, section
+    3):
 
         P = LCS / words of the prediction,  R = LCS / words of the reference,  F = 2PR / (P + R)
 

@@ -29,61 +29,60 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True, help="Calls and answers that wait for a person's approval."
     )
     app.add_typer(approvals, name="approvals")
+    approvals.command("ls")(ls)
+    approvals.command("approve")(approve)
+    approvals.command("deny")(deny)
 
-    @approvals.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None, as_json: AsJson = False
-    ) -> None:
-        """List what waits for approval, the oldest first."""
-        from datetime import UTC, datetime
 
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List what waits for approval, the oldest first."""
+    from datetime import UTC, datetime
 
-        async def listed(client: Client, _: Deployment) -> list[PendingApproval]:
-            return await client.approvals()
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
 
-        pending = run_with_client(redis_url, listed)
-        if as_json:
-            typer.echo(json.dumps([approval.as_json() for approval in pending]))
-            return
-        rows = [
-            (
-                approval.id,
-                approval.request.agent,
-                approval.request.name,
-                sanitize(json.dumps(approval.request.arguments, ensure_ascii=False)),
-                datetime.fromtimestamp(approval.waiting.wait.expires, UTC).strftime(
-                    "%Y-%m-%d %H:%M"
-                ),
-                approval.request.digest[:12],
-            )
-            for approval in pending
-        ]
-        head = ("id", "agent", "wants", "arguments", "until (UTC)", "digest")
-        lines = align_columns(head, rows)
-        typer.echo("\n".join(lines) if rows else "nothing waits for approval")
+    async def listed(client: Client, _: Deployment) -> list[PendingApproval]:
+        return await client.approvals()
 
-    @approvals.command("approve")
-    def approve(  # pyright: ignore[reportUnusedFunction]
-        approval_id: ApprovalId,
-        digest: Digest = None,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Approve exactly what waits, once. Its run goes on."""
-        _decide(redis_url, approval_id, "approved", digest, "", as_json=as_json)
+    pending = run_with_client(redis_url, listed)
+    if as_json:
+        typer.echo(json.dumps([approval.as_json() for approval in pending]))
+        return
+    rows = [
+        (
+            approval.id,
+            approval.request.agent,
+            approval.request.name,
+            sanitize(json.dumps(approval.request.arguments, ensure_ascii=False)),
+            datetime.fromtimestamp(approval.waiting.wait.expires, UTC).strftime("%Y-%m-%d %H:%M"),
+            approval.request.digest[:12],
+        )
+        for approval in pending
+    ]
+    head = ("id", "agent", "wants", "arguments", "until (UTC)", "digest")
+    lines = align_columns(head, rows)
+    typer.echo("\n".join(lines) if rows else "nothing waits for approval")
 
-    @approvals.command("deny")
-    def deny(  # pyright: ignore[reportUnusedFunction]
-        approval_id: ApprovalId,
-        reason: Annotated[str, typer.Option(help="Why: the model reads it.")] = "",
-        digest: Digest = None,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Deny what waits. Its run goes on, and its model reads that it was refused."""
-        _decide(redis_url, approval_id, "denied", digest, reason, as_json=as_json)
+
+def approve(
+    approval_id: ApprovalId,
+    digest: Digest = None,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve exactly what waits, once. Its run goes on."""
+    _decide(redis_url, approval_id, "approved", digest, "", as_json=as_json)
+
+
+def deny(
+    approval_id: ApprovalId,
+    reason: Annotated[str, typer.Option(help="Why: the model reads it.")] = "",
+    digest: Digest = None,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deny what waits. Its run goes on, and its model reads that it was refused."""
+    _decide(redis_url, approval_id, "denied", digest, reason, as_json=as_json)
 
 
 def _decide(

@@ -34,191 +34,190 @@ class _Task(TypedDict, total=False):
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("ask")
-    def ask(  # pyright: ignore[reportUnusedFunction]
-        question: Annotated[
-            str | None,
-            typer.Argument(help="The question; - or a pipe without one reads it from stdin."),
-        ] = None,
-        system: Annotated[
-            str | None,
-            typer.Option(metavar="TEXT", help="A system message, after the role's own prompt."),
-        ] = None,
-        messages: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FILE",
-                help="The conversation so far in OpenAI's format: a JSON list of messages with"
-                " role and content. A question is its next message.",
-            ),
-        ] = None,
-        world: Annotated[
-            int | None,
-            typer.Option(
-                min=0,
-                metavar="NUMBER",
-                help="Ask an instruction of the API simulator instead, with its tools, and tell "
-                "whether it was done. For umi and umi_single.",
-            ),
-        ] = None,
-        workflow: Annotated[
-            str | None,
-            typer.Option(
-                "--workflow",
-                "-w",
-                help="delegate, solo, umi, umi_single, or one of yours; without it the profile's.",
-            ),
-        ] = None,
-        stream: Annotated[
-            bool, typer.Option("--stream", "-s", help="Show the text while it is generated.")
-        ] = False,
-        calculator: Annotated[
-            bool | None,
-            typer.Option(
-                "--calculator/--no-calculator",
-                help="Offer the calculator (default: as the profile says).",
-            ),
-        ] = None,
-        policy: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="ROLE=POOL",
-                help="Policy that plays a role, as in solo=slm; may be repeated.",
-            ),
-        ] = None,
-        tool: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="NAME", help="Offer this tool; may be repeated. For umi and umi_single."
-            ),
-        ] = None,
-        option: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="NAME=VALUE",
-                help="Option of the workflow, as in tool_style=signatures; may be repeated.",
-            ),
-        ] = None,
-        prompt: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="NAME=FILE",
-                help="A Markdown file in place of this prompt, as in solo=terse.md; may be"
-                " repeated.",
-            ),
-        ] = None,
-        seconds: Annotated[
-            float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
-        ] = 600.0,
-        budget_usd: BudgetUsd = None,
-        budget_tokens: BudgetTokens = None,
-        after: Annotated[
-            str | None,
-            typer.Option(
-                metavar="TIME",
-                help="Begin later, as in 90s, 30m, 2h or 3d; print the run's id now.",
-            ),
-        ] = None,
-        seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
-        temperature: Annotated[
-            float | None,
-            typer.Option(
-                min=0, max=5, help="Sampling temperature of every agent (default: its pool's)."
-            ),
-        ] = None,
-        top_p: Annotated[
-            float | None,
-            typer.Option(
-                min=0,
-                max=1,
-                help="Share of the likeliest tokens that are drawn from; above 0. Without it the"
-                " pool's own.",
-            ),
-        ] = None,
-        max_tokens: Annotated[
-            int | None,
-            typer.Option(
-                min=1, max=131_072, help="Most tokens of a completion of the agent that answers."
-            ),
-        ] = None,
-        stop: Annotated[
-            list[str] | None,
-            typer.Option(metavar="TEXT", help="The answer ends before it; may be repeated."),
-        ] = None,
-        quiet: Annotated[
-            bool, typer.Option("--quiet", "-q", help="Print the answer alone.")
-        ] = False,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Ask the running deployment. Exit code 0 if it answered, 1 if not.
+    app.command("ask")(ask)
 
-        What delays the answer is printed on stderr meanwhile.
-        """
-        import asyncio
 
-        from loopline.runtime.client.deployment import find
-        from loopline.runtime.client.question import resolve_question
-        from loopline.runtime.client.waiting import parse_delay
-        from loopline.runtime.config.key_value_options import key_value_options, policy_options
-        from loopline.runtime.config.prompt_files import parse_prompt_files
-        from loopline.runtime.errors import EXIT_FAILED, InputError
-        from loopline.runtime.terminal.dialogue import succeeded
+def ask(
+    question: Annotated[
+        str | None,
+        typer.Argument(help="The question; - or a pipe without one reads it from stdin."),
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="A system message, after the role's own prompt."),
+    ] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The conversation so far in OpenAI's format: a JSON list of messages with"
+            " role and content. A question is its next message.",
+        ),
+    ] = None,
+    world: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="NUMBER",
+            help="Ask an instruction of the API simulator instead, with its tools, and tell "
+            "whether it was done. For umi and umi_single.",
+        ),
+    ] = None,
+    workflow: Annotated[
+        str | None,
+        typer.Option(
+            "--workflow",
+            "-w",
+            help="delegate, solo, umi, umi_single, or one of yours; without it the profile's.",
+        ),
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", "-s", help="Show the text while it is generated.")
+    ] = False,
+    calculator: Annotated[
+        bool | None,
+        typer.Option(
+            "--calculator/--no-calculator",
+            help="Offer the calculator (default: as the profile says).",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=POOL",
+            help="Policy that plays a role, as in solo=slm; may be repeated.",
+        ),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Offer this tool; may be repeated. For umi and umi_single."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Option of the workflow, as in tool_style=signatures; may be repeated.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="A Markdown file in place of this prompt, as in solo=terse.md; may be repeated.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
+    ] = 600.0,
+    budget_usd: BudgetUsd = None,
+    budget_tokens: BudgetTokens = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin later, as in 90s, 30m, 2h or 3d; print the run's id now.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=5, help="Sampling temperature of every agent (default: its pool's)."
+        ),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Share of the likeliest tokens that are drawn from; above 0. Without it the"
+            " pool's own.",
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=131_072, help="Most tokens of a completion of the agent that answers."
+        ),
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="The answer ends before it; may be repeated."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the running deployment. Exit code 0 if it answered, 1 if not.
 
-        query = resolve_question(question, world, system=system, messages=messages)
-        simulated = query.simulated
-        delay = 0.0 if after is None else parse_delay(after, "--after")
-        where = find(redis_url=redis_url)
-        settings = where.settings
-        if settings.app is not None:
-            from loopline.runtime.app.loading import load_app
+    What delays the answer is printed on stderr meanwhile.
+    """
+    import asyncio
 
-            load_app(settings.app)
-        workflow_name = workflow or settings.workflow
-        if tool or simulated:
-            require_tools_offered(workflow_name, "--tool" if tool else "--world")
-        if tool and simulated:
-            raise InputError("--world brings its own tools: leave out --tool")
-        if simulated and not (quiet or as_json):
-            typer.echo(f"{query.text}\n")
-        options: JsonObject = {
-            **({} if calculator is None else {"calculator": calculator}),
-            **key_value_options("--option", option or [], "max_calls=4"),
-        }
-        trajectory = asyncio.run(
-            _ask_deployment(
-                where,
-                query,
-                workflow=workflow_name,
-                options=options,
-                generation=_generation(temperature, top_p, max_tokens, stop),
-                policies=policy_options(policy or [], settings.models),
-                stream=stream,
-                budget=budget_of(seconds, budget_tokens, budget_usd),
-                seed=seed,
-                tools=tool or [],
-                prompt_files=parse_prompt_files(prompt or []),
-                show=not (quiet or as_json),
-                delay=delay,
-            )
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.client.question import resolve_question
+    from loopline.runtime.client.waiting import parse_delay
+    from loopline.runtime.config.key_value_options import key_value_options, policy_options
+    from loopline.runtime.config.prompt_files import parse_prompt_files
+    from loopline.runtime.errors import EXIT_FAILED, InputError
+    from loopline.runtime.terminal.dialogue import succeeded
+
+    query = resolve_question(question, world, system=system, messages=messages)
+    simulated = query.simulated
+    delay = 0.0 if after is None else parse_delay(after, "--after")
+    where = find(redis_url=redis_url)
+    settings = where.settings
+    if settings.app is not None:
+        from loopline.runtime.app.loading import load_app
+
+        load_app(settings.app)
+    workflow_name = workflow or settings.workflow
+    if tool or simulated:
+        require_tools_offered(workflow_name, "--tool" if tool else "--world")
+    if tool and simulated:
+        raise InputError("--world brings its own tools: leave out --tool")
+    if simulated and not (quiet or as_json):
+        typer.echo(f"{query.text}\n")
+    options: JsonObject = {
+        **({} if calculator is None else {"calculator": calculator}),
+        **key_value_options("--option", option or [], "max_calls=4"),
+    }
+    trajectory = asyncio.run(
+        _ask_deployment(
+            where,
+            query,
+            workflow=workflow_name,
+            options=options,
+            generation=_generation(temperature, top_p, max_tokens, stop),
+            policies=policy_options(policy or [], settings.models),
+            stream=stream,
+            budget=budget_of(seconds, budget_tokens, budget_usd),
+            seed=seed,
+            tools=tool or [],
+            prompt_files=parse_prompt_files(prompt or []),
+            show=not (quiet or as_json),
+            delay=delay,
         )
-        if isinstance(trajectory, str):
-            typer.echo(json.dumps({"run": trajectory}) if as_json else trajectory)
-            return
-        if as_json:
-            typer.echo(trajectory.model_dump_json())
-        elif quiet:
-            from loopline.runtime.terminal.dialogue import ending_reason
-            from loopline.runtime.terminal.safe_text import sanitize
+    )
+    if isinstance(trajectory, str):
+        typer.echo(json.dumps({"run": trajectory}) if as_json else trajectory)
+        return
+    if as_json:
+        typer.echo(trajectory.model_dump_json())
+    elif quiet:
+        from loopline.runtime.terminal.dialogue import ending_reason
+        from loopline.runtime.terminal.safe_text import sanitize
 
-            typer.echo(sanitize(trajectory.answer or ""))
-            if trajectory.answer is None:
-                print(sanitize(ending_reason(trajectory)), file=sys.stderr)
-        if simulated and not as_json:
-            reason = simulated.verify(trajectory)
-            typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
-        if not succeeded(trajectory):
-            raise typer.Exit(EXIT_FAILED)
+        typer.echo(sanitize(trajectory.answer or ""))
+        if trajectory.answer is None:
+            print(sanitize(ending_reason(trajectory)), file=sys.stderr)
+    if simulated and not as_json:
+        reason = simulated.verify(trajectory)
+        typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
+    if not succeeded(trajectory):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _generation(

@@ -19,79 +19,79 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True, help="Limits of tenants, tags and the whole deployment."
     )
     app.add_typer(budgets, name="budgets")
+    budgets.command("ls")(ls)
+    budgets.command("set")(set_)
 
-    @budgets.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None, as_json: AsJson = False
-    ) -> None:
-        """List limits, and what is spent and reserved.
 
-        Those of a key are in `runtime keys ls`.
-        """
-        from loopline.bus.budgets import limits_set
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List limits, and what is spent and reserved.
 
-        states = query_bus(redis_url, limits_set)
-        if as_json:
-            typer.echo(json.dumps([_as_json(state) for state in states]))
-            return
-        rows = [
-            (sanitize(state.scope), *_amounts(kind, numbers))
-            for state in states
-            for kind, numbers in _by_kind(state)
-            if numbers[0]
-        ]
-        columns = ("scope", "limit", "spent", "reserved")
-        typer.echo("\n".join(align_columns(columns, rows)) if rows else "no limits")
+    Those of a key are in `runtime keys ls`.
+    """
+    from loopline.bus.budgets import limits_set
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
 
-    @budgets.command("set")
-    def set_(  # pyright: ignore[reportUnusedFunction]
-        scope: Annotated[
-            str,
-            typer.Argument(
-                help="tenant:NAME, tag:NAME=VALUE or day, for each day (UTC); thread:NAME or "
-                "budget:NAME, once for all."
-            ),
-        ],
-        usd: Annotated[
-            float | None, typer.Option(min=0.000001, help="US dollars that it may spend.")
-        ] = None,
-        tokens: Annotated[
-            int | None, typer.Option(min=1, help="Tokens of prompts and completions.")
-        ] = None,
-        seconds: Annotated[
-            float | None, typer.Option(min=0.001, help="Seconds of runs, from admission to end.")
-        ] = None,
-        none: Annotated[bool, typer.Option("--none", help="Remove all its limits.")] = False,
-        redis_url: RedisUrl = None,
-    ) -> None:
-        """Limit what all runs of a scope may spend together.
+    states = query_bus(redis_url, limits_set)
+    if as_json:
+        typer.echo(json.dumps([_as_json(state) for state in states]))
+        return
+    rows = [
+        (sanitize(state.scope), *_amounts(kind, numbers))
+        for state in states
+        for kind, numbers in _by_kind(state)
+        if numbers[0]
+    ]
+    columns = ("scope", "limit", "spent", "reserved")
+    typer.echo("\n".join(align_columns(columns, rows)) if rows else "no limits")
 
-        The limits stand in place of those before, and hold for runs in flight too. What was spent
-        while there was no limit is not counted.
-        """
-        from loopline.bus.budgets import BadBudget, Limits, set_limits
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.on_bus import query_bus
 
-        if none == any(value is not None for value in (usd, tokens, seconds)):
-            raise InputError("give a limit: --usd, --tokens or --seconds; or --none")
-        limits = Limits(
-            tokens or 0,
-            0 if usd is None else max(1, round(usd * 1e6)),
-            0 if seconds is None else max(1, round(seconds * 1000)),
-        )
+def set_(
+    scope: Annotated[
+        str,
+        typer.Argument(
+            help="tenant:NAME, tag:NAME=VALUE or day, for each day (UTC); thread:NAME or "
+            "budget:NAME, once for all."
+        ),
+    ],
+    usd: Annotated[
+        float | None, typer.Option(min=0.000001, help="US dollars that it may spend.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of prompts and completions.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds of runs, from admission to end.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Remove all its limits.")] = False,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Limit what all runs of a scope may spend together.
 
-        async def limit(bus: Bus) -> None:
-            await set_limits(bus, scope, limits)
+    The limits stand in place of those before, and hold for runs in flight too. What was spent
+    while there was no limit is not counted.
+    """
+    from loopline.bus.budgets import BadBudget, Limits, set_limits
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.on_bus import query_bus
 
-        try:
-            query_bus(redis_url, limit)
-        except BadBudget as error:
-            raise InputError(str(error)) from error
-        typer.echo(f"{scope} has no limit" if none else f"{scope} is limited")
+    if none == any(value is not None for value in (usd, tokens, seconds)):
+        raise InputError("give a limit: --usd, --tokens or --seconds; or --none")
+    limits = Limits(
+        tokens or 0,
+        0 if usd is None else max(1, round(usd * 1e6)),
+        0 if seconds is None else max(1, round(seconds * 1000)),
+    )
+
+    async def limit(bus: Bus) -> None:
+        await set_limits(bus, scope, limits)
+
+    try:
+        query_bus(redis_url, limit)
+    except BadBudget as error:
+        raise InputError(str(error)) from error
+    typer.echo(f"{scope} has no limit" if none else f"{scope} is limited")
 
 
 def _by_kind(state: BudgetState) -> list[tuple[str, tuple[int, int, int]]]:

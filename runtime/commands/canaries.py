@@ -17,93 +17,96 @@ if TYPE_CHECKING:
 
 
 def register_canaries(policies: typer.Typer) -> None:
-    @policies.command("canary")
-    def canary(  # pyright: ignore[reportUnusedFunction]
-        name: Annotated[
-            str,
-            typer.Argument(
-                metavar="POLICY[@VERSION]",
-                help="Version to try (slm/a@7); without one, show the policy's canary.",
-            ),
-        ],
-        share: Annotated[
-            str | None, typer.Option(help="Share of the runs that it answers: 10%, or 0.1.")
-        ] = None,
-        shadow: Annotated[
-            bool,
-            typer.Option(help="Repeat those runs with it; callers do not get its answers."),
-        ] = False,
-        margin: Annotated[
-            float, typer.Option(help="How much worse it may be, on scores from 0 to 1.")
-        ] = 0.02,
-        delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
-        runs: Annotated[
-            int, typer.Option(help="Most comparisons; if undecided, it is rolled back.")
-        ] = 5_000,
-        stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
-        redis_url: RedisUrl = None,
-        wait: Annotated[
-            float, typer.Option(help="Seconds to wait until the policy's workers serve it.")
-        ] = 30.0,
-        as_json: AsJson = False,
-    ) -> None:
-        """Try a version on some runs; promote it or roll it back by itself.
+    policies.command("canary")(canary)
+    policies.command("log")(log)
 
-        The recorder compares it with the version in use: by rewards, outcomes, or the verdicts of a
-        cascade. It is promoted when it is not worse by more than --margin, and cheaper or better;
-        rolled back when it is worse, or undecided after --runs comparisons. `runtime policies log`
-        has the evidence.
-        """
-        from loopline.bus.policies import split_pin
-        from loopline.runtime.client.policy_changes import change_and_report
-        from loopline.runtime.errors import InputError
 
-        policy_name, version = split_pin(name)
-        if stop:
-            if version is not None or share is not None:
-                raise InputError(
-                    "--stop takes no version: it ends the policy's canary",
-                    hint=f"runtime policies canary {policy_name} --stop",
-                )
-            change_and_report(policy_name, redis_url, wait, lambda policy: policy.without_canary())
-        elif version is None:
-            if share is not None or shadow:
-                raise InputError(
-                    f"name the version of {name!r} to try",
-                    hint=f"for example {name}@7; `runtime policies ls --json` has them.",
-                )
-            _show(policy_name, redis_url, as_json)
-        else:
-            begin = _beginning(version, share, shadow, margin, delta, runs)
-            _require_recorder(redis_url)
-            change_and_report(policy_name, redis_url, wait, begin)
+def canary(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY[@VERSION]",
+            help="Version to try (slm/a@7); without one, show the policy's canary.",
+        ),
+    ],
+    share: Annotated[
+        str | None, typer.Option(help="Share of the runs that it answers: 10%, or 0.1.")
+    ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option(help="Repeat those runs with it; callers do not get its answers."),
+    ] = False,
+    margin: Annotated[
+        float, typer.Option(help="How much worse it may be, on scores from 0 to 1.")
+    ] = 0.02,
+    delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
+    runs: Annotated[
+        int, typer.Option(help="Most comparisons; if undecided, it is rolled back.")
+    ] = 5_000,
+    stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
+    redis_url: RedisUrl = None,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait until the policy's workers serve it.")
+    ] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Try a version on some runs; promote it or roll it back by itself.
 
-    @policies.command("log")
-    def log(  # pyright: ignore[reportUnusedFunction]
-        name: Annotated[
-            str | None,
-            typer.Argument(metavar="[POLICY]", help="Show the changes of this policy."),
-        ] = None,
-        count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes.")] = 50,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """List changes of policies, by whom and why, the newest first."""
-        from loopline.bus.policy_log import read_log
-        from loopline.runtime.client.policy_changes import describe_entry
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
+    The recorder compares it with the version in use: by rewards, outcomes, or the verdicts of a
+    cascade. It is promoted when it is not worse by more than --margin, and cheaper or better;
+    rolled back when it is worse, or undecided after --runs comparisons. `runtime policies log`
+    has the evidence.
+    """
+    from loopline.bus.policies import split_pin
+    from loopline.runtime.client.policy_changes import change_and_report
+    from loopline.runtime.errors import InputError
 
-        entries = query_bus(redis_url, lambda bus: read_log(bus, name, count))
-        if as_json:
-            typer.echo(json.dumps([entry.model_dump(mode="json") for entry in entries]))
-        elif entries:
-            rows = [tuple(map(sanitize, describe_entry(entry))) for entry in entries]
-            heads = ("when (UTC)", "policy", "change", "by", "why")
-            typer.echo("\n".join(align_columns(heads, rows)))
-        else:
-            typer.echo("no policy was changed")
+    policy_name, version = split_pin(name)
+    if stop:
+        if version is not None or share is not None:
+            raise InputError(
+                "--stop takes no version: it ends the policy's canary",
+                hint=f"runtime policies canary {policy_name} --stop",
+            )
+        change_and_report(policy_name, redis_url, wait, lambda policy: policy.without_canary())
+    elif version is None:
+        if share is not None or shadow:
+            raise InputError(
+                f"name the version of {name!r} to try",
+                hint=f"for example {name}@7; `runtime policies ls --json` has them.",
+            )
+        _show(policy_name, redis_url, as_json)
+    else:
+        begin = _beginning(version, share, shadow, margin, delta, runs)
+        _require_recorder(redis_url)
+        change_and_report(policy_name, redis_url, wait, begin)
+
+
+def log(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[POLICY]", help="Show the changes of this policy."),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes.")] = 50,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List changes of policies, by whom and why, the newest first."""
+    from loopline.bus.policy_log import read_log
+    from loopline.runtime.client.policy_changes import describe_entry
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
+
+    entries = query_bus(redis_url, lambda bus: read_log(bus, name, count))
+    if as_json:
+        typer.echo(json.dumps([entry.model_dump(mode="json") for entry in entries]))
+    elif entries:
+        rows = [tuple(map(sanitize, describe_entry(entry))) for entry in entries]
+        heads = ("when (UTC)", "policy", "change", "by", "why")
+        typer.echo("\n".join(align_columns(heads, rows)))
+    else:
+        typer.echo("no policy was changed")
 
 
 def share_of(text: str) -> float:

@@ -22,82 +22,82 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True, help="Messages that were given up, kept whole with the reason."
     )
     app.add_typer(dead, name="dead")
+    dead.command("ls")(ls)
+    dead.command("show")(show)
+    dead.command("replay")(replay)
+    dead.command("purge")(purge)
 
-    @dead.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None,
-        limit: Annotated[int, typer.Option(min=1, help="Most letters to list.")] = 50,
-        as_json: AsJson = False,
-    ) -> None:
-        """List dead letters, newest first."""
-        from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.tables import align_columns
 
-        async def first(bus: Bus) -> list[DeadLetter]:
-            selection: list[DeadLetter] = []
-            async for letter in dead_letters.ls(bus):
-                selection.append(letter)
-                if len(selection) == limit:
-                    break
-            return selection
+def ls(
+    redis_url: RedisUrl = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most letters to list.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters, newest first."""
+    from loopline.bus import dead_letters
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.tables import align_columns
 
-        letters = query_bus(redis_url, first)
-        if as_json:
-            typer.echo(json.dumps([_as_json(letter) for letter in letters]))
-            return
-        rows = [
-            (
-                dead_letter.id,
-                dead_letter.stream,
-                dead_letter.run_id or "-",
-                _shorten_reason(dead_letter.reason),
-            )
-            for dead_letter in letters
-        ]
-        lines = align_columns(("letter", "stream", "run", "reason"), rows)
-        typer.echo("\n".join(lines) if rows else "no dead letters")
+    async def first(bus: Bus) -> list[DeadLetter]:
+        selection: list[DeadLetter] = []
+        async for letter in dead_letters.ls(bus):
+            selection.append(letter)
+            if len(selection) == limit:
+                break
+        return selection
 
-    @dead.command("show")
-    def show(  # pyright: ignore[reportUnusedFunction]
-        letter_id: LetterId, redis_url: RedisUrl = None
-    ) -> None:
-        """Show all of one letter: reason, traceback, envelope."""
-        from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.safe_text import sanitize
+    letters = query_bus(redis_url, first)
+    if as_json:
+        typer.echo(json.dumps([_as_json(letter) for letter in letters]))
+        return
+    rows = [
+        (
+            dead_letter.id,
+            dead_letter.stream,
+            dead_letter.run_id or "-",
+            _shorten_reason(dead_letter.reason),
+        )
+        for dead_letter in letters
+    ]
+    lines = align_columns(("letter", "stream", "run", "reason"), rows)
+    typer.echo("\n".join(lines) if rows else "no dead letters")
 
-        letter = query_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
-        typer.echo(sanitize(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
 
-    @dead.command("replay")
-    def replay(  # pyright: ignore[reportUnusedFunction]
-        letter_id: LetterId, redis_url: RedisUrl = None
-    ) -> None:
-        """Send a letter back to its stream and wake its run. Fix its cause first."""
-        from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import query_bus
+def show(letter_id: LetterId, redis_url: RedisUrl = None) -> None:
+    """Show all of one letter: reason, traceback, envelope."""
+    from loopline.bus import dead_letters
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.safe_text import sanitize
 
-        stream = query_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
-        typer.echo(f"sent to {stream}")
+    letter = query_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
+    typer.echo(sanitize(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
 
-    @dead.command("purge")
-    def purge(  # pyright: ignore[reportUnusedFunction]
-        letter_id: Annotated[
-            str | None, typer.Argument(metavar="[ID]", help="ID of the letter to delete.")
-        ] = None,
-        everything: Annotated[bool, typer.Option("--all", help="Delete all dead letters.")] = False,
-        redis_url: RedisUrl = None,
-    ) -> None:
-        """Delete one dead letter, or all of them."""
-        from loopline.bus import dead_letters
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.on_bus import query_bus
 
-        if (letter_id is None) == (not everything):
-            raise InputError("give the ID of a letter, or --all")
-        gone = query_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
-        typer.echo(f"{gone} purged")
+def replay(letter_id: LetterId, redis_url: RedisUrl = None) -> None:
+    """Send a letter back to its stream and wake its run. Fix its cause first."""
+    from loopline.bus import dead_letters
+    from loopline.runtime.on_bus import query_bus
+
+    stream = query_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
+    typer.echo(f"sent to {stream}")
+
+
+def purge(
+    letter_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="ID of the letter to delete.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all dead letters.")] = False,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Delete one dead letter, or all of them."""
+    from loopline.bus import dead_letters
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.on_bus import query_bus
+
+    if (letter_id is None) == (not everything):
+        raise InputError("give the ID of a letter, or --all")
+    gone = query_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
+    typer.echo(f"{gone} purged")
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:

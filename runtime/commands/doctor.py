@@ -13,52 +13,54 @@ MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "re
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("doctor")
-    def doctor(  # pyright: ignore[reportUnusedFunction]
-        profile: OfRunning = None,
-        redis_url: RedisUrl = None,
-        overrides: Set = None,
-        online: Annotated[
-            bool,
-            typer.Option("--online", help="Ask endpoints and tool sources too, free of charge."),
-        ] = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Check what this machine has for a profile, and what it lacks. Looks at Python, Redis,
-        disk, models, tools, GPU, keys and cost; exit code 1 if something is missing.
+    app.command("doctor")(doctor)
 
-        Of the running deployment, as it was started; of a profile with --profile, --set or
-        --redis-url, or where none runs.
-        """
-        from loopline.runtime.config.secrets import Redactor, secret_values
-        from loopline.runtime.config.settings import DEFAULT_PROFILE, load, load_resolved_file
-        from loopline.runtime.config.state import StateDirectory
-        from loopline.runtime.errors import EXIT_FAILED
-        from loopline.runtime.observe.doctor import examine
 
-        state = StateDirectory.from_environment()
-        run = None if profile or overrides or redis_url else state.running()
-        if run is None:
-            settings = load(profile, overrides=overrides or (), redis_url=redis_url)
-        else:
-            settings = load_resolved_file(state.resolved)
-        named = run.profile if run else profile or DEFAULT_PROFILE
-        findings = examine(settings, state, online=online)
-        redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
-        missing = sum(finding.level == "missing" for finding in findings)
-        if as_json:
-            documents = [redactor.value(finding.as_json()) for finding in findings]
-            typer.echo(json.dumps({"ok": not missing, "profile": named, "findings": documents}))
-        else:
-            typer.echo(f"profile {named}")
-            for finding in findings:
-                mark, colour = MARKS[finding.level]
-                typer.secho(f"{mark} ", fg=colour, nl=False)
-                typer.echo(f"{finding.subject:<12} {redactor.text(finding.says)}")
-                if finding.do:
-                    typer.echo(f"{'':<15}→ {finding.do}")
-            if missing:
-                then = ", then `runtime down` and `runtime up`" if run else " before `runtime up`"
-                typer.echo(f"\n{missing} missing: fix these{then}.")
+def doctor(
+    profile: OfRunning = None,
+    redis_url: RedisUrl = None,
+    overrides: Set = None,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Ask endpoints and tool sources too, free of charge."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check what this machine has for a profile, and what it lacks. Looks at Python, Redis,
+    disk, models, tools, GPU, keys and cost; exit code 1 if something is missing.
+
+    Of the running deployment, as it was started; of a profile with --profile, --set or
+    --redis-url, or where none runs.
+    """
+    from loopline.runtime.config.secrets import Redactor, secret_values
+    from loopline.runtime.config.settings import DEFAULT_PROFILE, load, load_resolved_file
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.errors import EXIT_FAILED
+    from loopline.runtime.observe.doctor import examine
+
+    state = StateDirectory.from_environment()
+    run = None if profile or overrides or redis_url else state.running()
+    if run is None:
+        settings = load(profile, overrides=overrides or (), redis_url=redis_url)
+    else:
+        settings = load_resolved_file(state.resolved)
+    named = run.profile if run else profile or DEFAULT_PROFILE
+    findings = examine(settings, state, online=online)
+    redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
+    missing = sum(finding.level == "missing" for finding in findings)
+    if as_json:
+        documents = [redactor.value(finding.as_json()) for finding in findings]
+        typer.echo(json.dumps({"ok": not missing, "profile": named, "findings": documents}))
+    else:
+        typer.echo(f"profile {named}")
+        for finding in findings:
+            mark, colour = MARKS[finding.level]
+            typer.secho(f"{mark} ", fg=colour, nl=False)
+            typer.echo(f"{finding.subject:<12} {redactor.text(finding.says)}")
+            if finding.do:
+                typer.echo(f"{'':<15}→ {finding.do}")
         if missing:
-            raise typer.Exit(EXIT_FAILED)
+            then = ", then `runtime down` and `runtime up`" if run else " before `runtime up`"
+            typer.echo(f"\n{missing} missing: fix these{then}.")
+    if missing:
+        raise typer.Exit(EXIT_FAILED)

@@ -38,88 +38,90 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True, help="Tool calls that may or may not have taken effect."
     )
     app.add_typer(effects, name="effects")
+    effects.command("ls")(ls)
+    effects.command("resolve")(resolve)
 
-    @effects.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        running: Annotated[
-            bool, typer.Option("--running", help="List calls in progress, too.")
-        ] = False,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """List calls whose outcome is unknown, oldest first."""
-        from datetime import UTC, datetime
 
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
+def ls(
+    running: Annotated[
+        bool, typer.Option("--running", help="List calls in progress, too.")
+    ] = False,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List calls whose outcome is unknown, oldest first."""
+    from datetime import UTC, datetime
 
-        calls = [
-            call for call in query_bus(redis_url, _all_calls) if running or call.state != "running"
-        ]
-        if as_json:
-            notes = (call.note.model_dump(mode="json") | {"state": call.state} for call in calls)
-            typer.echo(json.dumps([*notes]))
-            return
-        rows = [
-            (
-                call.note.key,
-                call.state,
-                sanitize(call.note.tool),
-                sanitize(json.dumps(call.note.arguments)[:60]),
-                datetime.fromtimestamp(call.note.began, UTC).strftime("%Y-%m-%d %H:%M:%S"),
-                sanitize(call.note.why[:60]) or "-",
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
+
+    calls = [
+        call for call in query_bus(redis_url, _all_calls) if running or call.state != "running"
+    ]
+    if as_json:
+        notes = (call.note.model_dump(mode="json") | {"state": call.state} for call in calls)
+        typer.echo(json.dumps([*notes]))
+        return
+    rows = [
+        (
+            call.note.key,
+            call.state,
+            sanitize(call.note.tool),
+            sanitize(json.dumps(call.note.arguments)[:60]),
+            datetime.fromtimestamp(call.note.began, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            sanitize(call.note.why[:60]) or "-",
+        )
+        for call in calls
+    ]
+    lines = align_columns(("call", "state", "tool", "arguments", "began (UTC)", "why"), rows)
+    typer.echo("\n".join(lines) if rows else "no call has an unknown outcome")
+
+
+def resolve(
+    key: Annotated[
+        str, typer.Argument(metavar="CALL", help="Call, as `runtime effects ls` prints it.")
+    ],
+    result: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="It took effect, and this is the tool's answer."),
+    ] = None,
+    failed: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="It failed; the model reads this as its error."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="It never took effect: make the call again.")
+    ] = False,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Settle the outcome of a call. A run that waits for it continues.
+
+    Be sure before you say --again: a worker that was only paused may still carry it out.
+    """
+    from loopline.bus.effects import Resolution
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.on_bus import query_bus
+
+    if sum((result is not None, failed is not None, again)) != 1:
+        raise InputError("give one of --result, --failed and --again")
+    reply = None if again else _reply(result, failed)
+    resolution = query_bus(redis_url, _resolving(key, reply))
+    match resolution:
+        case Resolution.WAITING:
+            typer.echo("resolved; its run continues")
+        case Resolution.SETTLED:
+            typer.echo("removed from the list; its run had continued without an outcome")
+        case Resolution.BUSY:
+            raise InputError(
+                f"a worker is making the call {key}",
+                hint="wait until it ends, or until `runtime effects ls` lists it",
             )
-            for call in calls
-        ]
-        lines = align_columns(("call", "state", "tool", "arguments", "began (UTC)", "why"), rows)
-        typer.echo("\n".join(lines) if rows else "no call has an unknown outcome")
-
-    @effects.command("resolve")
-    def resolve(  # pyright: ignore[reportUnusedFunction]
-        key: Annotated[
-            str, typer.Argument(metavar="CALL", help="Call, as `runtime effects ls` prints it.")
-        ],
-        result: Annotated[
-            str | None,
-            typer.Option(metavar="JSON", help="It took effect, and this is the tool's answer."),
-        ] = None,
-        failed: Annotated[
-            str | None,
-            typer.Option(metavar="TEXT", help="It failed; the model reads this as its error."),
-        ] = None,
-        again: Annotated[
-            bool, typer.Option("--again", help="It never took effect: make the call again.")
-        ] = False,
-        redis_url: RedisUrl = None,
-    ) -> None:
-        """Settle the outcome of a call. A run that waits for it continues.
-
-        Be sure before you say --again: a worker that was only paused may still carry it out.
-        """
-        from loopline.bus.effects import Resolution
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.on_bus import query_bus
-
-        if sum((result is not None, failed is not None, again)) != 1:
-            raise InputError("give one of --result, --failed and --again")
-        reply = None if again else _reply(result, failed)
-        resolution = query_bus(redis_url, _resolving(key, reply))
-        match resolution:
-            case Resolution.WAITING:
-                typer.echo("resolved; its run continues")
-            case Resolution.SETTLED:
-                typer.echo("removed from the list; its run had continued without an outcome")
-            case Resolution.BUSY:
-                raise InputError(
-                    f"a worker is making the call {key}",
-                    hint="wait until it ends, or until `runtime effects ls` lists it",
-                )
-            case Resolution.MISSING:
-                raise InputError(
-                    f"no call {key!r} has an unknown outcome",
-                    hint="`runtime effects ls` lists those that have",
-                )
+        case Resolution.MISSING:
+            raise InputError(
+                f"no call {key!r} has an unknown outcome",
+                hint="`runtime effects ls` lists those that have",
+            )
 
 
 def _reply(result: str | None, failed: str | None) -> bytes:

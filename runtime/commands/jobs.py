@@ -15,107 +15,108 @@ def register(app: typer.Typer) -> None:
         help="Run bench and train commands in the background.",
     )
     app.add_typer(jobs, name="jobs")
-
-    @jobs.callback()
-    def default(context: typer.Context) -> None:  # pyright: ignore[reportUnusedFunction]
-        if context.invoked_subcommand is None:
-            _ls(None, as_json=False)
-
-    @jobs.command(
+    jobs.callback()(default)
+    jobs.command(
         "add",
         # All that stands behind the program is for it.
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )(add)
+    jobs.command("ls")(ls)
+    jobs.command("cancel")(cancel)
+    jobs.command("log")(log)
+
+
+def default(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        _ls(None, as_json=False)
+
+
+def add(
+    program: Annotated[
+        str, typer.Argument(metavar="bench|train", help="Program that the job runs.")
+    ],
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="ARGUMENT...", help="Arguments of the job's program.")
+    ],
+) -> None:
+    """Queue a `bench` or `train` command line. For example: `runtime jobs add train grpo
+    loop runs/loop --game sudoku` or `runtime jobs add bench wordproblems --output
+    results/monday`.
+
+    It runs in this folder, in the environment of the jobs worker (name data by --data), and
+    outlives the terminal. Where that worker dies the next one begins it again: a training goes
+    on where it was, and so does a benchmark that names its --output.
+    """
+    import asyncio
+    from pathlib import Path
+
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.jobs.queue import enqueue
+    from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
+
+    if program not in MODULES:
+        raise InputError(f"{program!r} is not a program of a job; there are: {', '.join(MODULES)}")
+    output = _value_of("--output", arguments)
+    request = JobRequest.model_validate(
+        {
+            "program": program,
+            "argv": arguments,
+            "cwd": str(Path.cwd()),
+            "output": output and str(Path(output).absolute()),
+        }
     )
-    def add(  # pyright: ignore[reportUnusedFunction]
-        program: Annotated[
-            str, typer.Argument(metavar="bench|train", help="Program that the job runs.")
-        ],
-        arguments: Annotated[
-            list[str], typer.Argument(metavar="ARGUMENT...", help="Arguments of the job's program.")
-        ],
-    ) -> None:
-        """Queue a `bench` or `train` command line. For example: `runtime jobs add train grpo
-        loop runs/loop --game sudoku` or `runtime jobs add bench wordproblems --output
-        results/monday`.
-
-        It runs in this folder, in the environment of the jobs worker (name data by --data), and
-        outlives the terminal. Where that worker dies the next one begins it again: a training goes
-        on where it was, and so does a benchmark that names its --output.
-        """
-        import asyncio
-        from pathlib import Path
-
-        from loopline.runtime.client.deployment import find
-        from loopline.runtime.config.state import StateDirectory
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.jobs.queue import enqueue
-        from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
-
-        if program not in MODULES:
-            raise InputError(
-                f"{program!r} is not a program of a job; there are: {', '.join(MODULES)}"
-            )
-        output = _value_of("--output", arguments)
-        request = JobRequest.model_validate(
-            {
-                "program": program,
-                "argv": arguments,
-                "cwd": str(Path.cwd()),
-                "output": output and str(Path(output).absolute()),
-            }
+    require_allowed(request, StateDirectory.from_environment())
+    # The job would go on with that benchmark, whatever this command line says.
+    if program == "bench" and output and Path(output, "manifest.json").exists():
+        raise InputError(
+            f"{output} already holds a benchmark",
+            hint=f"`runtime jobs add bench resume {output}` continues it; or give another"
+            " --output.",
         )
-        require_allowed(request, StateDirectory.from_environment())
-        # The job would go on with that benchmark, whatever this command line says.
-        if program == "bench" and output and Path(output, "manifest.json").exists():
-            raise InputError(
-                f"{output} already holds a benchmark",
-                hint=f"`runtime jobs add bench resume {output}` continues it; or give another"
-                " --output.",
-            )
-        typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")
-        typer.echo("follow it with: runtime jobs")
+    typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")
+    typer.echo("follow it with: runtime jobs")
 
-    @jobs.command("ls")
-    def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """List jobs with their state and where their results are."""
-        _ls(redis_url, as_json=as_json)
 
-    @jobs.command("cancel")
-    def cancel(  # pyright: ignore[reportUnusedFunction]
-        job_id: Annotated[
-            str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
-        ],
-        redis_url: RedisUrl = None,
-    ) -> None:
-        """Stop a job, or keep a queued one from starting. What it has written stays."""
-        import asyncio
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List jobs with their state and where their results are."""
+    _ls(redis_url, as_json=as_json)
 
-        from loopline.runtime.client.deployment import find
-        from loopline.runtime.jobs import queue as jobs
 
-        asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
-        typer.echo(f"{job_id}: cancelling (`runtime jobs` says when it has ended)")
+def cancel(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
+    ],
+    redis_url: RedisUrl = None,
+) -> None:
+    """Stop a job, or keep a queued one from starting. What it has written stays."""
+    import asyncio
 
-    @jobs.command("log")
-    def log(  # pyright: ignore[reportUnusedFunction]
-        job_id: Annotated[
-            str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
-        ],
-        lines: Annotated[
-            int, typer.Option("--lines", "-n", min=1, help="Last lines to print.")
-        ] = 50,
-    ) -> None:
-        """Print the end of a job's output."""
-        from loopline.runtime.config.state import StateDirectory
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.observe.log_files import tail
-        from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.jobs import queue as jobs
 
-        file = StateDirectory.from_environment().jobs / job_id / "output.log"
-        if "/" in job_id or not file.is_file():
-            raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
-        for line in tail(file, lines):
-            typer.echo(sanitize(line))
+    asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
+    typer.echo(f"{job_id}: cancelling (`runtime jobs` says when it has ended)")
+
+
+def log(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
+    ],
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Last lines to print.")] = 50,
+) -> None:
+    """Print the end of a job's output."""
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.observe.log_files import tail
+    from loopline.runtime.terminal.safe_text import sanitize
+
+    file = StateDirectory.from_environment().jobs / job_id / "output.log"
+    if "/" in job_id or not file.is_file():
+        raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
+    for line in tail(file, lines):
+        typer.echo(sanitize(line))
 
 
 def _value_of(option: str, arguments: list[str]) -> str:

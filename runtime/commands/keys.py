@@ -28,123 +28,122 @@ class DashboardAccess(StrEnum):
 def register(app: typer.Typer) -> None:
     keys = typer.Typer(no_args_is_help=True, help="API keys of the gateway's callers.")
     app.add_typer(keys, name="keys")
+    keys.command("create")(create)
+    keys.command("ls")(ls)
+    keys.command("revoke")(revoke)
 
-    @keys.command("create")
-    def create(  # pyright: ignore[reportUnusedFunction]
-        name: Annotated[str, typer.Argument(help="Whose key it is, for `runtime keys ls`.")],
-        model: Annotated[
-            list[str] | None,
-            typer.Option(
-                help="Model that the key may name, as in `slm`, `slm/*` or `workflow/*`. Repeat it "
-                "for several; every model without it.",
-                metavar="PATTERN",
+
+def create(
+    name: Annotated[str, typer.Argument(help="Whose key it is, for `runtime keys ls`.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Model that the key may name, as in `slm`, `slm/*` or `workflow/*`. Repeat it "
+            "for several; every model without it.",
+            metavar="PATTERN",
+        ),
+    ] = None,
+    dollars_per_day: Annotated[
+        float | None, typer.Option(min=0.000001, help="US dollars that it may spend a day.")
+    ] = None,
+    tokens_per_day: Annotated[
+        int | None, typer.Option(min=1, help="Tokens that it may use a day.")
+    ] = None,
+    seconds_per_day: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds that its runs may take a day.")
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="Its tenant: a tenant's keys share budgets.")] = "",
+    dashboard: Annotated[
+        DashboardAccess,
+        typer.Option(
+            help="Let it sign in to the dashboard, which shows everybody's runs: `read` "
+            "to look, `write` to change things there as well."
+        ),
+    ] = DashboardAccess.NONE,
+    approves: Annotated[
+        bool,
+        typer.Option("--approves", help="Let it approve and deny calls of everybody's runs."),
+    ] = False,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a key and print it once: only its digest is stored. Days end at midnight UTC."""
+    from loopline.runtime.gateway import api_keys
+    from loopline.runtime.on_bus import query_bus
+
+    key = api_keys.new_key()
+
+    async def add(bus: Bus) -> ApiKey:
+        record = api_keys.ApiKey(
+            id=api_keys.digest(key)[:12],
+            name=name,
+            created=bus.clock.now(),
+            models=tuple(model or ("*",)),
+            dashboard=dashboard.value,
+            approves=approves,
+            tokens_per_day=tokens_per_day,
+            seconds_per_day=seconds_per_day,
+            tenant=tenant,
+            micro_dollars_per_day=(
+                None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))
             ),
-        ] = None,
-        dollars_per_day: Annotated[
-            float | None, typer.Option(min=0.000001, help="US dollars that it may spend a day.")
-        ] = None,
-        tokens_per_day: Annotated[
-            int | None, typer.Option(min=1, help="Tokens that it may use a day.")
-        ] = None,
-        seconds_per_day: Annotated[
-            float | None, typer.Option(min=0.001, help="Seconds that its runs may take a day.")
-        ] = None,
-        tenant: Annotated[
-            str, typer.Option(help="Its tenant: a tenant's keys share budgets.")
-        ] = "",
-        dashboard: Annotated[
-            DashboardAccess,
-            typer.Option(
-                help="Let it sign in to the dashboard, which shows everybody's runs: `read` "
-                "to look, `write` to change things there as well."
-            ),
-        ] = DashboardAccess.NONE,
-        approves: Annotated[
-            bool,
-            typer.Option("--approves", help="Let it approve and deny calls of everybody's runs."),
-        ] = False,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Create a key and print it once: only its digest is stored. Days end at midnight UTC."""
-        from loopline.runtime.gateway import api_keys
-        from loopline.runtime.on_bus import query_bus
-
-        key = api_keys.new_key()
-
-        async def add(bus: Bus) -> ApiKey:
-            record = api_keys.ApiKey(
-                id=api_keys.digest(key)[:12],
-                name=name,
-                created=bus.clock.now(),
-                models=tuple(model or ("*",)),
-                dashboard=dashboard.value,
-                approves=approves,
-                tokens_per_day=tokens_per_day,
-                seconds_per_day=seconds_per_day,
-                tenant=tenant,
-                micro_dollars_per_day=(
-                    None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))
-                ),
-            )
-            await api_keys.add(bus, key, record)
-            return record
-
-        record = query_bus(redis_url, add)
-        if as_json:
-            typer.echo(json.dumps({"key": key, **record.model_dump()}))
-            return
-        typer.echo(key)
-        typer.echo(
-            f"id {record.id}: keep the key now, it is not shown again\n"
-            f"webhooks are signed with {record.webhook_secret}",
-            err=True,
         )
+        await api_keys.add(bus, key, record)
+        return record
 
-    @keys.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None, as_json: AsJson = False
-    ) -> None:
-        """List the keys with their limits and today's use."""
-        from loopline.runtime.gateway import api_keys
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.tables import align_columns
+    record = query_bus(redis_url, add)
+    if as_json:
+        typer.echo(json.dumps({"key": key, **record.model_dump()}))
+        return
+    typer.echo(key)
+    typer.echo(
+        f"id {record.id}: keep the key now, it is not shown again\n"
+        f"webhooks are signed with {record.webhook_secret}",
+        err=True,
+    )
 
-        uses = query_bus(redis_url, api_keys.uses)
-        if as_json:
-            typer.echo(json.dumps([_as_json(use) for use in uses]))
-            return
-        rows = [
-            (
-                use.key.id,
-                use.key.name,
-                "revoked" if use.key.revoked else "active",
-                " ".join(use.key.models),
-                _of_limit(f"{use.spent.tokens:,}", use.key.tokens_per_day),
-                _of_limit(_dollars(use.spent.micro_dollars), _limit_dollars(use.key)),
-                _rights(use.key),
-            )
-            for use in uses
-        ]
-        columns = ("id", "name", "state", "models", "tokens today", "dollars today", "more")
-        typer.echo("\n".join(align_columns(columns, rows)) if rows else "no keys")
 
-    @keys.command("revoke")
-    def revoke(  # pyright: ignore[reportUnusedFunction]
-        key_id: Annotated[str, typer.Argument(metavar="ID", help="Key, by its ID in `keys ls`.")],
-        redis_url: RedisUrl = None,
-    ) -> None:
-        """Revoke a key. Runs that it has started continue."""
-        from loopline.runtime.errors import InputError
-        from loopline.runtime.gateway import api_keys
-        from loopline.runtime.on_bus import query_bus
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List the keys with their limits and today's use."""
+    from loopline.runtime.gateway import api_keys
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.tables import align_columns
 
-        async def end(bus: Bus) -> bool:
-            return await api_keys.revoke(bus, key_id)
+    uses = query_bus(redis_url, api_keys.uses)
+    if as_json:
+        typer.echo(json.dumps([_as_json(use) for use in uses]))
+        return
+    rows = [
+        (
+            use.key.id,
+            use.key.name,
+            "revoked" if use.key.revoked else "active",
+            " ".join(use.key.models),
+            _of_limit(f"{use.spent.tokens:,}", use.key.tokens_per_day),
+            _of_limit(_dollars(use.spent.micro_dollars), _limit_dollars(use.key)),
+            _rights(use.key),
+        )
+        for use in uses
+    ]
+    columns = ("id", "name", "state", "models", "tokens today", "dollars today", "more")
+    typer.echo("\n".join(align_columns(columns, rows)) if rows else "no keys")
 
-        if not query_bus(redis_url, end):
-            raise InputError(f"there is no key {key_id!r}", hint="`runtime keys ls` lists them.")
-        typer.echo(f"revoked {key_id}")
+
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Key, by its ID in `keys ls`.")],
+    redis_url: RedisUrl = None,
+) -> None:
+    """Revoke a key. Runs that it has started continue."""
+    from loopline.runtime.errors import InputError
+    from loopline.runtime.gateway import api_keys
+    from loopline.runtime.on_bus import query_bus
+
+    async def end(bus: Bus) -> bool:
+        return await api_keys.revoke(bus, key_id)
+
+    if not query_bus(redis_url, end):
+        raise InputError(f"there is no key {key_id!r}", hint="`runtime keys ls` lists them.")
+    typer.echo(f"revoked {key_id}")
 
 
 def _rights(key: ApiKey) -> str:

@@ -10,35 +10,37 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("logs")
-    def logs(  # pyright: ignore[reportUnusedFunction]
-        kind: Annotated[
-            str | None,
-            typer.Argument(
-                help="Worker kind (planner, slm, gpu, …), supervisor or redis (default: all)."
-            ),
-        ] = None,
-        follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs.")] = False,
-        lines: Annotated[
-            int, typer.Option("--lines", "-n", min=0, help="Last lines to print of each log.")
-        ] = 20,
-    ) -> None:
-        """Print the last log lines of the workers."""
-        from loopline.runtime.observe.log_files import Follower, tail
+    app.command("logs")(logs)
 
-        files = _files(kind)
-        prefix = len(files) > 1
-        followers = [(file, Follower(file)) for file in files]
+
+def logs(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="Worker kind (planner, slm, gpu, …), supervisor or redis (default: all)."
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Last lines to print of each log.")
+    ] = 20,
+) -> None:
+    """Print the last log lines of the workers."""
+    from loopline.runtime.observe.log_files import Follower, tail
+
+    files = _files(kind)
+    prefix = len(files) > 1
+    followers = [(file, Follower(file)) for file in files]
+    for file, follower in followers:
+        if follow:
+            follower.start_at_end()
+        for line in tail(file, lines):
+            _print(file, line, prefix)
+    while follow:
         for file, follower in followers:
-            if follow:
-                follower.start_at_end()
-            for line in tail(file, lines):
+            for line in follower.lines():
                 _print(file, line, prefix)
-        while follow:
-            for file, follower in followers:
-                for line in follower.lines():
-                    _print(file, line, prefix)
-            time.sleep(0.1)
+        time.sleep(0.1)
 
 
 def _print(file: Path, line: str, prefix: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loopline.runtime.config.shipped_profiles import profile_names
+from loopline.runtime.config import profile_names
 
 if TYPE_CHECKING:
     from loopline.agents.records import Budget

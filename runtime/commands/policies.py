@@ -30,123 +30,124 @@ def register(app: typer.Typer) -> None:
     )
     app.add_typer(policies, name="policies")
     register_canaries(policies)
+    policies.command("ls")(ls)
+    policies.command("publish")(publish)
+    policies.command("pin")(pin)
+    policies.command("rollback")(rollback)
 
-    @policies.command("ls")
-    def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """List policies, their versions, and what each worker serves.
 
-        Exit code 1 if one can't be read: it is named, and nobody serves it again.
-        """
-        from loopline.bus import live_workers
-        from loopline.bus import policies as on_the_bus
-        from loopline.runtime.client.policy_changes import describe_state
-        from loopline.runtime.errors import EXIT_FAILED
-        from loopline.runtime.on_bus import query_bus
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List policies, their versions, and what each worker serves.
 
-        async def question(bus: Bus) -> tuple[PolicySnapshot, dict[str, dict[str, str]]]:
-            workers = await live_workers(bus)
-            states_by_worker = {
-                worker.name: {
-                    name: describe_state(state)
-                    for name, state in worker.details.get("policies", {}).items()
-                }
-                for worker in workers
+    Exit code 1 if one can't be read: it is named, and nobody serves it again.
+    """
+    from loopline.bus import live_workers
+    from loopline.bus import policies as on_the_bus
+    from loopline.runtime.client.policy_changes import describe_state
+    from loopline.runtime.errors import EXIT_FAILED
+    from loopline.runtime.on_bus import query_bus
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
+
+    async def question(bus: Bus) -> tuple[PolicySnapshot, dict[str, dict[str, str]]]:
+        workers = await live_workers(bus)
+        states_by_worker = {
+            worker.name: {
+                name: describe_state(state)
+                for name, state in worker.details.get("policies", {}).items()
             }
-            return await on_the_bus.load_policies(bus), states_by_worker
+            for worker in workers
+        }
+        return await on_the_bus.load_policies(bus), states_by_worker
 
-        stored_policies, states_by_worker = query_bus(redis_url, question)
-        rows = [
-            (
-                policy.name,
-                str(policy.current)
-                + (f" (canary {policy.canary.version})" if policy.canary else ""),
-                policy.path_of(policy.current) or "the model itself",
-                "; ".join(
-                    f"{worker}: {states[policy.name]}"
-                    for worker, states in states_by_worker.items()
-                    if policy.name in states
-                )
-                or "nobody",
+    stored_policies, states_by_worker = query_bus(redis_url, question)
+    rows = [
+        (
+            policy.name,
+            str(policy.current) + (f" (canary {policy.canary.version})" if policy.canary else ""),
+            policy.path_of(policy.current) or "the model itself",
+            "; ".join(
+                f"{worker}: {states[policy.name]}"
+                for worker, states in states_by_worker.items()
+                if policy.name in states
             )
-            for policy in stored_policies.policies
-        ]
-        if as_json:
-            typer.echo(json.dumps([policy.model_dump() for policy in stored_policies.policies]))
-        elif rows:
-            typer.echo(
-                "\n".join(align_columns(("policy", "version", "weights", "served by"), rows))
-            )
-        else:
-            typer.echo("no policy was published: every pool serves its own model")
-        for why in stored_policies.unreadable.values():
-            print(f"error: {sanitize(why)}", file=sys.stderr)
-        if stored_policies.unreadable:
-            raise typer.Exit(EXIT_FAILED)
+            or "nobody",
+        )
+        for policy in stored_policies.policies
+    ]
+    if as_json:
+        typer.echo(json.dumps([policy.model_dump() for policy in stored_policies.policies]))
+    elif rows:
+        typer.echo("\n".join(align_columns(("policy", "version", "weights", "served by"), rows)))
+    else:
+        typer.echo("no policy was published: every pool serves its own model")
+    for why in stored_policies.unreadable.values():
+        print(f"error: {sanitize(why)}", file=sys.stderr)
+    if stored_policies.unreadable:
+        raise typer.Exit(EXIT_FAILED)
 
-    @policies.command("publish")
-    def publish(  # pyright: ignore[reportUnusedFunction]
-        name: Name,
-        weights: Annotated[
-            str,
-            typer.Argument(
-                help="Folder of a LoRA (PEFT) or of a whole model that was trained from the "
-                "pool's, or a LoRA's GGUF file for llama_cpp."
-            ),
-        ],
-        redis_url: RedisUrl = None,
-        wait: Wait = 30.0,
-        use: Annotated[
-            bool, typer.Option(help="Answer with it now; --no-use: keep it for `canary` or `pin`.")
-        ] = True,
-    ) -> None:
-        """Answer new requests of a policy with these weights. Those in progress end as they began.
 
-        What says to be of another base than the pool's model is refused at once, where the model's
-        files are on this machine; the workers that serve it ask the same."""
-        import time
+def publish(
+    name: Name,
+    weights: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of a LoRA (PEFT) or of a whole model that was trained from the "
+            "pool's, or a LoRA's GGUF file for llama_cpp."
+        ),
+    ],
+    redis_url: RedisUrl = None,
+    wait: Wait = 30.0,
+    use: Annotated[
+        bool, typer.Option(help="Answer with it now; --no-use: keep it for `canary` or `pin`.")
+    ] = True,
+) -> None:
+    """Answer new requests of a policy with these weights. Those in progress end as they began.
 
-        from loopline.runtime.client.policy_changes import change_and_report
-        from loopline.runtime.errors import InputError
+    What says to be of another base than the pool's model is refused at once, where the model's
+    files are on this machine; the workers that serve it ask the same."""
+    import time
 
-        # Of an empty name Path makes the folder that one stands in.
-        if not weights or not Path(weights).exists():
-            raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
-        path = str(Path(weights).resolve())
-        _require_base(name, path, redis_url)
+    from loopline.runtime.client.policy_changes import change_and_report
+    from loopline.runtime.errors import InputError
 
-        def published(policy: Policy) -> Policy:
-            add = policy.published if use else policy.added
-            return add(path, time.time())
+    # Of an empty name Path makes the folder that one stands in.
+    if not weights or not Path(weights).exists():
+        raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
+    path = str(Path(weights).resolve())
+    _require_base(name, path, redis_url)
 
-        newest = change_and_report(name, redis_url, wait, published).newest
-        if not use:
-            typer.echo(
-                f"  version {newest} is kept: `runtime policies canary {name}@{newest} --share 10%`"
-                " tries it"
-            )
+    def published(policy: Policy) -> Policy:
+        add = policy.published if use else policy.added
+        return add(path, time.time())
 
-    @policies.command("pin")
-    def pin(  # pyright: ignore[reportUnusedFunction]
-        name: Name,
-        version: Annotated[
-            int, typer.Argument(min=0, help="Version to pin; 0 is the model without an adapter.")
-        ],
-        redis_url: RedisUrl = None,
-        wait: Wait = 30.0,
-    ) -> None:
-        """Answer new requests of a policy with this version."""
-        from loopline.runtime.client.policy_changes import change_and_report
+    newest = change_and_report(name, redis_url, wait, published).newest
+    if not use:
+        typer.echo(
+            f"  version {newest} is kept: `runtime policies canary {name}@{newest} --share 10%`"
+            " tries it"
+        )
 
-        change_and_report(name, redis_url, wait, lambda policy: policy.with_version_in_use(version))
 
-    @policies.command("rollback")
-    def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Answer new requests of a policy with what was in use before."""
-        from loopline.runtime.client.policy_changes import change_and_report
+def pin(
+    name: Name,
+    version: Annotated[
+        int, typer.Argument(min=0, help="Version to pin; 0 is the model without an adapter.")
+    ],
+    redis_url: RedisUrl = None,
+    wait: Wait = 30.0,
+) -> None:
+    """Answer new requests of a policy with this version."""
+    from loopline.runtime.client.policy_changes import change_and_report
 
-        change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())
+    change_and_report(name, redis_url, wait, lambda policy: policy.with_version_in_use(version))
+
+
+def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:
+    """Answer new requests of a policy with what was in use before."""
+    from loopline.runtime.client.policy_changes import change_and_report
+
+    change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())
 
 
 def _require_base(name: str, path: str, redis_url: str | None) -> None:

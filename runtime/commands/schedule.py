@@ -36,142 +36,139 @@ class MissedTicks(StrEnum):
 def register(app: typer.Typer) -> None:
     schedule = typer.Typer(no_args_is_help=True, help="Scheduled runs: add, list, remove.")
     app.add_typer(schedule, name="schedule")
+    schedule.command("add")(add)
+    schedule.command("ls")(ls)
+    schedule.command("rm")(rm)
 
-    @schedule.command("add")
-    def add(  # pyright: ignore[reportUnusedFunction]
-        name: Name,
-        question: Annotated[str, typer.Argument(help="The question of each tick.")],
-        cron: Annotated[
-            str, typer.Option(help="When: minute hour day month weekday, as in '0 7 * * *'.")
-        ],
-        workflow: Annotated[
-            str | None,
-            typer.Option("--workflow", "-w", help="Workflow (default: the profile's)."),
-        ] = None,
-        option: Annotated[
-            list[str] | None,
-            typer.Option(metavar="NAME=VALUE", help="Option of the workflow; may be repeated."),
-        ] = None,
-        timezone: Annotated[
-            str, typer.Option(help="Time zone of the times, as in Europe/Berlin.")
-        ] = "UTC",
-        missed: Annotated[
-            MissedTicks,
-            typer.Option(
-                help="Ticks at which no worker was there: `once` runs the last of them late, "
-                "`skip` none."
-            ),
-        ] = MissedTicks.ONCE,
-        seconds: Annotated[
-            float, typer.Option(min=0.1, max=86_400, help="Deadline of each run.")
-        ] = 600.0,
-        budget_usd: BudgetUsd = None,
-        budget_tokens: BudgetTokens = None,
-        replace: Annotated[
-            bool, typer.Option("--replace", help="Replace a schedule of this name.")
-        ] = False,
-        redis_url: RedisUrl = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Ask a question at every tick of a cron line. Each tick has one run."""
-        from loopline.agents.errors import AgentError
-        from loopline.agents.workflows import workflows
-        from loopline.bus import schedules
-        from loopline.runtime.client.spending import require_prices
-        from loopline.runtime.config.key_value_options import key_value_options
-        from loopline.runtime.errors import InputError
-        from loopline.workers.schedules import Schedule
 
-        async def added(client: Client, where: Deployment) -> float:
-            settings = where.settings
-            if settings.app is not None:
-                from loopline.runtime.app.loading import load_app
+def add(
+    name: Name,
+    question: Annotated[str, typer.Argument(help="The question of each tick.")],
+    cron: Annotated[
+        str, typer.Option(help="When: minute hour day month weekday, as in '0 7 * * *'.")
+    ],
+    workflow: Annotated[
+        str | None,
+        typer.Option("--workflow", "-w", help="Workflow (default: the profile's)."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Option of the workflow; may be repeated."),
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option(help="Time zone of the times, as in Europe/Berlin.")
+    ] = "UTC",
+    missed: Annotated[
+        MissedTicks,
+        typer.Option(
+            help="Ticks at which no worker was there: `once` runs the last of them late, "
+            "`skip` none."
+        ),
+    ] = MissedTicks.ONCE,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Deadline of each run.")
+    ] = 600.0,
+    budget_usd: BudgetUsd = None,
+    budget_tokens: BudgetTokens = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a schedule of this name.")
+    ] = False,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question at every tick of a cron line. Each tick has one run."""
+    from loopline.agents.errors import AgentError
+    from loopline.agents.workflows import workflows
+    from loopline.bus import schedules
+    from loopline.runtime.client.spending import require_prices
+    from loopline.runtime.config.key_value_options import key_value_options
+    from loopline.runtime.errors import InputError
+    from loopline.workers.schedules import Schedule
 
-                load_app(settings.app)
-            run = client.new_run(
-                question,
-                workflow=workflow or settings.workflow,
-                options=key_value_options("--option", option or [], "max_calls=4"),
-                budget=budget_of(seconds, budget_tokens, budget_usd),
-            )
-            require_prices(run, settings)
-            try:
-                run = await client.with_offered_tools(run)
-                workflows.get(run.workflow).first(run)
-                now = client.bus.clock.now()
-                new = Schedule(
-                    cron=cron, timezone=timezone, missed=missed.value, added=now, run=run
+    async def added(client: Client, where: Deployment) -> float:
+        settings = where.settings
+        if settings.app is not None:
+            from loopline.runtime.app.loading import load_app
+
+            load_app(settings.app)
+        run = client.new_run(
+            question,
+            workflow=workflow or settings.workflow,
+            options=key_value_options("--option", option or [], "max_calls=4"),
+            budget=budget_of(seconds, budget_tokens, budget_usd),
+        )
+        require_prices(run, settings)
+        try:
+            run = await client.with_offered_tools(run)
+            workflows.get(run.workflow).first(run)
+            now = client.bus.clock.now()
+            new = Schedule(cron=cron, timezone=timezone, missed=missed.value, added=now, run=run)
+            tick = new.next_tick(now)
+            body = new.model_dump_json().encode()
+            if not await schedules.put(client.bus, name, body, tick, replace=replace):
+                raise InputError(
+                    f"there is a schedule {name!r} already",
+                    hint="--replace replaces it.",
                 )
-                tick = new.next_tick(now)
-                body = new.model_dump_json().encode()
-                if not await schedules.put(client.bus, name, body, tick, replace=replace):
-                    raise InputError(
-                        f"there is a schedule {name!r} already",
-                        hint="--replace replaces it.",
-                    )
-            except (AgentError, ValueError) as error:
-                raise InputError(str(error)) from error
-            return tick
+        except (AgentError, ValueError) as error:
+            raise InputError(str(error)) from error
+        return tick
 
-        tick = run_with_client(redis_url, added)
-        if as_json:
-            typer.echo(json.dumps({"name": name, "next": tick}))
-            return
-        typer.echo(f"schedule {name}: next at {_utc(tick)}")
+    tick = run_with_client(redis_url, added)
+    if as_json:
+        typer.echo(json.dumps({"name": name, "next": tick}))
+        return
+    typer.echo(f"schedule {name}: next at {_utc(tick)}")
 
-    @schedule.command("ls")
-    def ls(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None, as_json: AsJson = False
-    ) -> None:
-        """List the schedules with their next ticks."""
-        from loopline.bus import schedules
-        from loopline.runtime.terminal.safe_text import sanitize
-        from loopline.runtime.terminal.tables import align_columns
-        from loopline.workers.schedules import Schedule
 
-        async def listed(client: Client, _: Deployment) -> list[tuple[str, float, Schedule]]:
-            return [
-                (stored.name, stored.tick, Schedule.model_validate_json(stored.body))
-                for stored in await schedules.ls(client.bus)
-            ]
+def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List the schedules with their next ticks."""
+    from loopline.bus import schedules
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns
+    from loopline.workers.schedules import Schedule
 
-        entries = run_with_client(redis_url, listed)
-        if as_json:
-            lines = [
-                {"name": name, "next": tick, **item.model_dump(mode="json")}
-                for name, tick, item in entries
-            ]
-            typer.echo(json.dumps(lines))
-            return
-        rows = [
-            (
-                name,
-                item.cron,
-                item.timezone,
-                _utc(tick),
-                item.missed,
-                item.run.workflow,
-                sanitize(" ".join(item.run.task.prompt.split()))[:60],
-            )
+    async def listed(client: Client, _: Deployment) -> list[tuple[str, float, Schedule]]:
+        return [
+            (stored.name, stored.tick, Schedule.model_validate_json(stored.body))
+            for stored in await schedules.ls(client.bus)
+        ]
+
+    entries = run_with_client(redis_url, listed)
+    if as_json:
+        lines = [
+            {"name": name, "next": tick, **item.model_dump(mode="json")}
             for name, tick, item in entries
         ]
-        head = ("name", "cron", "zone", "next", "missed", "workflow", "question")
-        typer.echo("\n".join(align_columns(head, rows)) if rows else "no schedules")
+        typer.echo(json.dumps(lines))
+        return
+    rows = [
+        (
+            name,
+            item.cron,
+            item.timezone,
+            _utc(tick),
+            item.missed,
+            item.run.workflow,
+            sanitize(" ".join(item.run.task.prompt.split()))[:60],
+        )
+        for name, tick, item in entries
+    ]
+    head = ("name", "cron", "zone", "next", "missed", "workflow", "question")
+    typer.echo("\n".join(align_columns(head, rows)) if rows else "no schedules")
 
-    @schedule.command("rm")
-    def rm(name: Name, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Remove a schedule. Runs that it has started continue."""
-        from loopline.bus import schedules
-        from loopline.runtime.errors import InputError
 
-        async def removed(client: Client, _: Deployment) -> bool:
-            return await schedules.remove(client.bus, name)
+def rm(name: Name, redis_url: RedisUrl = None) -> None:
+    """Remove a schedule. Runs that it has started continue."""
+    from loopline.bus import schedules
+    from loopline.runtime.errors import InputError
 
-        if not run_with_client(redis_url, removed):
-            raise InputError(
-                f"there is no schedule {name!r}", hint="`runtime schedule ls` lists them."
-            )
-        typer.echo(f"removed {name}")
+    async def removed(client: Client, _: Deployment) -> bool:
+        return await schedules.remove(client.bus, name)
+
+    if not run_with_client(redis_url, removed):
+        raise InputError(f"there is no schedule {name!r}", hint="`runtime schedule ls` lists them.")
+    typer.echo(f"removed {name}")
 
 
 def _utc(seconds: float) -> str:

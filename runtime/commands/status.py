@@ -14,61 +14,62 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("status")
-    def status(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None,
-        profile: OfRunning = None,
-        as_json: AsJson = False,
-        worker: Annotated[
-            str | None,
-            typer.Option(
-                "--worker",
-                metavar="KIND",
-                help="Exit code 0 if a worker of this kind on this host is ready, else 1.",
-            ),
-        ] = None,
-    ) -> None:
-        """Show workers, lag, leases, runs in flight and versions.
+    app.command("status")(status)
+    app.command("top")(top)
 
-        Exit code 3 if the bus or the supervisor does not answer, 1 if no worker of some kind is
-        ready: what needs one waits.
-        """
-        import asyncio
 
-        from loopline.runtime.client.deployment import find
-        from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+def status(
+    redis_url: RedisUrl = None,
+    profile: OfRunning = None,
+    as_json: AsJson = False,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            "--worker",
+            metavar="KIND",
+            help="Exit code 0 if a worker of this kind on this host is ready, else 1.",
+        ),
+    ] = None,
+) -> None:
+    """Show workers, lag, leases, runs in flight and versions.
 
-        deployment_status = asyncio.run(
-            collect_from_bus(find(redis_url=redis_url, profile=profile))
-        )
-        if worker is not None:
-            _check_health(deployment_status, worker)
-        elif as_json:
-            typer.echo(deployment_status.model_dump_json())
-        else:
-            from loopline.runtime.observe.status_view import console, render_status
+    Exit code 3 if the bus or the supervisor does not answer, 1 if no worker of some kind is
+    ready: what needs one waits.
+    """
+    import asyncio
 
-            console().print(render_status(deployment_status))
-        if deployment_status.bus_error or deployment_status.supervisor_error:
-            raise typer.Exit(EXIT_UNREACHABLE)
-        if deployment_status.unserved or deployment_status.phase == "silent":
-            raise typer.Exit(EXIT_FAILED)
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
-    @app.command("top")
-    def top(  # pyright: ignore[reportUnusedFunction]
-        redis_url: RedisUrl = None,
-        profile: OfRunning = None,
-        every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0,
-    ) -> None:
-        """Show the status live, until Ctrl-C."""
-        import asyncio
-        import contextlib
+    deployment_status = asyncio.run(collect_from_bus(find(redis_url=redis_url, profile=profile)))
+    if worker is not None:
+        _check_health(deployment_status, worker)
+    elif as_json:
+        typer.echo(deployment_status.model_dump_json())
+    else:
+        from loopline.runtime.observe.status_view import console, render_status
 
-        from loopline.runtime.client.deployment import find
+        console().print(render_status(deployment_status))
+    if deployment_status.bus_error or deployment_status.supervisor_error:
+        raise typer.Exit(EXIT_UNREACHABLE)
+    if deployment_status.unserved or deployment_status.phase == "silent":
+        raise typer.Exit(EXIT_FAILED)
 
-        deployment = find(redis_url=redis_url, profile=profile)
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_show_live(deployment, every))
+
+def top(
+    redis_url: RedisUrl = None,
+    profile: OfRunning = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0,
+) -> None:
+    """Show the status live, until Ctrl-C."""
+    import asyncio
+    import contextlib
+
+    from loopline.runtime.client.deployment import find
+
+    deployment = find(redis_url=redis_url, profile=profile)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_show_live(deployment, every))
 
 
 def _check_health(status: Status, kind: str) -> None:

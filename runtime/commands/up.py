@@ -15,41 +15,43 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("up")
-    def up(  # pyright: ignore[reportUnusedFunction]
-        profile: Profile = None,
-        detach: Annotated[
-            bool, typer.Option("--detach", "-d", help="Return once every worker is ready.")
-        ] = False,
-        app_file: Annotated[
-            Path | None,
-            typer.Option(
-                "--app", metavar="FILE", help="A Python file with an App: its tools are served."
-            ),
-        ] = None,
-        redis_url: RedisUrl = None,
-        unsafe_exec: UnsafeExec = False,
-        overrides: Set = None,
-    ) -> None:
-        """Start Redis and the workers; Ctrl-C drains, twice abandons work. No Redis is started
-        where one is named."""
-        from loopline.runtime.config.settings import DEFAULT_PROFILE, load
-        from loopline.runtime.config.sources import absolute_profile
+    app.command("up")(up)
 
-        all_overrides = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
-        if app_file is not None:
-            all_overrides.append(f"app.path={app_file.expanduser().resolve()}")
-        settings = load(profile, overrides=all_overrides, redis_url=redis_url)
-        if settings.app is not None:
-            from loopline.runtime.app.loading import load_app
 
-            load_app(settings.app)  # a broken one is an error now, not of each worker
-        if detach:
-            from loopline.runtime.supervise.detached import start_detached
+def up(
+    profile: Profile = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once every worker is ready.")
+    ] = False,
+    app_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--app", metavar="FILE", help="A Python file with an App: its tools are served."
+        ),
+    ] = None,
+    redis_url: RedisUrl = None,
+    unsafe_exec: UnsafeExec = False,
+    overrides: Set = None,
+) -> None:
+    """Start Redis and the workers; Ctrl-C drains, twice abandons work. No Redis is started
+    where one is named."""
+    from loopline.runtime.config.settings import DEFAULT_PROFILE, load
+    from loopline.runtime.config.sources import absolute_profile
 
-            start_detached(profile, all_overrides, redis_url, settings)
-            return
-        _run_in_foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
+    all_overrides = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
+    if app_file is not None:
+        all_overrides.append(f"app.path={app_file.expanduser().resolve()}")
+    settings = load(profile, overrides=all_overrides, redis_url=redis_url)
+    if settings.app is not None:
+        from loopline.runtime.app.loading import load_app
+
+        load_app(settings.app)  # a broken one is an error now, not of each worker
+    if detach:
+        from loopline.runtime.supervise.detached import start_detached
+
+        start_detached(profile, all_overrides, redis_url, settings)
+        return
+    _run_in_foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
 
 
 def _run_in_foreground(settings: Settings, profile: str) -> None:

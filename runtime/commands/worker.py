@@ -15,46 +15,46 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("worker")
-    def worker(  # pyright: ignore[reportUnusedFunction]
-        kind: Annotated[
-            str,
-            typer.Argument(
-                help="Kind in the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
-                "…; or jobs."
-            ),
-        ],
-        profile: OfRunning = None,
-        redis_url: RedisUrl = None,
-        overrides: Set = None,
-        name: Annotated[str | None, typer.Option(hidden=True)] = None,
-        resolved: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    ) -> None:
-        """Run one worker here until Ctrl-C. It drains; a second Ctrl-C abandons its work.
+    app.command("worker")(worker)
 
-        Without --redis-url, and when none is configured, it joins the deployment of this state
-        directory with the configuration that one was started with; --set goes before it.
-        """
-        from loopline.runtime.client.deployment import find
-        from loopline.runtime.config.settings import DEFAULT_PROFILE, load_resolved_file
-        from loopline.runtime.config.state import StateDirectory
-        from loopline.runtime.supervise.worker_process import run_worker
 
-        state = StateDirectory.from_environment()
-        if resolved is not None:
-            settings = load_resolved_file(resolved)
-            remedy, serves = _examine_running(state.running()), None
+def worker(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="Kind in the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
+            "…; or jobs."
+        ),
+    ],
+    profile: OfRunning = None,
+    redis_url: RedisUrl = None,
+    overrides: Set = None,
+    name: Annotated[str | None, typer.Option(hidden=True)] = None,
+    resolved: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one worker here until Ctrl-C. It drains; a second Ctrl-C abandons its work.
+
+    Without --redis-url, and when none is configured, it joins the deployment of this state
+    directory with the configuration that one was started with; --set goes before it.
+    """
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.config.settings import DEFAULT_PROFILE, load_resolved_file
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.supervise.worker_process import run_worker
+
+    state = StateDirectory.from_environment()
+    if resolved is not None:
+        settings = load_resolved_file(resolved)
+        remedy, serves = _examine_running(state.running()), None
+    else:
+        all_overrides = tuple(overrides or ())
+        deployment = find(redis_url=redis_url, profile=profile, overrides=all_overrides)
+        settings, run, serves = deployment.settings, deployment.run, deployment.profile
+        if run is not None and profile is None and not all_overrides:
+            remedy = _examine_running(run)
         else:
-            all_overrides = tuple(overrides or ())
-            deployment = find(redis_url=redis_url, profile=profile, overrides=all_overrides)
-            settings, run, serves = deployment.settings, deployment.run, deployment.profile
-            if run is not None and profile is None and not all_overrides:
-                remedy = _examine_running(run)
-            else:
-                remedy = _examine(
-                    profile or (run.profile if run else DEFAULT_PROFILE), all_overrides
-                )
-        run_worker(settings, kind, name, state, remedy=remedy, profile=serves)
+            remedy = _examine(profile or (run.profile if run else DEFAULT_PROFILE), all_overrides)
+    run_worker(settings, kind, name, state, remedy=remedy, profile=serves)
 
 
 def _examine_running(run: RunFile | None) -> str:

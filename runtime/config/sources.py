@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from loopline.runtime.config.shipped_profiles import PROFILE_DIR, profile_names
+from loopline.runtime.config import PROFILE_DIR, profile_names
 from loopline.runtime.errors import ConfigError
 from loopline.workers.process_lifetime import PARENT_VARIABLE
 

@@ -30,10 +30,9 @@ from loopline.runtime.redis.server import RedisServer
 from loopline.runtime.redis.users import user_kind
 from loopline.runtime.supervise.control import ControlServer
 from loopline.runtime.supervise.listener import GATEWAY, Listener
-from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.scrape_targets import ScrapeTargets
 from loopline.runtime.supervise.worker_environment import worker_environment
-from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
+from loopline.runtime.supervise.worker_slot import Launch, RestartPolicy, WorkerSlot
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.stop_signals import stop_signals
 

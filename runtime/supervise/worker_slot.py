@@ -2,6 +2,11 @@
 
 A slot lives as long as its kind is wanted at its index; processes come and go in it. Each process
 has a name of its own on the bus: a successor must not be taken for the dead one's lease holder.
+
+Backoff doubles with each death in a row and carries jitter, so that workers that died of one cause
+(a Redis restart, a bad disk) don't come back at the same time. A worker that has lived longer than
+the window starts over. The breaker gives up a worker that died too often within the window: it
+would only burn the machine and bury the reason under its own log.
 """
 
 from __future__ import annotations
@@ -9,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +31,38 @@ from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.observe.log_files import RotatingLog, last_error_line
 from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from loopline.runtime.supervise.listener import GATEWAY, LISTENER_VARIABLE, Listener
-from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_name import worker_name
 from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
 from loopline.workers.stop_signals import ABANDON, send
+
+
+@dataclass
+class RestartPolicy:
+    """The deaths of one worker slot."""
+
+    settings: SupervisorSettings
+    random: random.Random = field(default_factory=random.Random)
+    deaths: deque[float] = field(default_factory=deque[float])
+    """Times of the deaths within the window, in monotonic seconds."""
+
+    def died(self, now: float) -> float | None:
+        """Note a death; return the pause in seconds before the restart, `None` when it is given up.
+
+        pause = min(max, base · 2^(deaths−1)) · uniform(0.5, 1)
+        """
+        window = self.settings.crash_loop_seconds
+        while self.deaths and now - self.deaths[0] > window:
+            self.deaths.popleft()
+        self.deaths.append(now)
+        if len(self.deaths) >= self.settings.crash_loop_deaths:
+            return None
+        exponent = len(self.deaths) - 1
+        pause = min(
+            self.settings.backoff_max_seconds, self.settings.backoff_seconds * 2.0**exponent
+        )
+        return pause * self.random.uniform(0.5, 1.0)
+
 
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 

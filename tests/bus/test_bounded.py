@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loopline.bus import Bus, ContentWriter, contents, read_content
 from loopline.bus.bounded import Remembered
-from loopline.workers.engines.openai.notices import MAX_NOTICES, Notices
+from loopline.workers.engines.openai.habits import MAX_NOTICES, Notices
 
 
 @given(

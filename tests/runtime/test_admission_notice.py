@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline.bus import Overloaded
-from loopline.runtime.client.admission_notice import AdmissionNotice
+from loopline.runtime.run_driver import AdmissionNotice
 
 FULL = Overloaded("100 runs, the limit is 100: ask again later")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from loopline.runtime.cli import app
+from loopline.runtime.config import profile_names
 from loopline.runtime.config import settings as config
-from loopline.runtime.config.shipped_profiles import profile_names
 from loopline.runtime.config.sources import key_paths
 from loopline.runtime.errors import ConfigError
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.runtime.config.sections import SupervisorSettings
-from loopline.runtime.supervise.restarts import RestartPolicy
+from loopline.runtime.supervise.worker_slot import RestartPolicy
 
 
 def policy(**changes: float) -> RestartPolicy:

@@ -17,8 +17,7 @@ from loopline.agents.environments.code import (
     ProgramTest,
 )
 from loopline.agents.judging import Failure, ProgramVerdict, TestVerdict
-from loopline.workers.judging.failures import failure_of
-from loopline.workers.judging.programs import KEPT, ProgramJudge
+from loopline.workers.judging.programs import KEPT, ProgramJudge, failure_of
 from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
 from loopline.workers.sandbox.judge import Judge, Outcome
 from tests.workers.sandbox.conftest import needs_bubblewrap

@@ -17,8 +17,8 @@ from loopline.agents.records import Outcome, Task
 from loopline.agents.replay import fork, replay
 from loopline.agents.roles.pair.episode import episode_of
 from loopline.agents.workflow_runner import run_locally
+from loopline.workers.judging.outputs import program_runs
 from loopline.workers.judging.problems import ProblemFolder
-from loopline.workers.judging.runs import program_runs
 from loopline.workers.judging.service import JudgeService, judge_service
 from loopline.workers.sandbox import Sandbox, SandboxSettings
 from tests.agents.test_pair import ManyHost

@@ -28,10 +28,9 @@ from loopline.agents.tools.json_arguments import json_object
 from loopline.bus import Delivery, Retry
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.math_verify import MathVerifyMissing
-from loopline.workers.judging.outputs import judge_outputs
+from loopline.workers.judging.outputs import judge_outputs, program_runs
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 from loopline.workers.judging.programs import ProgramJudge
-from loopline.workers.judging.runs import program_runs
 from loopline.workers.messages import ToolPayload, tool_result
 from loopline.workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
 from loopline.workers.sandbox.judge import Judge

@@ -4,7 +4,7 @@
 In a test: `async with ScriptedServer(ServerOptions(…)) as server: … server.url`.
 """
 
-from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.app import ServerOptions
 from loopline.workers.scripted_api.server import ScriptedServer
 
 __all__ = ["ScriptedServer", "ServerOptions"]

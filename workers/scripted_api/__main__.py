@@ -13,7 +13,7 @@ import uvloop
 from pydantic import ValidationError
 
 from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
-from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.app import ServerOptions
 from loopline.workers.scripted_api.server import ScriptedServer
 
 

@@ -11,9 +11,8 @@ from typing import Self
 import uvicorn
 
 from loopline.workers.scripted_api.answer import Reply
-from loopline.workers.scripted_api.app import ScriptedApp
+from loopline.workers.scripted_api.app import ScriptedApp, ServerOptions
 from loopline.workers.scripted_api.counts import ServerCounts
-from loopline.workers.scripted_api.options import ServerOptions
 
 
 class Listener(uvicorn.Server):

@@ -18,3 +18,11 @@ A tool is offered under `<source>__<its own name>`. What such a program says is 
 was checked: its schemas are made plain and bounded, its answers are cut, and nothing that it says
 later adds to what may be called.
 """
+
+
+class SourceUnavailable(Exception):
+    """A source that can't be used now; the message says why and what to do."""
+
+
+class ToolRefused(ValueError):
+    """A tool of a source that is not offered, and why."""

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from loopline.agents.records import MAX_TOOLS, ToolSpec
 from loopline.agents.tools.effects import Effect
-from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
 from loopline.workers.tool_sources.references import References
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
-from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 HIDDEN = "***"

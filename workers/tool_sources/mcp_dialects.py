@@ -30,8 +30,8 @@ from mcp_types import (
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT
-from loopline.workers.tool_sources.errors import ToolRefused
 from loopline.workers.tool_sources.mcp_results import plain_result
 
 log = structlog.get_logger("loopline.workers.tool_sources.mcp")

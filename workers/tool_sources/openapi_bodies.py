@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.openapi_operation import Body, BodyKind, Style
 from loopline.workers.tool_sources.references import References
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from loopline.agents.records import JsonObject
 from loopline.workers.self_limits import limit_self
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.catalogue import catalogue_of
 from loopline.workers.tool_sources.document_text import BadDocument, read_text
-from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.openapi_operation import ReadDocument
 from loopline.workers.tool_sources.openapi_operations import OperationFilter, operations_of
 from loopline.workers.tool_sources.openapi_servers import base_url_of

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from loopline.workers.bounded_child import ChildFailed, ask_child
 from loopline.workers.bounded_file import FileTooLarge, read_bounded_file
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.bounded_http import read_bounded
 from loopline.workers.tool_sources.content_coding import BadCoding
-from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.openapi_child import Question, Reply
 from loopline.workers.tool_sources.openapi_operation import ReadDocument
 from loopline.workers.tool_sources.openapi_servers import is_url

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT, ListedTool
-from loopline.workers.tool_sources.errors import ToolRefused
 from loopline.workers.tool_sources.openapi_bodies import body_of
 from loopline.workers.tool_sources.openapi_operation import Body, Operation, Parameter, Place, Style
 from loopline.workers.tool_sources.openapi_servers import refuse_another_server

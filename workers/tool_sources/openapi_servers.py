@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources.errors import SourceUnavailable, ToolRefused
+from loopline.workers.tool_sources import SourceUnavailable, ToolRefused
 
 Origin = tuple[str, str | None, int | None]
 

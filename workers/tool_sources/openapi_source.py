@@ -12,12 +12,12 @@ from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import cut_text
 from loopline.agents.tools.effects import Effect
 from loopline.bus import TRACEPARENT_HEADER
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.answer_text import kind_of, text_of
 from loopline.workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
 from loopline.workers.tool_sources.catalogue import Catalogue
 from loopline.workers.tool_sources.content_coding import BadCoding
 from loopline.workers.tool_sources.credentials import Credentials
-from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.openapi_document import read_document
 from loopline.workers.tool_sources.openapi_operation import Operation
 from loopline.workers.tool_sources.openapi_request import request_of

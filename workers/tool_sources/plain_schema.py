@@ -14,7 +14,7 @@ import json
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from referencing import Registry, Resource, Specification
 from referencing.jsonschema import DRAFT202012
 
-from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources import ToolRefused
 
 
 class References:

@@ -19,9 +19,9 @@ from loopline.agents.tools.answers import SHOWN_CHARS
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer, interrupted_answer
 from loopline.bus.tasks import Background
 from loopline.workers.installation import install_hint
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.catalogue import BETWEEN, Catalogue
 from loopline.workers.tool_sources.credentials import Credentials
-from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 log = structlog.get_logger("loopline.workers.tool_sources")

@@ -11,7 +11,7 @@ from loopline.runtime.config import settings as config
 from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.testing.vllm_double import write_program
 from loopline.workers.engines.vllm.engine import VllmEngine
-from loopline.workers.engines.vllm.environment import server_environment
+from loopline.workers.engines.vllm.managed import server_environment
 from tests.workers.engines.test_managed_vllm import managed, server_of
 
 WORKERS = {

@@ -15,8 +15,8 @@ pytest.importorskip("jsonschema", reason="needs make install")
 import httpx
 
 from loopline.agents.tools import ToolFailed
+from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.credentials import Credentials
-from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.openapi_child import Question, read_document
 from loopline.workers.tool_sources.openapi_operation import Operation, Parameter, Style
 from loopline.workers.tool_sources.openapi_request import request_of

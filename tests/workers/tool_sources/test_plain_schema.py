@@ -14,7 +14,7 @@ pytest.importorskip("jsonschema", reason="needs make install")
 from jsonschema import Draft202012Validator
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.plain_schema import MAX_CHARS, plain_schema
 
 KEYWORDS = [

@@ -26,8 +26,7 @@ from loopline.workers.engines.openai.complaints import complaint_in, complaint_o
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.embeddings import assembly_of
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
-from loopline.workers.engines.openai.habits import Habits, advice
-from loopline.workers.engines.openai.notices import Notices
+from loopline.workers.engines.openai.habits import Habits, Notices, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, payloads_of
 from loopline.workers.engines.openai.transport import Answer

@@ -8,10 +8,12 @@ tokens, or what the ledger relies on (`stream_options`: it asks for the usage).
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import cast
 
+from loopline.bus.bounded import Remembered
 from loopline.workers.engines.openai.complaints import Complaint
 from loopline.workers.engines.openai.errors import Refused
 from loopline.workers.engines.settings import ModelSettings
@@ -141,3 +143,22 @@ def _mentions(name: str, complaint: Complaint, words: str) -> bool:
 def _sends_no_content(body: Mapping[str, object]) -> bool:
     turns = cast(list[Mapping[str, object]], body.get("messages", []))
     return any("tool_calls" in turn and turn["content"] == "" for turn in turns)
+
+
+MAX_NOTICES = 256
+"""An endpoint that has more peculiarities is told of the oldest again."""
+
+
+class Notices:
+    """Peculiarities of one endpoint, as warnings."""
+
+    def __init__(self, endpoint: str, log: logging.Logger) -> None:
+        """`endpoint` names it in each warning."""
+        self._endpoint = endpoint
+        self._log = log
+        self._said: Remembered[str, None] = Remembered(MAX_NOTICES)
+
+    def log_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.set(what, None)
+            self._log.warning("%s %s", self._endpoint, what)
