@@ -14,10 +14,10 @@ from loopline.agents.registry import Registry, import_from_here, load_object
 GROUP = "loopline.environments"
 
 BUILT_IN = {
-    "plan_path": "loopline.agents.environments.plan_path.environment:PLAN_PATH",
-    "sokoban": "loopline.agents.environments.sokoban.environment:SOKOBAN",
-    "sudoku": "loopline.agents.environments.sudoku.environment:SUDOKU",
-    "word_problems": "loopline.agents.environments.word_problem_team.environment:WORD_PROBLEMS",
+    "plan_path": "loopline.agents.environments.plan_path:PLAN_PATH",
+    "sokoban": "loopline.agents.environments.sokoban:SOKOBAN",
+    "sudoku": "loopline.agents.environments.sudoku:SUDOKU",
+    "word_problems": "loopline.agents.environments.word_problem_team:WORD_PROBLEMS",
 }
 """Place of each object by name. Imported when it is first used."""
 DEFAULT = "plan_path"

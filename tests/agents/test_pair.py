@@ -17,7 +17,7 @@ from loopline.agents.environments import (
 from loopline.agents.environments.code import team as code_team
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.game import replay_episode
-from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
 from loopline.agents.environments.registry import find
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from loopline.agents.environments.plan_path import PlanPathInstance, shortest_path
-from loopline.agents.environments.sokoban import SokobanInstance, solve
-from loopline.agents.environments.sudoku import SudokuInstance
-from loopline.agents.environments.word_problem_team import WordProblemInstance
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, shortest_path
+from loopline.agents.environments.sokoban.instance import SokobanInstance
+from loopline.agents.environments.sokoban.solver import solve
+from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.records import (
     Call,
     FinishReason,

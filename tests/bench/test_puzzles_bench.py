@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from loopline.agents.environments import blind, plan_path
 from loopline.agents.environments.game import Agent
-from loopline.agents.environments.plan_path.environment import PLAN_PATH
+from loopline.agents.environments.plan_path import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import RequestFailed

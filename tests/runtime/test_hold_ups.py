@@ -14,7 +14,7 @@ from loopline.agents.environments.code.problem import CodeQuestion
 from loopline.agents.environments.code.team import CodeInstance
 from loopline.agents.environments.math_team.team import MathInstance, MathQuestion
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sudoku import SudokuSetting
+from loopline.agents.environments.sudoku.instance import SudokuSetting
 from loopline.agents.records import Run, Task
 from loopline.agents.workflows import policies_for, policy_of, serving_role
 from loopline.bus import Bus, WorkerPresence, pool_of

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from loopline.agents.environments import sudoku
-from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.records import Outcome, Task
 from loopline.agents.replay import fork, replay

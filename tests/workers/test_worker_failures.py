@@ -18,7 +18,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from loopline.agents.environments.environment import AnyEnvironment, Environment
-from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.records import Budget, JsonObject, Message, Outcome, Run
 from loopline.agents.tools import tool_spec
 from loopline.bus import BusSettings, dead_letters

@@ -2,22 +2,33 @@
 
 The modules: `numbers` (those of a text), `instance` (the data and its split), `rules`, `puzzle`
 (actions and rewards), `tools` (the tool agent's calls), `verification`, `generation`,
-`players` (by hand), `lessons`, `environment` (the object).
+`players` (by hand), `lessons`, and here the environment.
 """
 
 from __future__ import annotations
 
-from loopline.agents.environments.word_problem_team.generation import Difficulty, instances, stream
-from loopline.agents.environments.word_problem_team.instance import (
-    ENVIRONMENT,
-    Equation,
-    WordProblemInstance,
-    WordProblemSetting,
-    split_of_wording,
-)
-from loopline.agents.environments.word_problem_team.verification import check_work
+from functools import partial
 
-__all__ = [
-    "ENVIRONMENT", "Difficulty", "Equation", "WordProblemInstance", "WordProblemSetting",
-    "check_work", "instances", "split_of_wording", "stream",
-]  # fmt: skip
+from loopline.agents.environments.environment import Environment
+from loopline.agents.environments.team_episode import SPECS, TOGETHER
+from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
+from loopline.agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
+from loopline.agents.environments.word_problem_team.lessons import LESSONS
+from loopline.agents.environments.word_problem_team.players import PLAYERS, player_solves
+from loopline.agents.environments.word_problem_team.puzzle import Working, open_episode
+
+WORD_PROBLEMS = Environment[Difficulty, WordProblemInstance, Working](
+    name=ENVIRONMENT,
+    title="Word problems",
+    agents=SPECS,
+    team_does=TOGETHER,
+    difficulty=Difficulty,
+    instance=WordProblemInstance,
+    stream=stream,
+    open=open_episode,
+    players={name: partial(player_solves, player) for name, player in PLAYERS.items()},
+    players_do="one answer, by simple rules of reading",
+    describe=lambda difficulty: "of {} to {} calculations".format(*difficulty.equations),
+    solution=lambda instance: str(instance.answer),
+    lessons=LESSONS,
+)

@@ -12,7 +12,8 @@ from loopline.agents.environments.blind import (
     open_episodes,
 )
 from loopline.agents.environments.game import Agent
-from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting, instances
+from loopline.agents.environments.plan_path.generation import Difficulty, instances
+from loopline.agents.environments.plan_path.instance import PlanPathSetting
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.trainers.grpo.arms.game import LearnedGame, taught

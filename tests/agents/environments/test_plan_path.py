@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.environments.game import ActionRecord, OutOfTurn, replay_episode
-from loopline.agents.environments.plan_path import (
-    POLICIES,
-    Difficulty,
+from loopline.agents.environments.plan_path import PLAN_PATH
+from loopline.agents.environments.plan_path.generation import Difficulty, instances
+from loopline.agents.environments.plan_path.instance import (
     PlanPathInstance,
     PlanPathSetting,
-    check_walk,
-    instances,
     shortest_path,
-    solves,
 )
-from loopline.agents.environments.plan_path.environment import PLAN_PATH
+from loopline.agents.environments.plan_path.players import POLICIES, solves
+from loopline.agents.environments.plan_path.verification import check_walk
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.errors import InvalidTask

@@ -13,21 +13,18 @@ from hypothesis import strategies as st
 from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.grid import Cell
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sokoban import (
-    Difficulty,
-    SearchLimit,
-    SokobanInstance,
-    SokobanSetting,
-    check_play,
-    instances,
-    push_count,
-    read_boxoban,
-    solve,
-    solver,
-)
-from loopline.agents.environments.sokoban.environment import SOKOBAN
+from loopline.agents.environments.sokoban import SOKOBAN, solver
+from loopline.agents.environments.sokoban.boxoban import read_boxoban
+from loopline.agents.environments.sokoban.generation import Difficulty, instances, push_count
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Level, Play
-from loopline.agents.environments.sokoban.solver import nearest_by_pushes, walkable_cells
+from loopline.agents.environments.sokoban.solver import (
+    SearchLimit,
+    nearest_by_pushes,
+    solve,
+    walkable_cells,
+)
+from loopline.agents.environments.sokoban.verification import check_play
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject

@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 
 from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sudoku import (
-    Difficulty,
-    SudokuInstance,
-    SudokuSetting,
-    check_grid,
-    instances,
-    solutions_of_4,
-    solver,
-)
-from loopline.agents.environments.sudoku.environment import SUDOKU
+from loopline.agents.environments.sudoku import SUDOKU, solver
+from loopline.agents.environments.sudoku.generation import Difficulty, instances, solutions_of_4
+from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.rules import conflicts
 from loopline.agents.environments.sudoku.solver import Grid, blank_grid, completions
+from loopline.agents.environments.sudoku.verification import check_grid
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask

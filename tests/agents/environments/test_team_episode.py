@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
 from loopline.agents.environments.game import Episode, replay_episode
 from loopline.agents.environments.registry import find
-from loopline.agents.environments.sokoban.environment import SOKOBAN
+from loopline.agents.environments.sokoban import SOKOBAN
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.records import Task

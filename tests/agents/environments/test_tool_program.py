@@ -13,13 +13,13 @@ from loopline.agents.environments.game import (
     ProgramNotRun,
     replay_episode,
 )
-from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from loopline.agents.environments.plan_path.environment import PLAN_PATH
+from loopline.agents.environments.plan_path import PLAN_PATH
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.walk import Moves, Walk
-from loopline.agents.environments.sokoban import SokobanInstance, SokobanSetting
-from loopline.agents.environments.sokoban.environment import SOKOBAN
-from loopline.agents.environments.sudoku import SudokuInstance, SudokuSetting
-from loopline.agents.environments.sudoku.environment import SUDOKU
+from loopline.agents.environments.sokoban import SOKOBAN
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sudoku import SUDOKU
+from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.tool_program import (
     MAX_LINE,
@@ -27,12 +27,12 @@ from loopline.agents.environments.tool_program import (
     ProgramRun,
     last_line,
 )
-from loopline.agents.environments.word_problem_team import (
+from loopline.agents.environments.word_problem_team import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team.instance import (
     Equation,
     WordProblemInstance,
     WordProblemSetting,
 )
-from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.rules import Items, Work
 from loopline.agents.records import JsonObject
 

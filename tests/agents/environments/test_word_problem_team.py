@@ -16,19 +16,17 @@ from loopline.agents.arithmetic import evaluate
 from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
-from loopline.agents.environments.word_problem_team import (
-    Difficulty,
+from loopline.agents.environments.word_problem_team import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team.generation import Difficulty, instances, stream
+from loopline.agents.environments.word_problem_team.instance import (
     Equation,
     WordProblemInstance,
     WordProblemSetting,
-    check_work,
-    instances,
     split_of_wording,
-    stream,
 )
-from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.numbers import name_numbers, numbers_of
 from loopline.agents.environments.word_problem_team.rules import Calculation, Item, Items, Work
+from loopline.agents.environments.word_problem_team.verification import check_work
 from loopline.agents.environments.word_problems import generate, schemes
 from loopline.agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from loopline.agents.environments.game import Agent
-from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.plan_path.generation import stream
 from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS, TOOL

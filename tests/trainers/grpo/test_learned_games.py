@@ -13,12 +13,13 @@ from loopline.agents.environments import sokoban, sudoku, word_problem_team
 from loopline.agents.environments.game import Refusal
 from loopline.agents.environments.marked_answers import read_calls, read_moves, read_rows
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sokoban.environment import SOKOBAN
+from loopline.agents.environments.sokoban import SOKOBAN
 from loopline.agents.environments.sokoban.level import Play
-from loopline.agents.environments.sudoku.environment import SUDOKU
+from loopline.agents.environments.sudoku import SUDOKU
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
-from loopline.agents.environments.word_problem_team import WordProblemInstance, stream
-from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team.generation import stream
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.lessons import WeakTeam
 from loopline.agents.environments.word_problem_team.numbers import name_numbers
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle, Working

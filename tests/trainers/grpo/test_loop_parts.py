@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from loopline.agents.environments.plan_path import PlanPathInstance
+from loopline.agents.environments.plan_path.instance import PlanPathInstance
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
 from loopline.bench.proofs.grpo_faults.driver import write_profile

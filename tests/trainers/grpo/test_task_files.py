@@ -14,7 +14,7 @@ from loopline.agents.environments.code import CodeQuestion, team
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.environments.game import Scheme
 from loopline.agents.environments.math_team import MathInstance, MathQuestion
-from loopline.agents.environments.plan_path import Difficulty, instances
+from loopline.agents.environments.plan_path.generation import Difficulty, instances
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.registry import find
 from loopline.agents.errors import InvalidOptions

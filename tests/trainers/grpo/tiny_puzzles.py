@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopline.agents.environments.game import Agent
-from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
+from loopline.agents.environments.plan_path.generation import Difficulty
+from loopline.agents.environments.plan_path.instance import PlanPathSetting
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.trainers.core.network import load_base

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.environments.plan_path import Difficulty, instances
+from loopline.agents.environments.plan_path.generation import Difficulty, instances
 from loopline.agents.records import Outcome, Run, Task, Trajectory
 from loopline.agents.workflows import policies_for
 from loopline.bus import BusSettings
