@@ -13,7 +13,7 @@ each difference is explained. Rules read from its scripts:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopline.agents.records import JsonObject, Outcome
@@ -61,32 +61,9 @@ def compare_books(
         return []
     router = any(result.delegations for result in results) or arm == "router"
     valid_results = [result for result in results if not (router and result.outcome in _FAILED)]
-    left_out = len(results) - len(valid_results)
-    digits_right = sum(result.verdicts["delegate"] for result in valid_results)
-    verdicts = [
-        (
-            digits.check_with_phrase(result.prediction or "", items[result.item].gold),
-            result.verdicts["numeric"],
-        )
-        for result in valid_results
-    ]
-    right = sum(reference_value for reference_value, _ in verdicts)
-    measured_right = sum(result.verdicts["numeric"] for result in results)
-    n = len(results)
-    lost = sum(gold and not reference_value for reference_value, gold in verdicts)
-    won = sum(reference_value and not gold for reference_value, gold in verdicts)
+    left_out, n = len(results) - len(valid_results), len(results)
     rows = [
-        CompatRow(
-            arm,
-            "accuracy",
-            right / len(valid_results) if valid_results else 0.0,
-            measured_right / n,
-            "share",
-            "its rule (the digits after the last “answer is”, else the last run of digits) "
-            f"refuses {format_count(lost, 'answer')} whose number is the gold one (commas, cents, "
-            f"units after the box) and accepts {won:,} whose number is not; by the last run of "
-            f"digits alone {digits_right:,} would be right instead of {right:,}",
-        ),
+        _accuracy(arm, results, valid_results, items),
         CompatRow(
             arm,
             "questions in the denominator",
@@ -110,34 +87,65 @@ def compare_books(
             )
         )
     per_question = paid.tokens / n
-    if router:
-        estimate = sum(
-            len(items[r.item].question) // 4 + len(r.prediction or "") // 4 for r in valid_results
-        )
-        reference_value = estimate / len(valid_results) if valid_results else 0.0
-        why = (
+    if not router:
+        why = "both are the counts of anyone who generated the tokens"
+        return [
+            *rows,
+            CompatRow(arm, "tokens per question", per_question, per_question, "tokens", why),
+        ]
+    characters = [(len(items[r.item].question), len(r.prediction or "")) for r in valid_results]
+    return [
+        *rows,
+        CompatRow(
+            arm,
+            "tokens per question",
+            _mean(question // 4 + prediction // 4 for question, prediction in characters),
+            per_question,
+            "tokens",
             "a quarter of the characters of question and final text stands for the router's "
             "tokens: system prompt, tool schemas, tool-call turns, the re-sent history and the "
-            "small model are not in it. Ours is the sum of the ledger"
-        )
-    else:
-        reference_value, why = (
-            per_question,
-            ("both are the counts of anyone who generated the tokens"),
-        )
-    rows.append(CompatRow(arm, "tokens per question", reference_value, per_question, "tokens", why))
-    if router:
-        calls = sum(r.delegations for r in results)
-        rows.append(
-            CompatRow(
-                arm,
-                "delegations per question",
-                sum(r.delegations for r in valid_results) / len(valid_results)
-                if valid_results
-                else 0.0,
-                calls / n,
-                "per question",
-                "the same count; the denominators differ when runs failed",
-            )
-        )
-    return rows
+            "small model are not in it. Ours is the sum of the ledger",
+        ),
+        CompatRow(
+            arm,
+            "delegations per question",
+            _mean(result.delegations for result in valid_results),
+            sum(result.delegations for result in results) / n,
+            "per question",
+            "the same count; the denominators differ when runs failed",
+        ),
+    ]
+
+
+def _accuracy(
+    arm: str,
+    results: Sequence[Result],
+    valid_results: Sequence[Result],
+    items: Mapping[str, ManifestItem],
+) -> CompatRow:
+    delegate_right = [
+        digits.check_with_phrase(result.prediction or "", items[result.item].gold)
+        for result in valid_results
+    ]
+    numeric_right = [result.verdicts["numeric"] for result in valid_results]
+    by_digits = sum(result.verdicts["delegate"] for result in valid_results)
+    pairs = list(zip(delegate_right, numeric_right, strict=True))
+    lost = pairs.count((False, True))
+    won = pairs.count((True, False))
+    return CompatRow(
+        arm,
+        "accuracy",
+        _mean(delegate_right),
+        sum(result.verdicts["numeric"] for result in results) / len(results),
+        "share",
+        "its rule (the digits after the last “answer is”, else the last run of digits) "
+        f"refuses {format_count(lost, 'answer')} whose number is the gold one (commas, cents, "
+        f"units after the box) and accepts {won:,} whose number is not; by the last run of "
+        f"digits alone {by_digits:,} would be right instead of {sum(delegate_right):,}",
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    """0 without values."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0

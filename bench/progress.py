@@ -13,7 +13,7 @@ from loopline.bench.results import Result
 from loopline.runtime.terminal.tables import new_table
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.live import Live
 
     from loopline.bench.runner import Job
@@ -27,10 +27,10 @@ REFRESH_PER_SECOND = 4
 class RunProgress:
     """Counts, and shows the counts. A context manager that owns the live display."""
 
-    def __init__(self, arms: Sequence[str], *, console: Console | None = None) -> None:
-        from rich.console import Console as RichConsole
+    def __init__(self, arms: Sequence[str]) -> None:
+        from rich.console import Console
 
-        self._console = console or RichConsole(stderr=True)
+        self._console = Console(stderr=True)
         self._arms = tuple(arms)
         self._jobs = 0
         self._results: dict[str, list[bool]] = {arm: [] for arm in arms}

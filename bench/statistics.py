@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from loopline.trainers.core.paired_statistics import (
+    CONFIDENCE,
     Interval,
     PairedTable,
     bootstrap_difference,
@@ -57,8 +58,6 @@ def pigeonhole_bootstrap(
     values: Sequence[Sequence[float]],
     *,
     resamples: int = 10_000,
-    confidence: float = 0.95,
-    seed: int = 0,
 ) -> Interval:
     """The mean of a table of seeds (rows) by items (columns), with the interval in which the mean
     over other seeds and other items is expected. Unit: that of the values. Of differences, paired
@@ -75,12 +74,11 @@ def pigeonhole_bootstrap(
     narrowness of percentile intervals): by 1.29 for 8 seeds, 2.69 for 3. One seed shows no spread:
     it is held fixed, and the interval is over items alone.
 
-    Deterministic for a seed. Where all values are equal the interval has no width. NaN without
+    Deterministic. Where all values are equal the interval has no width. NaN without
     values. Raises ValueError for rows of different lengths.
     """
     if len(set(map(len, values))) > 1:
         raise ValueError(f"seeds of different items: {', '.join(str(len(row)) for row in values)}")
-    check_probability("confidence", confidence)
     if not values or not values[0]:
         return Interval(math.nan, math.nan, math.nan)
     from scipy.special import ndtri, stdtrit
@@ -90,8 +88,8 @@ def pigeonhole_bootstrap(
     mean = float(table.mean())
     # Items whose columns are equal are one column that is drawn more often.
     columns, counts = np.unique(table - mean, axis=1, return_counts=True)
-    tail = (1 - confidence) / 2
-    drawn = np.random.Generator(np.random.PCG64(seed))
+    tail = (1 - CONFIDENCE) / 2
+    drawn = np.random.Generator(np.random.PCG64(0))
     of_items = drawn.multinomial(items, counts / items, size=resamples) / items
     if seeds == 1:
         means = of_items @ columns[0]

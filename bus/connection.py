@@ -68,9 +68,7 @@ MAX_PAUSE = 5.0
 class Connections:
     """The pools of one process. Values come back as bytes."""
 
-    def __init__(
-        self, settings: BusSettings, *, max_connections: int = 32, script_wire: bool = False
-    ) -> None:
+    def __init__(self, settings: BusSettings, *, script_wire: bool = False) -> None:
         """`script_wire`: scripts share a connection (`loopline.bus.script_wire`)."""
         self.settings = settings
         if not settings.checks_host:
@@ -80,7 +78,7 @@ class Connections:
         self.commands: Redis = kind.from_pool(
             connection_pool.pool(
                 settings.redis_url,
-                max_connections=max_connections,
+                max_connections=32,
                 wait_seconds=COMMAND_TIMEOUT,
                 node=node,
                 socket_timeout=COMMAND_TIMEOUT,

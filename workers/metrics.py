@@ -93,8 +93,8 @@ class ProcessMetrics(Observer):
         """Make the metrics of a recorder; call it once."""
         return StoreMetrics(self.registry, priced_pools)
 
-    def _counter(self, name: str, about: str, label: str = "stream") -> Counter:
-        return Counter(f"loopline_{name}_total", about, [label], registry=self.registry)
+    def _counter(self, name: str, about: str) -> Counter:
+        return Counter(f"loopline_{name}_total", about, ["stream"], registry=self.registry)
 
     # Of the bus.
 

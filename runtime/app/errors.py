@@ -9,8 +9,8 @@ from loopline.runtime.errors import UserError
 class AskError(UserError):
     """The run ended without an answer that can be given."""
 
-    def __init__(self, message: str, run_id: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint or f"`runtime runs show {run_id}` shows its steps.")
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message, hint=f"`runtime runs show {run_id}` shows its steps.")
         self.run_id = run_id
 
 

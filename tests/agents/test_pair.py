@@ -9,18 +9,25 @@ import pytest
 
 from loopline.agents.environments import (
     math_team,
-    plan_path,
-    sokoban,
-    sudoku,
-    word_problem_team,
 )
 from loopline.agents.environments.code import team as code_team
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.game import replay_episode
-from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.generation import instances as plan_path_instances
+from loopline.agents.environments.plan_path.instance import (
+    PlanPathInstance,
+    PlanPathSetting,
+    shortest_path,
+)
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
 from loopline.agents.environments.registry import find
+from loopline.agents.environments.sokoban.generation import instances as sokoban_instances
+from loopline.agents.environments.sokoban.solver import solve
+from loopline.agents.environments.sudoku.generation import instances as sudoku_instances
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
+from loopline.agents.environments.word_problem_team.generation import (
+    instances as word_problem_team_instances,
+)
 from loopline.agents.errors import (
     EnvironmentFault,
     InvalidOptions,
@@ -448,16 +455,16 @@ async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(
     """The plan agent plays the oracle's answer, alongside a candidate that nobody can read."""
     match name:
         case "plan_path":
-            instance = plan_path.instances("test", 1, 1)[0]
-            best = answer("".join(plan_path.shortest_path(instance, instance.start)))
+            instance = plan_path_instances("test", 1, 1)[0]
+            best = answer("".join(shortest_path(instance, instance.start)))
         case "sokoban":
-            instance = sokoban.instances("test", 1, 1)[0]
-            best = answer("".join(sokoban.solve(*instance.parsed) or ()))
+            instance = sokoban_instances("test", 1, 1)[0]
+            best = answer("".join(solve(*instance.parsed) or ()))
         case "sudoku":
-            instance = sudoku.instances("test", 1, 1)[0]
+            instance = sudoku_instances("test", 1, 1)[0]
             best = f"#### {[list(row) for row in instance.solution]}"
         case _:
-            instance = word_problem_team.instances("test", 1, 1)[0]
+            instance = word_problem_team_instances("test", 1, 1)[0]
             best = f"#### [answer({instance.answer})]"
     run = pair_run(instance.task, candidates=2)
     trajectory, *_ = await play(run, tool=[["?", "#### [oracle()]"]], plan=[["?", best]])

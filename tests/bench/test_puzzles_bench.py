@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from loopline.agents.environments import blind, plan_path
+from loopline.agents.environments import blind
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import PLAN_PATH
+from loopline.agents.environments.plan_path.generation import Difficulty as PlanPathDifficulty
+from loopline.agents.environments.plan_path.generation import instances as plan_path_instances
+from loopline.agents.environments.plan_path.players import POLICIES
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import RequestFailed
@@ -352,12 +355,12 @@ def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> 
     dataset = load("puzzles", wanted("plan_path", 40))
     baselines = dataset.reference["baselines"]
     assert isinstance(baselines, dict)
-    assert list(baselines) == [*plan_path.POLICIES, "blind plan agent", "blind tool agent"]
-    figures = [int(str(baselines[name])) for name in plan_path.POLICIES]
+    assert list(baselines) == [*POLICIES, "blind plan agent", "blind tool agent"]
+    figures = [int(str(baselines[name])) for name in POLICIES]
     assert figures == sorted(figures)
     assert figures[-1] == 40
-    levels = plan_path.Difficulty()
-    assert baselines_of(PLAN_PATH, levels, plan_path.instances(Split.TEST, 7, 40), 7) == baselines
+    levels = PlanPathDifficulty()
+    assert baselines_of(PLAN_PATH, levels, plan_path_instances(Split.TEST, 7, 40), 7) == baselines
 
 
 @pytest.mark.parametrize("game", GAMES)

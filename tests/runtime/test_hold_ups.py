@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from loopline.agents.environments import sudoku
 from loopline.agents.environments.code.problem import CodeQuestion
 from loopline.agents.environments.code.team import CodeInstance
 from loopline.agents.environments.math_team.team import MathInstance, MathQuestion
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sudoku.generation import instances as sudoku_instances
 from loopline.agents.environments.sudoku.instance import SudokuSetting
 from loopline.agents.records import Run, Task
 from loopline.agents.workflows import policies_for, policy_of, serving_role
@@ -87,7 +87,7 @@ def math_run() -> Run:
 
 
 def sudoku_run(**setting: JsonValue) -> Run:
-    (instance,) = sudoku.instances(Split.TEST, 1, 1)
+    (instance,) = sudoku_instances(Split.TEST, 1, 1)
     setting_model = SudokuSetting.model_validate(setting)
     return a_team_run(instance.model_copy(update={"setting": setting_model}).task)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from loopline.agents.environments import sudoku
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.sudoku.generation import Difficulty as SudokuDifficulty
+from loopline.agents.environments.sudoku.generation import instances as sudoku_instances
+from loopline.agents.environments.sudoku.instance import SudokuSetting
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.records import Outcome, Task
 from loopline.agents.replay import fork, replay
@@ -118,8 +120,8 @@ async def test_a_journal_without_what_came_of_a_program_is_incomplete(judge: Jud
 
 
 async def test_a_tool_agent_alone_solves_a_sudoku_by_program(judge: JudgeService) -> None:
-    instance = sudoku.instances("test", 3, 1, sudoku.Difficulty(size=4))[0]
-    alone = sudoku.SudokuSetting(python=True, team=("tool_agent",))
+    instance = sudoku_instances("test", 3, 1, SudokuDifficulty(size=4))[0]
+    alone = SudokuSetting(python=True, team=("tool_agent",))
     rows = ", ".join(str(list(row)) for row in instance.solution)
     program = f"```python\nprint('#### [' + ', '.join(map(str, [{rows}])) + ']')\n```"
     run = a_team_run(instance.model_copy(update={"setting": alone}).task, greedy=True)

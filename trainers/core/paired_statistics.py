@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+CONFIDENCE = 0.95
+"""Probability with which an interval is to hold what it estimates."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -36,14 +39,13 @@ class PairedTable:
         return self.both + self.only_a + self.only_b + self.neither
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+def wilson(successes: int, n: int) -> Interval:
     """Wilson's score interval of a proportion. With n = 0 nothing is known: 0 to 1."""
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n; got {successes} of {n}")
-    check_probability("confidence", confidence)
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     share = successes / n
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
@@ -87,7 +89,6 @@ def bootstrap_difference(
     b: Sequence[float],
     *,
     resamples: int = 10_000,
-    confidence: float = 0.95,
     seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval of mean(a) - mean(b) over paired items.
@@ -103,7 +104,6 @@ def bootstrap_difference(
         raise ValueError(f"a paired comparison needs the same items: got {len(a)} and {len(b)}")
     if not a:
         return Interval(math.nan, math.nan, math.nan)
-    check_probability("confidence", confidence)
     import numpy as np
 
     differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
@@ -122,7 +122,7 @@ def bootstrap_difference(
             size = min(chunk, resamples - start)
             picks = generator.integers(0, n, size=(size, n))
             means[start : start + size] = differences[picks].mean(axis=1)
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(float(differences.mean()), float(low), float(high))
 

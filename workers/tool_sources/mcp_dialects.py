@@ -232,13 +232,33 @@ def _root(name: str, schema: dict[str, Any]) -> JsonObject:
     return result
 
 
-class _Incoming:
-    """A stream of messages, fixed as they are taken."""
+class _Stream:
+    """One direction of a session's messages."""
 
     def __init__(self, inner: Any, transport: PlainTransport) -> None:
         self._inner = inner
         self._transport = transport
-        self._over = False
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        await self.aclose()
+        return None
+
+
+class _Incoming(_Stream):
+    """A stream of messages, fixed as they are taken."""
+
+    _over = False
 
     @property
     def last_context(self) -> Any:
@@ -254,9 +274,6 @@ class _Incoming:
                 self._over = True
         raise anyio.EndOfStream
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -266,41 +283,10 @@ class _Incoming:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        await self.aclose()
-        return None
-
-
-class _Outgoing:
+class _Outgoing(_Stream):
     """A stream of messages, which are noted as they are sent."""
-
-    def __init__(self, inner: Any, transport: PlainTransport) -> None:
-        self._inner = inner
-        self._transport = transport
 
     async def send(self, item: SessionMessage, /) -> None:
         self._transport.sent(item)
         await self._inner.send(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        await self.aclose()
-        return None

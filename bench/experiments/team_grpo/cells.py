@@ -16,7 +16,6 @@ RESULT = "result.json"
 
 Workflow = Literal["umi", "delegate"]
 Method = Literal["start", "grpo", "expert-iteration"]
-METHODS: tuple[Method, ...] = ("start", "grpo", "expert-iteration")
 
 
 class TeamSetup(Record):

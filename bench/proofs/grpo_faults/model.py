@@ -41,9 +41,7 @@ class Sizes:
     context: int = 512
 
 
-def write_base(
-    folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS, sizes: Sizes | None = None
-) -> Path:
+def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) -> Path:
     """Write a model folder with float32 weights from `seed`, and return it. Each of `answers` is a
     token."""
     import torch
@@ -52,7 +50,7 @@ def write_base(
 
     tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
-    sizes = sizes or Sizes()
+    sizes = Sizes()
     model = new_model(sizes, tokenizer.get_vocab_size())
     _bias_towards_answers(model, tokenizer, answers)
     export_model(model, tokenizer, folder, context=sizes.context)

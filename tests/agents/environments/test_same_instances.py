@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from loopline.agents.environments import api_worlds, word_problem_team, word_problems
+from loopline.agents.environments import api_worlds, word_problems
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.word_problem_team.generation import (
+    stream as word_problem_team_stream,
+)
 
 SEEDS = 10_000
 FEW_SEEDS = 500
@@ -25,7 +28,7 @@ def problem(seed: int) -> Any:
 
 def team_problem(seed: int) -> Any:
     splits = tuple(Split)
-    return next(word_problem_team.stream(splits[seed % len(splits)], seed)).task.instance
+    return next(word_problem_team_stream(splits[seed % len(splits)], seed)).task.instance
 
 
 def instruction(seed: int) -> Any:

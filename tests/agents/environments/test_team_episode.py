@@ -10,11 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
 from loopline.agents.environments.game import Episode, replay_episode
+from loopline.agents.environments.plan_path.generation import instances as plan_path_instances
 from loopline.agents.environments.registry import find
 from loopline.agents.environments.sokoban import SOKOBAN
+from loopline.agents.environments.sokoban.generation import Difficulty as SokobanDifficulty
+from loopline.agents.environments.sokoban.generation import instances as sokoban_instances
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sudoku.generation import instances as sudoku_instances
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
+from loopline.agents.environments.word_problem_team.generation import (
+    Difficulty as WordProblemTeamDifficulty,
+)
+from loopline.agents.environments.word_problem_team.generation import (
+    instances as word_problem_team_instances,
+)
+from loopline.agents.environments.word_problem_team.instance import WordProblemSetting
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.records import Task
 
@@ -25,18 +36,18 @@ NAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 def tasks(name: str) -> tuple[Task, ...]:
     match name:
         case "plan_path":
-            return tuple(instance.task for instance in plan_path.instances("train", 9, 12))
+            return tuple(instance.task for instance in plan_path_instances("train", 9, 12))
         case "sokoban":
-            two = sokoban.Difficulty(boxes=2)
-            return tuple(instance.task for instance in sokoban.instances("train", 9, 12, two))
+            two = SokobanDifficulty(boxes=2)
+            return tuple(instance.task for instance in sokoban_instances("train", 9, 12, two))
         case "sudoku":
-            return tuple(instance.task for instance in sudoku.instances("train", 9, 12))
+            return tuple(instance.task for instance in sudoku_instances("train", 9, 12))
         case _:
-            named = word_problem_team.WordProblemSetting(named=True)
-            difficulty = word_problem_team.Difficulty(setting=named)
+            named = WordProblemSetting(named=True)
+            difficulty = WordProblemTeamDifficulty(setting=named)
             return tuple(
                 instance.task
-                for instance in word_problem_team.instances("train", 9, 12, difficulty)
+                for instance in word_problem_team_instances("train", 9, 12, difficulty)
             )
 
 
@@ -158,9 +169,9 @@ def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
 
 
 def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
-    instance = sokoban.SokobanInstance(
+    instance = SokobanInstance(
         level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
-        setting=sokoban.SokobanSetting(team=(PLAN,)),
+        setting=SokobanSetting(team=(PLAN,)),
     )
     episode = SOKOBAN.reset(instance.task.instance)
     assert episode.demonstration() is not None

@@ -9,17 +9,24 @@ from typing import cast
 
 import pytest
 
-from loopline.agents.environments import sokoban, sudoku, word_problem_team
 from loopline.agents.environments.game import Refusal
 from loopline.agents.environments.marked_answers import read_calls, read_moves, read_rows
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sokoban import SOKOBAN
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Play
 from loopline.agents.environments.sudoku import SUDOKU
+from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.agents.environments.word_problem_team import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team.generation import (
+    Difficulty as WordProblemTeamDifficulty,
+)
 from loopline.agents.environments.word_problem_team.generation import stream
-from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
+from loopline.agents.environments.word_problem_team.instance import (
+    WordProblemInstance,
+    split_of_wording,
+)
 from loopline.agents.environments.word_problem_team.lessons import WeakTeam
 from loopline.agents.environments.word_problem_team.numbers import name_numbers
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle, Working
@@ -100,8 +107,8 @@ def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path:
 def failing_sudoku(writes: str) -> str:
     game = LearnedGame.of("sudoku")
     grid = ((1, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (0, 0, 0, 0))
-    setting = sudoku.SudokuSetting(turns=1, team=(PLAN,))
-    instance = sudoku.SudokuInstance(givens=grid, setting=setting)
+    setting = SudokuSetting(turns=1, team=(PLAN,))
+    instance = SudokuInstance(givens=grid, setting=setting)
     episode = SUDOKU.reset(instance.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{writes}]")
     return game.failure(episode, int(bool(applied.observation.refusals)))
@@ -118,9 +125,7 @@ def test_a_failed_sudoku_is_told_by_its_grid(writes: str, kind: str) -> None:
 
 def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
     givens = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
-    instance = sudoku.SudokuInstance(
-        givens=givens, setting=sudoku.SudokuSetting(turns=1, team=(PLAN,))
-    )
+    instance = SudokuInstance(givens=givens, setting=SudokuSetting(turns=1, team=(PLAN,)))
     episode = SUDOKU.reset(instance.model_dump(mode="json"))
     episode.apply(PLAN, "#### [(1, 2, 4)]")
     assert LearnedGame.of("sudoku").failure(episode, 0) == "guessed"
@@ -133,8 +138,8 @@ def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
 )  # fmt: skip
 def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
     level = ("######", "#@   #", "# $  #", "#  . #", "#    #", "######")
-    setting = sokoban.SokobanSetting(turns=1, team=(PLAN,))
-    instance = sokoban.SokobanInstance(level=level, setting=setting)
+    setting = SokobanSetting(turns=1, team=(PLAN,))
+    instance = SokobanInstance(level=level, setting=setting)
     episode = SOKOBAN.reset(instance.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{moves}]")
     assert (
@@ -195,14 +200,14 @@ def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
 def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
     game = LearnedGame.of("word_problems")
     every = [w for scheme in schemes() if not scheme.held_out for w in scheme.wordings]
-    training = [w for w in every if word_problem_team.split_of_wording(w) is Split.TRAIN]
+    training = [w for w in every if split_of_wording(w) is Split.TRAIN]
     team = cast("WeakTeam", game.weak_team)
     heard = {wording.id for wording in training if team.heard(wording)}
     assert 0.08 < len(heard) / len(training) < 0.17
     assert not told(game, Split.TRAIN, 200) <= heard
     instances = list(
         islice(
-            stream(Split.TRAIN, 3, cast("word_problem_team.Difficulty", game.puzzle), team.heard),
+            stream(Split.TRAIN, 3, cast("WordProblemTeamDifficulty", game.puzzle), team.heard),
             60,
         )
     )

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.agents.environments import api_worlds, plan_path
+from loopline.agents.environments import api_worlds
+from loopline.agents.environments.plan_path.generation import instances as plan_path_instances
 from loopline.agents.environments.registry import find
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflow_runner import run_locally
@@ -234,7 +235,7 @@ def test_a_run_that_did_nothing_in_its_world_has_not_done_what_was_asked() -> No
 
 
 def test_a_puzzle_is_judged_by_its_actions_and_not_by_what_the_run_says_of_itself() -> None:
-    instance = plan_path.instances("train", 1, 1)[0]
+    instance = plan_path_instances("train", 1, 1)[0]
     question = Question(id="p", task=instance.task)
     run = Run.model_validate(
         {

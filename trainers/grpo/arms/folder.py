@@ -17,9 +17,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import TypeVar
-
-from pydantic import BaseModel
 
 from loopline.agents.records import Record
 from loopline.trainers.core.checkpoints import (
@@ -40,7 +37,6 @@ CLOCK = "clock.json"
 REPORT = "report.json"
 WORKER = "loopline.trainers.grpo.arms.worker"
 Watcher = Callable[[Arm, JobLine], None]
-ModelT = TypeVar("ModelT", bound=BaseModel)
 _KEPT_EVERY = 5.0
 """Seconds between two writes of the clock."""
 _DISK = 64 * 1024 * 1024

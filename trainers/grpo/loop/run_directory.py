@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -104,9 +104,6 @@ class PublishedVersions(Record):
     lost its data counts from 1 again."""
 
     versions: tuple[dict[str, int], ...] = ()
-
-
-PageT = TypeVar("PageT", bound=BaseModel)
 
 
 class RunDirectory:

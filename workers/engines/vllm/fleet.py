@@ -34,9 +34,7 @@ class Fleet:
         self.servers = list(servers)
         self._greeting: asyncio.Task[None] | None = None
 
-    async def wait_until_up(
-        self, seconds: float, process_died: asyncio.Event | None = None
-    ) -> None:
+    async def wait_until_up(self, seconds: float) -> None:
         """Wait until one server answers. Raises EngineError `unavailable` (retryable) after this
         many seconds."""
         until = time.monotonic() + seconds
