@@ -273,10 +273,9 @@ def load(
     return _resolve_layers(layers)
 
 
-def is_profile_given(profile: str | None, environ: Mapping[str, str] | None = None) -> bool:
+def is_profile_given(profile: str | None) -> bool:
     """Whether a profile is given, or the environment names one."""
-    environ = os.environ if environ is None else environ
-    return bool(profile or environ.get("LOOPLINE_PROFILE"))
+    return bool(profile or os.environ.get("LOOPLINE_PROFILE"))
 
 
 def load_for_remote_deployment(
@@ -305,7 +304,6 @@ def load_for_running_deployment(
     profile: str | None = None,
     *,
     overrides: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """Load the settings that a deployment was started with, or another profile on its bus, with the
     overrides on top. Neither that profile nor the environment changes where the bus is: a process
@@ -316,7 +314,7 @@ def load_for_running_deployment(
     """
     data = running.model_dump(mode="json")
     origin = "the running deployment"
-    around = environment_layer(Settings, os.environ if environ is None else environ)
+    around = environment_layer(Settings, os.environ)
     if profile:
         extra_layers = [*profile_layers(profile), around]
         layers = [Layer(origin=origin, data={"bus": data["bus"]}), *extra_layers]
@@ -331,25 +329,22 @@ def load_for_running_deployment(
     return settings.naming(set(named) if isinstance(named, dict) else set())
 
 
-def configured_redis_url(
-    profile: str | None, overrides: Iterable[str], environ: Mapping[str, str] | None = None
-) -> str | None:
+def configured_redis_url(profile: str | None, overrides: Iterable[str]) -> str | None:
     """Return the bus that a profile, the environment or an override names; `None` if none does.
     Raises `ConfigError` when one of them can't be read.
     """
     layers = [
         *(profile_layers(profile) if profile else ()),
-        environment_layer(Settings, os.environ if environ is None else environ),
+        environment_layer(Settings, os.environ),
         override_layer(overrides),
     ]
     bus = merge_layers(layers).get("bus")
     return (bus.get("redis_url") or None) if isinstance(bus, dict) else None
 
 
-def environment_names_bus(environ: Mapping[str, str] | None = None) -> bool:
+def environment_names_bus() -> bool:
     """Whether a variable sets a value of the bus."""
-    around = environment_layer(Settings, os.environ if environ is None else environ)
-    return bool(around.data.get("bus"))
+    return bool(environment_layer(Settings, os.environ).data.get("bus"))
 
 
 def _resolve_layers(layers: list[Layer]) -> Settings:

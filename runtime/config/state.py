@@ -15,7 +15,6 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -65,10 +64,9 @@ class StateDirectory:
         self.path = Path(os.path.realpath(path))
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+    def from_environment(cls) -> Self:
         """Raises `UserError` for a directory of another user."""
-        environ = os.environ if environ is None else environ
-        state = cls(Path(environ.get("LOOPLINE_STATE") or DEFAULT_STATE))
+        state = cls(Path(os.environ.get("LOOPLINE_STATE") or DEFAULT_STATE))
         state.require_own()
         return state
 

@@ -107,6 +107,36 @@ def _launch(
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """Start the supervisor; return it, and its report once its workers are ready. A `temporary` one
     does not outlive this process."""
+    process, offset = _start(state, profile, overrides, redis_url, settings, temporary=temporary)
+    limit = settings.redis.start_seconds + settings.ready_seconds + _GRACE_SECONDS
+    try:
+        status = _wait_until_ready(process, state, limit, offset)
+    except KeyboardInterrupt:
+        # In a separate session it has not received the Ctrl-C, and nobody waits for it any more.
+        process.terminate()
+        process.wait()
+        raise
+    if status is not None:
+        return process, status
+    if temporary:
+        process.terminate()
+        process.wait()
+    raise UserError(
+        f"the workers were not ready within {limit:g} s",
+        hint=f"`runtime status` shows which; the supervisor's log is {state.supervisor_log}",
+    )
+
+
+def _start(
+    state: StateDirectory,
+    profile: str | None,
+    overrides: list[str],
+    redis_url: str | None,
+    settings: Settings,
+    *,
+    temporary: bool,
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the process; return it, and the length of the log before it."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
@@ -129,40 +159,35 @@ def _launch(
             # SIGQUIT: nobody waits for runs in flight then.
             preexec_fn=dies_with_parent(signal.SIGQUIT) if temporary else None,
         )
-    limit = settings.redis.start_seconds + settings.ready_seconds + _GRACE_SECONDS
+    return process, offset
+
+
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], state: StateDirectory, limit: float, offset: int
+) -> dict[str, Any] | None:
+    """Return the supervisor's report; None where nothing has moved for `limit` seconds. Raises
+    `UserError` with the last error of its log (from `offset` on) where it has ended."""
     deadline = time.monotonic() + limit
     downloads: set[str] = set()
-    try:
-        while time.monotonic() < deadline:
-            if (code := process.poll()) is not None:
-                raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
-            run = state.running()
-            if run is None:
-                # Its Redis reads a file, however long that takes; a server that makes no progress
-                # ends it.
+    while time.monotonic() < deadline:
+        if (code := process.poll()) is not None:
+            raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
+        run = state.running()
+        if run is None:
+            # Its Redis reads a file, however long that takes; a server that makes no progress
+            # ends it.
+            deadline = time.monotonic() + limit
+        elif run.pid == process.pid:
+            status = _status(run)
+            if status is not None and status["phase"] in ("ready", "degraded"):
+                return status
+            if new := _downloading_workers(status) - downloads:
+                downloads |= new
+                print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
+            if _downloading_workers(status):
                 deadline = time.monotonic() + limit
-            elif run.pid == process.pid:
-                status = _status(run)
-                if status is not None and status["phase"] in ("ready", "degraded"):
-                    return process, status
-                if new := _downloading_workers(status) - downloads:
-                    downloads |= new
-                    print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
-                if _downloading_workers(status):
-                    deadline = time.monotonic() + limit
-            time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        # In a separate session it has not received the Ctrl-C, and nobody waits for it any more.
-        process.terminate()
-        process.wait()
-        raise
-    if temporary:
-        process.terminate()
-        process.wait()
-    raise UserError(
-        f"the workers were not ready within {limit:g} s",
-        hint=f"`runtime status` shows which; the supervisor's log is {state.supervisor_log}",
-    )
+        time.sleep(_POLL_SECONDS)
+    return None
 
 
 def _status(run: RunFile) -> dict[str, Any] | None:

@@ -107,18 +107,8 @@ class Supervisor:
             await control.start()
             background.start(self._keep_sockets(control), name="control socket")
             background.start(self._rotate_logs(), name="log rotation")
-            if self.settings.own_redis:
-                self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
-                if not await self._start_unless_stopped(self.redis):
-                    return
-                self.settings = self.settings.with_redis_url(self.redis.url)
-                log.info(
-                    "redis ready",
-                    server=str(self.redis.binary),
-                    pid=self.redis.pid,
-                    seconds=round(self.redis.started_in, 3),
-                )
-                background.start(self._keep_redis(self.redis), name="redis", may_end=True)
+            if self.settings.own_redis and not await self._start_redis(background):
+                return
             server, presence, close_presence = await self._connect(self.settings)
             self._durability = server.durability
             log.info("bus joined", url=self.settings.bus.safe_url, durability=self._durability)
@@ -160,6 +150,21 @@ class Supervisor:
             self._targets.remove()
             lock.release()
             signals.close()
+
+    async def _start_redis(self, background: tasks.Background) -> bool:
+        """Start our own server; False where the supervisor was stopped meanwhile."""
+        self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
+        if not await self._start_unless_stopped(self.redis):
+            return False
+        self.settings = self.settings.with_redis_url(self.redis.url)
+        log.info(
+            "redis ready",
+            server=str(self.redis.binary),
+            pid=self.redis.pid,
+            seconds=round(self.redis.started_in, 3),
+        )
+        background.start(self._keep_redis(self.redis), name="redis", may_end=True)
+        return True
 
     def _resolved_settings_file(self, kind: str) -> Path:
         """Write the file with a worker's settings; on a server of ours it names the user of its
