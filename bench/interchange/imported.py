@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.records import JsonObject, Latency, Outcome, PolicyRef, Usage
+from loopline.agents.tools.answers import replace_surrogates
 from loopline.agents.usage import UsageEntry
 from loopline.bench.append_log import AppendLog
 from loopline.bench.benchmark import Benchmark
@@ -129,21 +130,28 @@ def import_evaluation(
         usage = _usage(sample, run_id.hexdigest()[:32], evaluation.created)
         items.append(
             ManifestItem(
-                id=_plain(item),
-                question=_plain(sample.question),
-                gold=_plain(sample.target),
-                about={"attempt_of": _plain(sample.id)},
+                id=replace_surrogates(item),
+                question=replace_surrogates(sample.question),
+                gold=replace_surrogates(sample.target),
+                about={"attempt_of": replace_surrogates(sample.id)},
             )
         )
         results.append(
-            _result(sample, run_id.hexdigest()[:32], arm, _plain(item), sample.scores[name], usage)
+            _result(
+                sample,
+                run_id.hexdigest()[:32],
+                arm,
+                replace_surrogates(item),
+                sample.scores[name],
+                usage,
+            )
         )
         entries += usage
     reference: JsonObject = {
         "format": evaluation.format,
         "scorer": name,
         "attempts": max(attempts.values()),
-        "unscored": [_plain(place) for place in unscored],
+        "unscored": [replace_surrogates(place) for place in unscored],
     }
     manifest = Manifest(
         benchmark=NAME,
@@ -166,12 +174,6 @@ def _attempt(sample: Sample) -> str:
     return f"{sample.id} (epoch {sample.epoch})"
 
 
-def _plain(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which JSON can express and UTF-8
-    cannot."""
-    return text.encode(errors="replace").decode()
-
-
 def _usage(sample: Sample, run_id: str, at: float) -> list[UsageEntry]:
     return [
         UsageEntry(
@@ -179,7 +181,7 @@ def _usage(sample: Sample, run_id: str, at: float) -> list[UsageEntry]:
             call_id=f"{run_id}/{number}",
             agent="assistant",
             turn=0,
-            policy=PolicyRef(name=_plain(model), base=_plain(model)),
+            policy=PolicyRef(name=replace_surrogates(model), base=replace_surrogates(model)),
             usage=Usage(prompt=tokens.prompt, completion=tokens.completion, source="provider"),
             cost_micro_dollars=0,
             latency=Latency(),
@@ -192,14 +194,14 @@ def _usage(sample: Sample, run_id: str, at: float) -> list[UsageEntry]:
 def _result(
     sample: Sample, run_id: str, arm: str, item: str, score: float, usage: list[UsageEntry]
 ) -> Result:
-    output = None if sample.output is None else _plain(sample.output)
+    output = None if sample.output is None else replace_surrogates(sample.output)
     counts = [entry.usage for entry in usage if entry.usage]
     return Result(
         run_id=run_id,
         arm=arm,
         item=item,
         outcome=Outcome.ANSWERED if sample.error is None else Outcome.ERROR,
-        reason=None if sample.error is None else _plain(sample.error),
+        reason=None if sample.error is None else replace_surrogates(sample.error),
         prediction=output,
         answer=(output or "")[:_ANSWER_CHARS],
         value=None,

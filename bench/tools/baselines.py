@@ -7,11 +7,12 @@ that can be made without knowing anything, or none.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from loopline.agents.environments.api_worlds import APIS, MAX_CALLS, Instance
-from loopline.agents.environments.api_worlds.world import leaf_values, parse_observation
+from loopline.agents.environments.api_worlds.world import leaf_values
 from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
@@ -43,11 +44,11 @@ def _argumentless_player(instance: Instance) -> tuple[Sequence[ToolCall], Observ
 
 def _values(observations: Iterable[str]) -> Iterator[str]:
     for observation in observations:
-        yield from map(str, leaf_values(parse_observation(observation)))
+        yield from map(str, leaf_values(json.loads(observation)))
 
 
 def _first_or_none(observations: Observations) -> str | None:
-    failed = not observations or "error" in parse_observation(observations[-1])
+    failed = not observations or "error" in json.loads(observations[-1])
     return None if failed else next(_values(observations[-1:]), DONE)
 
 

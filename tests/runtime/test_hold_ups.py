@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from loopline.agents.environments.code.problem import CodeQuestion
 from loopline.agents.environments.code.team import CodeInstance
-from loopline.agents.environments.math_team.team import MathInstance, MathQuestion
+from loopline.agents.environments.math_team import MathInstance, MathQuestion
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sudoku.generation import instances as sudoku_instances
 from loopline.agents.environments.sudoku.instance import SudokuSetting

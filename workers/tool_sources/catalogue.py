@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pydantic import JsonValue
 
 from loopline.agents.records import MAX_TOOLS, ToolSpec
+from loopline.agents.tools.answers import replace_surrogates
 from loopline.agents.tools.effects import Effect
 from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
@@ -118,21 +119,16 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
             specs[name], own_names[name] = spec, tool.name
         except ToolRefused as error:
             if len(left_out) < MAX_LEFT_OUT:
-                left_out.append(f"{_remove_surrogates(tool.name[:100])}: {error}")
+                left_out.append(f"{replace_surrogates(tool.name[:100])}: {error}")
     return Catalogue(specs, own_names, tuple(left_out))
 
 
 def _description(tool: ListedTool) -> str:
     """Description of the tool, after its name if that is in another script, of which the offered
     name keeps nothing."""
-    description = _remove_surrogates(tool.description)
+    description = replace_surrogates(tool.description)
     return (
         description
         if tool.name.isascii()
-        else f"{_remove_surrogates(tool.name[:100])}: {description}"
+        else f"{replace_surrogates(tool.name[:100])}: {description}"
     )
-
-
-def _remove_surrogates(text: str) -> str:
-    """Replace halves of surrogate pairs, which no message can carry."""
-    return text.encode(errors="replace").decode()

@@ -40,7 +40,6 @@ from loopline.agents.environments.api_worlds.world import (
     World,
     keys,
     leaf_values,
-    parse_observation,
 )
 from loopline.agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
 
@@ -127,7 +126,7 @@ class Instance:
     def goal(self) -> AnswerGoal:
         """What an answer has to say."""
         steps, facts = self.oracle.steps, self.oracle.facts
-        observed = [parse_observation(step.observation) for step in steps]
+        observed = [json.loads(step.observation) for step in steps]
         values = [v for step in steps for v in (step.call.arguments or {}).values()]
         key_values = {*facts, *(str(value) for value in values if is_name(value))}
         # Where nothing is asked for, nothing is said alongside it.
@@ -250,7 +249,7 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
                 raw_arguments=json.dumps(step.arguments),
             )
             steps.append(OracleStep(rationale(step.rationale), call, observation))
-            result = parse_observation(observation)
+            result = json.loads(observation)
             if "error" in result:
                 step = program.throw(ToolError(f"The tool says: {result['error']}."))
             else:

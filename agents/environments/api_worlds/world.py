@@ -92,11 +92,6 @@ def observation_text(answer: JsonValue) -> str:
     return json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
 
 
-def parse_observation(observation: str) -> Any:
-    """An observation as the object that it is."""
-    return json.loads(observation)
-
-
 def leaf_values(value: Any) -> Iterator[str | int]:
     """Every name and number in a parsed observation, keys of objects left out unless they stand
     for rows (a menu, a cart)."""

@@ -8,6 +8,7 @@ combinations of APIs than anybody wrote down, and some can be kept away from tra
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from loopline.agents.environments.api_worlds.intent import (
     text_of,
     wordings,
 )
-from loopline.agents.environments.api_worlds.world import World, parse_observation
+from loopline.agents.environments.api_worlds.world import World
 from loopline.agents.environments.data_files import InvalidDataFile
 
 
@@ -159,7 +160,7 @@ def _find(first: Finding, slots: Slots, world: World) -> Found | None:
             if isinstance(step, Thought):
                 step = next(search)
             else:
-                step = search.send(parse_observation(world.call(step.tool, step.arguments)))
+                step = search.send(json.loads(world.call(step.tool, step.arguments)))
     except StopIteration as done:
         return done.value
     except Unsolvable:
