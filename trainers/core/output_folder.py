@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
-from loopline.workers.file_lock import FileLock
 
 LOCK = ".lock"
 
@@ -27,6 +26,8 @@ def make_folder(output: Path) -> None:
 def lock_output(output: Path) -> Generator[None]:
     """Make the folder, and keep other commands off it for the time of the block; the kernel gives
     it back if this process is killed. Raises `TrainingError`."""
+    from loopline.workers.file_lock import FileLock
+
     make_folder(output)
     lock = FileLock(output / LOCK)
     try:
