@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from loopline.agents.errors import UnknownName
-from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.records import JsonObject
 from loopline.agents.registry import Registry
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.tools.declaration import (
@@ -36,7 +36,6 @@ __all__ = [
     "ToolFailed",
     "call_tool",
     "tool",
-    "tool_spec",
     "tools",
 ]
 
@@ -52,11 +51,6 @@ tools.register(calculate)
 tools.register(api_world)
 tools.register(noted_call)
 tools.register(route_answer)
-
-
-def tool_spec(name: str) -> ToolSpec:
-    """The named tool as it is offered to a model. Raises `UnknownName`."""
-    return tools.get(name).spec
 
 
 async def call_tool(name: str, arguments: JsonObject) -> JsonObject:

@@ -26,7 +26,7 @@ import structlog
 from arq.connections import ArqRedis
 from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_prefix
 from arq.jobs import DeserializationError, Job, JobResult, JobStatus
-from arq.worker import func
+from arq.worker import Function, func
 from pydantic import BaseModel
 
 from loopline.bus import Bus, BusUnavailable, WorkerPresence, announce, connection_pool, tasks
@@ -301,19 +301,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             stack.callback(metrics.close)
             details[METRICS_ADDRESS] = metrics.address
         started = bus.clock.now()
-        worker = LastingWorker(
-            functions=[func(run_program, name=FUNCTION)],
-            queue_name=queue_name(settings),
-            redis_pool=_pool(settings),
-            max_jobs=settings.jobs.max_jobs,
-            job_timeout=settings.jobs.timeout_seconds,
-            keep_result=settings.jobs.keep_result_seconds,
-            max_tries=MAX_TRIES,
-            allow_abort_jobs=True,
-            job_serializer=to_json,
-            job_deserializer=json.loads,
-            health_check_interval=60,
-        )
+        worker = _worker(settings, func(run_program, name=FUNCTION))
         # arq handles SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(
@@ -330,6 +318,22 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             # If it is stopped in an outage, it skips the sign-off: presence expires by itself.
             with suppress(*OUTAGE):
                 await worker.close()
+
+
+def _worker(settings: Settings, program: Function) -> LastingWorker:
+    return LastingWorker(
+        functions=[program],
+        queue_name=queue_name(settings),
+        redis_pool=_pool(settings),
+        max_jobs=settings.jobs.max_jobs,
+        job_timeout=settings.jobs.timeout_seconds,
+        keep_result=settings.jobs.keep_result_seconds,
+        max_tries=MAX_TRIES,
+        allow_abort_jobs=True,
+        job_serializer=to_json,
+        job_deserializer=json.loads,
+        health_check_interval=60,
+    )
 
 
 async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:

@@ -20,7 +20,7 @@ from redis.exceptions import ResponseError
 from loopline.agents.environments.environment import AnyEnvironment, Environment
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
 from loopline.agents.records import Budget, JsonObject, Message, Outcome, Run
-from loopline.agents.tools import tool_spec
+from loopline.agents.tools.calculator import calculate
 from loopline.bus import BusSettings, dead_letters
 from loopline.bus.tasks import end
 from loopline.runtime.client.client import Client
@@ -83,7 +83,7 @@ def question_that_calculates() -> str:
     for number in range(2, 100):
         question = f"What is {number} * 7 + 5?"
         messages = [Message(role="user", content=question)]
-        if scripted_reply(messages, [tool_spec("calculate")]).calls:
+        if scripted_reply(messages, [calculate.spec]).calls:
             return question
     raise AssertionError("the script never calculates")
 
