@@ -29,6 +29,9 @@ other failure (a wrong key, say) is a fault of the deployment, which must not hi
 to the expensive model."""
 
 
+_REASON_CHARS = 1_000
+
+
 def subtask_messages(system: str, problem: str, expected_type: ExpectedType) -> tuple[Message, ...]:
     """The messages a solver starts from. The problem never enters the system text."""
     return (
@@ -69,6 +72,20 @@ class Solution:
             case _:
                 return self.ending.reason
 
+    @property
+    def data(self) -> JsonObject:
+        """What a decision says of it: the verification, and the answer if there is one."""
+        if self.verification is None:
+            return {"verification": []}
+        answer = self.verification.answer
+        data: JsonObject = {"verification": self.verification.as_json()}
+        return data if answer is None else {**data, "answer": answer}
+
+    def refusal(self, kind: str) -> StepResult:
+        """The decision that hands the problem on or gives it up, with the reason."""
+        data: JsonObject = {**self.data, "reason": self.trouble[:_REASON_CHARS]}
+        return self.conversation.result(Decision(kind=kind, data=data))
+
 
 async def solve(
     context: StepContext,
@@ -98,9 +115,6 @@ async def solve(
     return Solution(conversation, ending, verification)
 
 
-_REASON_CHARS = 1_000
-
-
 class SmallSolver:
     """Decides `answer` {answer, verification}, `escalate` {reason, verification} or `failed`."""
 
@@ -118,16 +132,11 @@ class SmallSolver:
         least = context.run.options.get("min_logprob")
         rungs = (*LADDER, LogprobRung(least)) if isinstance(least, float | int) else LADDER
         solution = await solve(context, payload, self.name, host, rungs)
-        conversation, verification = solution.conversation, solution.verification
         if solution.failure is not None and not solution.is_problem_failure:
-            return conversation.result(solution.failure.decision)
-        data: JsonObject = {"verification": verification.as_json() if verification else []}
-        if verification is not None and verification.answer is not None:
-            data["answer"] = verification.answer
-        if verification is not None and verification.passed:
-            return conversation.result(Decision(kind="answer", data=data))
-        data["reason"] = solution.trouble[:_REASON_CHARS]
-        return conversation.result(Decision(kind="escalate", data=data))
+            return solution.conversation.result(solution.failure.decision)
+        if solution.verification is not None and solution.verification.passed:
+            return solution.conversation.result(Decision(kind="answer", data=solution.data))
+        return solution.refusal("escalate")
 
 
 class Expert:
@@ -149,12 +158,8 @@ class Expert:
         if not isinstance(payload, EscalationPayload | SubtaskPayload):
             raise UnexpectedPayload(f"role expert takes no {payload.type_name!r}, only a sub-task")
         solution = await solve(context, payload, self.name, host)
-        conversation, verification = solution.conversation, solution.verification
         if solution.failure is not None and not solution.is_problem_failure:
-            return conversation.result(solution.failure.decision)
-        data: JsonObject = {"verification": verification.as_json() if verification else []}
-        if verification is not None and verification.answer is not None:
-            data["answer"] = verification.answer
-            return conversation.result(Decision(kind="answer", data=data))
-        data["reason"] = solution.trouble[:_REASON_CHARS]
-        return conversation.result(Decision(kind="give_up", data=data))
+            return solution.conversation.result(solution.failure.decision)
+        if "answer" in solution.data:
+            return solution.conversation.result(Decision(kind="answer", data=solution.data))
+        return solution.refusal("give_up")
