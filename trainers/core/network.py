@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from loopline.agents.template_options import TemplateValue
 from loopline.trainers.core.processes import Processes, whole
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.workers.engines.local.model_files import find_folder
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.text.template_options import TemplateValue
 from loopline.workers.engines.torch.loading import LoadedModel, load_model
 from loopline.workers.installation import install_hint
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopline.agents.template_options import TemplateValue
 from loopline.bus import Policy, pool_of
 from loopline.trainers.core.network import base_folder
 from loopline.trainers.core.output_folder import guard_disk_writes
@@ -30,7 +31,6 @@ from loopline.workers.engines.local.adapter_base import (
 )
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import SERVED, ModelSettings
-from loopline.workers.engines.text.template_options import TemplateValue
 
 if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings

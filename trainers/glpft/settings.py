@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from loopline.agents.records import Record
+from loopline.agents.template_options import TemplateOptions
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.errors import UnknownModel
 from loopline.trainers.glpft.stages import BACKBONE, COPYING, ROLES, GlobalSet, Method
-from loopline.workers.engines.text.template_options import TemplateOptions
 
 Weights = Literal["full", "lora", "lora-roles"]
 """`full`: every stage trains all weights. `lora`: every stage trains an adapter of the base, a role

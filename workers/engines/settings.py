@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, model_validator
 
 from loopline.agents.records import SamplingParams, Usage
+from loopline.agents.template_options import TemplateOptions
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.server_settings import (
     ServingSettings,
@@ -17,7 +18,6 @@ from loopline.workers.engines.server_settings import (
     SglangSettings,
     VllmSettings,
 )
-from loopline.workers.engines.text.template_options import TemplateOptions
 
 
 class Price(SettingsModel):

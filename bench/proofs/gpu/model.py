@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopline.workers.engines.text.template_options import TemplateValue
+from loopline.agents.template_options import TemplateValue
 
 PUBLISHED: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from loopline.agents.records import Message, ToolSpec
+from loopline.agents.template_options import TemplateValue
 from loopline.workers.engines.llama_cpp.context import (
     begin_listening,
     chat_format,
@@ -42,11 +43,7 @@ from loopline.workers.engines.text.template_habits import (
     adapt_messages,
     habits_of,
 )
-from loopline.workers.engines.text.template_options import (
-    TemplateValue,
-    combined_options,
-    unread_option,
-)
+from loopline.workers.engines.text.template_options import combined_options, unread_option
 from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, compose_codec
 
 if TYPE_CHECKING:

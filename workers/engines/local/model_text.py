@@ -14,6 +14,7 @@ import jinja2
 import transformers
 
 from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.agents.template_options import TemplateValue
 from loopline.workers.engines.local.model_files import (
     model_name,
     refuse_unreadable,
@@ -29,11 +30,7 @@ from loopline.workers.engines.text.template_habits import (
     adapt_messages,
     habits_of,
 )
-from loopline.workers.engines.text.template_options import (
-    TemplateValue,
-    combined_options,
-    unread_option,
-)
+from loopline.workers.engines.text.template_options import combined_options, unread_option
 from loopline.workers.engines.text.tokenizer_codec import make_codec
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from loopline.agents.template_options import TemplateOptions, TemplateValue
-
-__all__ = ["TemplateOptions", "TemplateValue", "combined_options", "unread_option"]
+from loopline.agents.template_options import TemplateValue
 
 
 def combined_options(
