@@ -141,6 +141,7 @@ class RouterWatch:
                 "in_words": result.summary,
                 "runs": result.runs,
                 "errors": result.errors,
+                "waiting": result.waiting,
                 "evidence": round(result.capital, 3),
                 "alarms": result.router.alarms,
                 "threshold": result.router.threshold,

@@ -111,6 +111,10 @@ class Guarantee(Record):
     """Number of wrong answers among the accepted ones."""
     allowed: int = Field(ge=-1)
     """Number of accepted and wrong answers that the test allows; -1: too few questions for any."""
+    by_feedback: bool = False
+    """Whether feedback said of each calibration question what is right. The watch then counts no
+    run before its feedback has come: until then the big model's mistakes look like the small
+    one's."""
     test: Literal["fixed sequence, exact binomial"] = "fixed sequence, exact binomial"
 
 

@@ -9,6 +9,8 @@ are too few for any, nothing is accepted until a router is trained again. That t
 with the runs that raised the alarm, so it is watched, not promised: the test begins from 1 with the
 runs that follow.
 
+The test counts what the bound was calibrated on: where that was feedback, runs without any wait.
+
 Nothing is kept but the router file: anyone who reads the store again gets the same result, so a
 watch that was killed goes on where it was.
 """
@@ -42,13 +44,17 @@ class Audited:
     """The small answer differs from the big one, or both are the same and feedback says that it is
     wrong."""
     evidence: AnswerEvidence
+    has_feedback: bool = False
+    """Whether anybody said whether the run's answer is right."""
 
     def judged(self, right: bool | None) -> Audited | None:
         """The same where somebody said whether the run's answer, the big model's, is right. None
         where nothing can be said then: if one answer is wrong, another may be right."""
-        if right is not False:
+        if right is None:
             return self
-        return None if self.wrong else replace(self, wrong=True)
+        if right:
+            return replace(self, has_feedback=True)
+        return None if self.wrong else replace(self, wrong=True, has_feedback=True)
 
 
 class Watch:
@@ -83,12 +89,16 @@ class Watched:
     capital: float
     alarm: str | None
     """The run at which the alarm was raised."""
+    waiting: int
+    """Audited runs since the test began that don't count before their feedback has come."""
 
     @property
     def summary(self) -> str:
         """One sentence."""
         promise = self.router.guarantee
         findings = f"{self.errors:,} of {self.runs:,} audited runs were accepted and wrong"
+        if self.waiting:
+            findings += f"; {self.waiting:,} more wait for feedback"
         if self.alarm is None:
             return (
                 f"The bound of {promise.alpha:.1%} holds as far as can be told: {findings}; "
@@ -109,16 +119,18 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     """Result of the audited runs for a router, in the order of their admission."""
     promise = router.guarantee
     test = Watch(promise.alpha, promise.delta)
-    for at, run in enumerate(runs):
+    counted = [run for run in runs if run.has_feedback or not promise.by_feedback]
+    waiting = sum(run.run_id > router.watched_after for run in runs) - sum(
+        run.run_id > router.watched_after for run in counted
+    )
+    for at, run in enumerate(counted):
         if run.run_id <= router.watched_after:
             continue
         # The score is looked at only where it matters: it takes a millisecond.
         if test.add(run.wrong and run.accepted and _accepts(router, run.evidence)):
-            window = runs[max(0, at + 1 - WINDOW) : at + 1]
-            return Watched(
-                _tightened(router, window), test.runs, test.errors, test.capital, run.run_id
-            )
-    return Watched(router, test.runs, test.errors, test.capital, None)
+            tightened = _tightened(router, counted[max(0, at + 1 - WINDOW) : at + 1])
+            return Watched(tightened, test.runs, test.errors, test.capital, run.run_id, waiting)
+    return Watched(router, test.runs, test.errors, test.capital, None, waiting)
 
 
 def _tightened(router: Router, window: Sequence[Audited]) -> Router:
@@ -144,6 +156,7 @@ def _tightened(router: Router, window: Sequence[Audited]) -> Router:
                 accepted=sum(accepted),
                 wrong=sum(map(min, accepted, wrong)),
                 allowed=allowed,
+                by_feedback=promise.by_feedback,
             ),
         }
     )

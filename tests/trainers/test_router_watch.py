@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from loopline.agents.router.router import Router
 from loopline.agents.router.watching import Audited, Watch, watched
 from loopline.agents.workflow_runner import run_locally
 from loopline.trainers.cli import app
-from loopline.trainers.router.labelled import BadLabels, read_labelled
+from loopline.trainers.router.labelled import BadLabels, Labelled, read_labelled, without_waiting
 from loopline.trainers.router.recorded import watch
 from loopline.trainers.router.training import first_run_id, train_router
 from loopline.workers.router_watch import RouterWatch
@@ -164,14 +165,47 @@ async def test_a_router_that_the_recorder_can_not_read_is_named(tmp_path: Path) 
     assert "can't be watched from the recorder's machine" in str(facts["error"])
 
 
+def test_a_bound_from_feedback_is_tested_by_runs_with_feedback_alone(router: Router) -> None:
+    promise = router.guarantee.model_copy(update={"by_feedback": True})
+    by_feedback = router.model_copy(update={"guarantee": promise})
+    fitting = audits(router, 600, small=0.6, signal=True, seed=7)
+    # The big model is wrong here, so the small one's right answer differs from its.
+    differ = [
+        replace(run, run_id=f"{run.run_id}-late", accepted=True, wrong=True) for run in fitting[:90]
+    ]
+    runs = sorted(
+        [*(replace(run, has_feedback=True) for run in fitting), *differ], key=lambda run: run.run_id
+    )
+    result = watched(by_feedback, runs)
+    assert (result.alarm, result.runs, result.waiting) == (None, 600, 90)
+    assert "90 more wait for feedback" in result.summary
+    assert watched(router, runs).alarm is not None
+    drifted = audits(router, 400, small=0.3, signal=False, seed=8)
+    alarmed = watched(by_feedback, [replace(run, has_feedback=True) for run in drifted])
+    assert alarmed.alarm is not None
+    assert alarmed.router.guarantee.by_feedback
+
+
+def test_questions_whose_feedback_is_on_its_way_calibrate_no_bound() -> None:
+    def rows(known: int, waiting: int) -> list[Labelled]:
+        evidence = AnswerEvidence("q", "a")
+        labels = [at < known for at in range(known + waiting)]
+        return [Labelled("", evidence, True, True, 0, 0, has_feedback=label) for label in labels]
+
+    assert without_waiting(rows(90, 10)) == (rows(90, 0), True)
+    assert without_waiting(rows(80, 20)) == (rows(80, 20), False)
+    assert without_waiting(rows(0, 20)) == (rows(0, 20), False)
+    assert without_waiting([]) == ([], False)
+
+
 def test_what_somebody_said_of_an_audited_run_counts_where_it_says_something() -> None:
     same = Audited("r", accepted=True, wrong=False, evidence=AnswerEvidence("q", "a"))
     other = Audited("r", accepted=True, wrong=True, evidence=AnswerEvidence("q", "a"))
-    assert same.judged(None) == same.judged(True) == same
-    assert other.judged(None) == other.judged(True) == other
-    wrong = same.judged(False)
-    assert wrong is not None
-    assert wrong.wrong
+    assert same.judged(None) == same
+    assert other.judged(None) == other
+    assert same.judged(True) == replace(same, has_feedback=True)
+    assert other.judged(True) == replace(other, has_feedback=True)
+    assert same.judged(False) == replace(same, has_feedback=True, wrong=True)
     assert other.judged(False) is None, "if one answer is wrong, another may be right"
 
 

@@ -89,6 +89,7 @@ def labelled(
                 big_right=big_right,
                 small_cost=answer.micro_dollars / 1e6,
                 big_cost=Answered(entry.big, None).dollars(BIG_PRICES),
+                has_feedback=entry.right is not None,
             )
         )
     return rows

@@ -37,6 +37,7 @@ from loopline.trainers.improve.held_back import (
 )
 from loopline.trainers.improve.settings import LoopSettings
 from loopline.trainers.improve.versions import BASE, Versions, run_training
+from loopline.trainers.router.labelled import without_waiting
 from loopline.trainers.router.policy import LEAST_QUESTIONS
 from loopline.trainers.router.training import describe, first_run_id, train_router
 
@@ -231,7 +232,7 @@ class ImprovementLoop:
     def _calibrate(
         self, questions: Sequence[HeldBack], answers: dict[str, SmallAnswer]
     ) -> tuple[str, float]:
-        rows = labelled(questions, answers, self._judge)
+        rows, by_feedback = without_waiting(labelled(questions, answers, self._judge))
         self._calibrated_on = len(questions)
         if len(rows) < LEAST_QUESTIONS:
             self._shut_router()
@@ -247,6 +248,7 @@ class ImprovementLoop:
             seed=1,
             where="the questions that were kept back",
             watched_after=first_run_id(self._client.bus.clock.now()),
+            by_feedback=by_feedback,
         )
         write_record(self._router, router)
         promise = router.guarantee

@@ -23,7 +23,7 @@ def router(options: RouterOptions) -> None:
     from loopline.trainers.core.json_records import write_record
     from loopline.trainers.core.output_folder import guard_disk_writes
     from loopline.trainers.data.data_files import local_file
-    from loopline.trainers.router.labelled import read_labelled
+    from loopline.trainers.router.labelled import read_labelled, without_waiting
     from loopline.trainers.router.recorded import read_recorded
     from loopline.trainers.router.training import describe, first_run_id, train_router
 
@@ -32,11 +32,11 @@ def router(options: RouterOptions) -> None:
     if options.data is not None:
         path = local_file(options.data)
         rows = read_labelled(path, options.small_prices, options.big_prices, notes)
-        where = options.data
+        where, by_feedback = options.data, False
     else:
         assert options.from_store is not None
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
-        rows, where = recorded.rows, str(options.from_store)
+        (rows, by_feedback), where = without_waiting(recorded.rows), str(options.from_store)
         typer.echo(recorded.summary, err=True)
     points: list[tuple[int, dict[str, float]]] = []
     learned = train_router(
@@ -46,6 +46,7 @@ def router(options: RouterOptions) -> None:
         seed=options.seed,
         where=where,
         watched_after=first_run_id(time.time()),
+        by_feedback=by_feedback,
         notes=notes,
         draw=lambda accepted, values: points.append((accepted, values)),
     )
@@ -97,6 +98,7 @@ def watch_router(options: WatchRouterOptions) -> None:
                     "runs": result.runs,
                     "errors": result.errors,
                     "evidence": result.capital,
+                    "waiting": result.waiting,
                     "alarm": result.alarm,
                     "threshold": result.router.threshold,
                 }

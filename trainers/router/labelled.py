@@ -147,6 +147,22 @@ class Labelled:
     """Cost of the further answers that were drawn from the small model."""
     estimated: bool = False
     """Whether a cost was estimated from the length of a text."""
+    has_feedback: bool = True
+    """Whether somebody said which answer is right; if not, the big model's counts as right."""
+
+
+FEEDBACK_SHARE = 0.9
+"""If as many of the questions have feedback, that of the others is taken to be on its way."""
+
+
+def without_waiting(rows: list[Labelled]) -> tuple[list[Labelled], bool]:
+    """The rows to calibrate on, and whether feedback labelled each of them. Where nearly all rows
+    have feedback, the others are left out: the big model's mistakes would count as the small
+    one's."""
+    labelled = [row for row in rows if row.has_feedback]
+    if labelled and len(labelled) >= FEEDBACK_SHARE * len(rows):
+        return labelled, True
+    return rows, False
 
 
 def read_labelled(

@@ -78,8 +78,6 @@ class Recorded:
     """Labelled answers of a store."""
 
     rows: list[Labelled]
-    by_big_model: int
-    """Rows that are labelled by the big model's answer alone."""
     runs: int
     skipped: tuple[Skipped, ...]
 
@@ -87,9 +85,10 @@ class Recorded:
     def summary(self) -> str:
         """A summary in words."""
         text = f"{self.runs:,} runs, {len(self.rows):,} questions that both models answered"
-        if self.by_big_model:
+        by_big_model = sum(not row.has_feedback for row in self.rows)
+        if by_big_model:
             text += (
-                f", {self.by_big_model:,} of them without feedback: there the big model's answer "
+                f", {by_big_model:,} of them without feedback: there the big model's answer "
                 "is taken as right"
             )
         return text + (f"; not read: {summarize_skipped(self.skipped)}" if self.skipped else "")
@@ -115,8 +114,8 @@ def read_recorded(
                 _add_audited(trajectory, verdict_of(trajectory, rewards), small, big)
             else:
                 _add_solo(trajectory, verdict_of(trajectory, rewards), small, big)
-    rows, by_big = _labelled(small, big, small_prices, big_prices)
-    return Recorded(rows, by_big, runs, (*skipped, *posted.skipped))
+    rows = _labelled(small, big, small_prices, big_prices)
+    return Recorded(rows, runs, (*skipped, *posted.skipped))
 
 
 def _add_audited(
@@ -154,9 +153,8 @@ def _labelled(
     big: Mapping[str, Answered],
     small_prices: Prices,
     big_prices: Prices,
-) -> tuple[list[Labelled], int]:
+) -> list[Labelled]:
     rows: list[Labelled] = []
-    by_big = 0
     for question in sorted(small.keys() & big.keys()):
         first, second = small[question], big[question]
         same = comparable_answer(first.last.said) == comparable_answer(second.last.said)
@@ -168,7 +166,6 @@ def _labelled(
         if small_right is None and big_right is False:
             # An answer that differs from a wrong one may be right: nobody said.
             continue
-        by_big += small_right is None or big_right is None
         big_right = True if big_right is None else big_right
         small_right = same if small_right is None else small_right
         rows.append(
@@ -185,9 +182,10 @@ def _labelled(
                 small_cost=first.dollars(small_prices) - first.samples_dollars(small_prices),
                 big_cost=second.dollars(big_prices),
                 samples_cost=first.samples_dollars(small_prices),
+                has_feedback=first.right is not None or second.right is not None,
             )
         )
-    return rows, by_big
+    return rows
 
 
 def _dollars(calls: Sequence[Call], prices: Prices) -> float:

@@ -64,11 +64,13 @@ def train_router(
     seed: int,
     where: str,
     watched_after: str = "",
+    by_feedback: bool = False,
     notes: list[str] | None = None,
     draw: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Router:
     """Train a router. Remarks about the questions are added to `notes`. `watched_after`: see
-    `Router`. `draw` gets the points of `risk_curve`. Raises BadLabels for too few questions."""
+    `Router`; `by_feedback`: see `Guarantee`. `draw` gets the points of `risk_curve`. Raises
+    BadLabels for too few questions."""
     require_enough(rows, LEAST_QUESTIONS, where)
     rows = thinned(rows, seed, [] if notes is None else notes)
     table = Table.of(rows)
@@ -81,7 +83,8 @@ def train_router(
         for accepted, values in risk_curve(policy, table, calibration, alpha=alpha):
             draw(accepted, values)
     router = router_of(policy, table, train, calibration, alpha=alpha, delta=delta)
-    return router.model_copy(update={"watched_after": watched_after})
+    guarantee = router.guarantee.model_copy(update={"by_feedback": by_feedback})
+    return router.model_copy(update={"watched_after": watched_after, "guarantee": guarantee})
 
 
 def router_of(
