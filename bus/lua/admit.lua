@@ -100,7 +100,7 @@ redis.call('PEXPIRE', run, life)
 if not waits_for_turn then
   redis.call('ZADD', active, deadline, ARGV[1])
   -- The set is gone with its last run, and its life with it.
-  if in_flight == 0 then redis.call('PEXPIRE', active, STREAM_LIFE) else keep(active, STREAM_LIFE) end
+  if in_flight == 0 then redis.call('PEXPIRE', active, STREAM_LIFE) else renew(active, STREAM_LIFE) end
 end
 list_run(ARGV[14], ARGV[1], now, ARGV[6])
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
@@ -134,7 +134,7 @@ for i = 6 + joins, #KEYS do
     result[#result + 1] = false
   else
     redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
-    keep(KEYS[i], STREAM_LIFE)
+    renew(KEYS[i], STREAM_LIFE)
     result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
   end
   a = a + 2

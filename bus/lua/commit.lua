@@ -1,5 +1,6 @@
 -- include: base.lua
 -- include: entries.lua
+-- include: budgets.lua
 -- include: requests.lua
 -- include: room.lua
 -- include: waits.lua

@@ -29,7 +29,7 @@ else
 end
 if asked then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
-  keep(KEYS[2], STREAM_LIFE)
+  renew(KEYS[2], STREAM_LIFE)
   note_request(KEYS[4], ARGV[4], KEYS[1])
   result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
 end

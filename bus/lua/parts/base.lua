@@ -35,7 +35,7 @@ end
 -- Renew the life of a key that is written all the time, about once an hour: a look at it costs a third
 -- of a renewal, which goes to the append-only file as well. Returns whether it was renewed.
 local RENEWED_FOR = 3600000
-local function keep(key, life)
+local function renew(key, life)
   if redis.call('PTTL', key) > life - RENEWED_FOR then return false end
   redis.call('PEXPIRE', key, life)
   return true

@@ -5,7 +5,6 @@
 -- include: room.lua
 -- include: run_keys.lua
 -- include: turns.lua
--- include: waits.lua
 -- end_run(k, run_id, outcome, answer, reason, opts)
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=, ledger=}: keys of one
 --   shard. `opts.inbox`: the caller's own inbox, which the caller tells itself.
@@ -31,7 +30,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',
     'steps', '[' .. table.concat(steps, ',') .. ']', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'ended', now, 'generation', info[3] or '0')
-  keep(k.trajectories, STREAM_LIFE)
+  renew(k.trajectories, STREAM_LIFE)
   redis.call('XADD', k.log, '*', 'type', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'generation', info[3] or '0')
   if info[6] == '1' then

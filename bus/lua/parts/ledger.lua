@@ -23,7 +23,7 @@ local function spend(run, line, day, noted, late)
   local function count(key, prefix)
     redis.call('HINCRBY', key, prefix .. 'tokens', usage.prompt + usage.completion)
     if micro ~= 0 then redis.call('HINCRBY', key, prefix .. 'micro', micro) end
-    if prefix == '' then keep(key, counts_life(key)) end
+    if prefix == '' then renew(key, counts_life(key)) end
   end
   if accounts then count(accounts, '') end
   for _, budget in ipairs(budgets) do
@@ -37,7 +37,7 @@ local function enter(k, line, day, noted, late)
   spend(k.run, line, day, noted, late)
   redis.call('RPUSH', k.usage, line)
   redis.call('XADD', k.ledger, '*', 'usage', line)
-  keep(k.ledger, STREAM_LIFE)
+  renew(k.ledger, STREAM_LIFE)
   local life = redis.call('PTTL', k.run)
   redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
 end

@@ -25,7 +25,7 @@ end
 local function list_run(account, run_id, now, retention)
   local function list(runs)
     redis.call('ZADD', runs, 'NX', now, run_id)
-    if keep(runs, STREAM_LIFE) then
+    if renew(runs, STREAM_LIFE) then
       redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - retention)
     end
   end

@@ -37,7 +37,7 @@ end
 local function note_tenant(tenant, now)
   local key = of_shard('tenants')
   redis.call('ZADD', key, now, tenant)
-  if keep(key, STREAM_LIFE) then
+  if renew(key, STREAM_LIFE) then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now - TENANT_LIFE)
   end
 end
@@ -53,7 +53,7 @@ local function note_terms(tenant, limit, weight, most, priority)
       noted[n] = value
     end
   end
-  keep(key, AWAY_LIFE)
+  renew(key, AWAY_LIFE)
   return noted
 end
 
@@ -68,7 +68,7 @@ end
 local function note_working(tenant, run_id, deadline)
   local key = of_shard('working') .. ':' .. tenant
   redis.call('ZADD', key, deadline, run_id)
-  if keep(key, STREAM_LIFE) then
+  if renew(key, STREAM_LIFE) then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now_ms() - LONGEST_RUN)
   end
 end
