@@ -174,6 +174,8 @@ class _PendingReply:
     keys: list[str]
     args: list[scripts.Value]
     done: asyncio.Future[str]
+    timer: asyncio.TimerHandle | None = None
+    """Sends it alone."""
 
 
 @dataclass(slots=True)
@@ -218,7 +220,7 @@ class Committer:
         reply = _PendingReply(keys, args, loop.create_future())
         step = (envelope.run_id, envelope.guard)
         self._replies.setdefault(step, []).append(reply)
-        loop.call_later(REPLY_WAIT_SECONDS, self._reply_alone, step, reply)
+        reply.timer = loop.call_later(REPLY_WAIT_SECONDS, self._reply_alone, step, reply)
         return reply.done
 
     async def give_replies(self, envelope: Envelope) -> None:
@@ -266,6 +268,9 @@ class Committer:
         waiting = self._flatten(lease, envelope, commit)
         waiting.on_word = on_word
         waiting.replies = self._replies.pop((envelope.run_id, envelope.guard), [])
+        for reply in waiting.replies:
+            if reply.timer is not None:
+                reply.timer.cancel()
         self._queue.append(waiting)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send(), name="committer")

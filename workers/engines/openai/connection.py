@@ -8,9 +8,10 @@ and follows redirects wherever they lead.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
@@ -45,7 +46,7 @@ class Letter:
     """A request to the endpoint."""
 
     body: bytes
-    headers: Mapping[str, str]
+    headers: Callable[[], Mapping[str, str]]
     ready: Ready | None = None
     """The request, made ready to leave."""
 
@@ -89,15 +90,20 @@ class Connection:
 
         Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
         """
-        return await self.send(Letter(body, _headers(request_id, idempotency_key, traceparent)))
+        headers = _headers(request_id, idempotency_key, traceparent)
+        return await self.send(Letter(body, lambda: headers))
 
     @contextmanager
-    def prepared(
-        self, body: bytes, request_id: str, idempotency_key: str, traceparent: str
+    def preparing(
+        self, body: bytes, request_id: str, idempotency_key: Callable[[], str], traceparent: str
     ) -> Generator[Letter]:
-        """A request that is made ready to leave meanwhile. Unless it is sent within the block, it
-        is given up."""
-        headers = _headers(request_id, idempotency_key, traceparent)
+        """A request that is made ready to leave meanwhile, with its key. Unless it is sent within
+        the block, it is given up."""
+
+        @cache
+        def headers() -> Mapping[str, str]:
+            return _headers(request_id, idempotency_key(), traceparent)
+
         ready = self._transport.prepare(self._url, body, headers)
         try:
             yield Letter(body, headers, ready)
@@ -110,7 +116,7 @@ class Connection:
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
                 if ready is None:
-                    answer = await self._transport.post(url, letter.body, letter.headers)
+                    answer = await self._transport.post(url, letter.body, letter.headers())
                 else:
                     answer = await ready.leave()
             ready = None

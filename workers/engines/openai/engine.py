@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -237,8 +238,8 @@ class OpenAIEngine:
             sending, completions = self._sending(number, request, body, content), list[Completion]()
             reserved = await self.turns.wait(sending.prompt, sending.completion, ticket)
             useless = self._useless.unreadable(ticket.request_id)
-            key = idempotency_key(request, body, useless)
-            with self._open_connection.prepared(
+            key = partial(idempotency_key, request, body, useless)
+            with self._open_connection.preparing(
                 content, request.id, key, request.traceparent
             ) as letter:
                 yield sending
@@ -360,17 +361,22 @@ class OpenAIEngine:
 
         connection = self._open_connection
 
-        async def post() -> Answer:
+        async def exchange() -> tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
             assembly.sent = True
-            return await connection.send(letter)
+            response = await connection.send(letter)
+            try:
+                await self.turns.heard(response.headers)
+                payloads = payloads_of(connection.parts(response))
+                return response, payloads, await _next(payloads)
+            except BaseException:
+                await response.aclose()
+                raise
 
-        response = await ticket.guard(post(), timeout=left())
-        await self.turns.heard(response.headers)
+        # One wait for both, head and beginning: nearly all answers are in one piece.
+        response, payloads, payload = await ticket.guard(exchange(), timeout=left())
         strays: list[str] = []
         try:
-            payloads = payloads_of(connection.parts(response))
             while True:
-                payload = await ticket.guard(_next(payloads), timeout=left())
                 if payload is None:
                     break
                 if isinstance(payload, bytes):
@@ -385,6 +391,7 @@ class OpenAIEngine:
                 else:
                     for delta in self._read_chunk(payload, assembly, strays):
                         yield delta
+                payload = await ticket.guard(_next(payloads), timeout=left())
             for delta in assembly.rest():
                 yield delta
             if strays and not assembly.answered:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ IDLE_SECONDS = 5.0
 """A connection that nobody has used for longer is closed: servers close theirs, too."""
 MAX_HEADER_BYTES = 65_536
 """Limit of one line of an answer's head."""
+Headers = Callable[[], Mapping[str, str]]
+"""Headers of a request, made when it is made ready."""
 _LARGE = 2**20
 """aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
 
@@ -75,7 +77,7 @@ class Transport(Protocol):
         """Send a body and return the answer. Raises `NetworkError`."""
         ...
 
-    def prepare(self, url: str, body: bytes, headers: Mapping[str, str]) -> Ready:
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
         """Begin to make a request ready, in the background."""
         ...
 
@@ -133,8 +135,8 @@ class _Direct:
             URL(url, encoded=url.isascii()), data=body, headers=headers, allow_redirects=False
         )
 
-    def prepare(self, url: str, body: bytes, headers: Mapping[str, str]) -> Ready:
-        return (_HeldBack if len(body) <= _LARGE else _Unprepared)(self, url, body, headers)
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
+        return (_WaitingRequest if len(body) <= _LARGE else _LateRequest)(self, url, body, headers)
 
     async def aclose(self) -> None:
         await self._session.close()
@@ -154,12 +156,10 @@ class _Body(BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-class _HeldBack:
+class _WaitingRequest:
     """A request of aiohttp that has its connection, and waits."""
 
-    def __init__(
-        self, transport: _Direct, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, transport: _Direct, url: str, body: bytes, headers: Headers) -> None:
         self._transport = transport
         self._whole = url, body, headers
         self._body = _Body(body)
@@ -168,13 +168,14 @@ class _HeldBack:
     async def _send(self) -> aiohttp.ClientResponse:
         await asyncio.sleep(0)  # whoever asks for the permission goes first
         url, _, headers = self._whole
-        return await self._transport.send(url, self._body, headers)
+        return await self._transport.send(url, self._body, headers())
 
     async def leave(self) -> Answer:
         if self._task.done():
             # Its connection was closed while it waited, so that nothing has left.
             self.drop()
-            return await self._transport.post(*self._whole)
+            url, body, headers = self._whole
+            return await self._transport.post(url, body, headers())
         self._body.may_leave.set()
         with _aiohttp_errors():
             return _DirectAnswer(await self._task)
@@ -188,17 +189,16 @@ class _HeldBack:
             self._task.result().close()  # an answer to nothing, such as 408
 
 
-class _Unprepared:
+class _LateRequest:
     """A request that is made when it leaves."""
 
-    def __init__(
-        self, transport: Transport, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, transport: Transport, url: str, body: bytes, headers: Headers) -> None:
         self._transport = transport
         self._whole = url, body, headers
 
     async def leave(self) -> Answer:
-        return await self._transport.post(*self._whole)
+        url, body, headers = self._whole
+        return await self._transport.post(url, body, headers())
 
     def drop(self) -> None:
         pass
@@ -250,8 +250,8 @@ class _Proxied:
             request = self._client.build_request("POST", url, content=body, headers=dict(headers))
             return _ProxiedAnswer(await self._client.send(request, stream=True))
 
-    def prepare(self, url: str, body: bytes, headers: Mapping[str, str]) -> Ready:
-        return _Unprepared(self, url, body, headers)
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
+        return _LateRequest(self, url, body, headers)
 
     async def aclose(self) -> None:
         await self._client.aclose()
