@@ -54,8 +54,8 @@ class Chat:
             raise UnexpectedPayload(
                 f"role chat takes no {context.payload.type_name!r}, only the question"
             )
-        chosen = context.run.options
-        options = ChatOptions.model_validate(chosen) if chosen else NO_OPTIONS
+        choices = context.run.options
+        options = ChatOptions.model_validate(choices) if choices else NO_OPTIONS
         task = context.run.task
         messages = task.messages or (Message(role="user", content=task.prompt),)
         try:

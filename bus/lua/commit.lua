@@ -107,7 +107,8 @@ for n = 1, tonumber(ARGV[1]) do
     if tokens ~= '0' or micro ~= '0' then
       local tokens_limit, micro_limit = unpack(terms_of(k.run), 3, 4)
       local used_tokens = redis.call('HINCRBY', k.run, 'tokens', tokens)
-      local used_micro = (micro ~= '0' or micro_limit ~= '0') and redis.call('HINCRBY', k.run, 'micro', micro)
+      local counts_micro = micro ~= '0' or micro_limit ~= '0'
+      local used_micro = counts_micro and redis.call('HINCRBY', k.run, 'micro', micro)
       local over_tokens = tokens_limit ~= '0' and used_tokens > tonumber(tokens_limit)
       local over_micro = micro_limit ~= '0' and used_micro > tonumber(micro_limit)
       if outcome == '' and (over_tokens or over_micro) then

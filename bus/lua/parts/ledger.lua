@@ -4,8 +4,8 @@
 
 -- Count a ledger line in the run's account and budgets. A line of unknown usage counts with the most
 -- that it can have cost, for good: a late answer to that call is not counted again, so the request,
--- whose fields are `noted` if they are given, must still have the call's mark. A call that nobody bills does not count if its answer came
--- too `late` to be used.
+-- whose fields are `noted` if they are given, must still have the call's mark. A call that nobody bills
+-- does not count if its answer came too `late` to be used.
 local function spend(run, line, day, noted, late)
   local info = terms_of(run)
   local account = info[5] and info[5] ~= '' and info[5]

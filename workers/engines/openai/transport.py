@@ -166,7 +166,7 @@ class _WaitingRequest:
         self._task = asyncio.create_task(self._send(), name="request held back")
 
     async def _send(self) -> aiohttp.ClientResponse:
-        await asyncio.sleep(0)  # whoever asks for the permission goes first
+        await asyncio.sleep(0)  # the sender, who asks for the permission, goes first
         url, _, headers = self._whole
         return await self._transport.send(url, self._body, headers())
 
