@@ -179,10 +179,16 @@ class GenerationOptions(StoredRecord):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, overridden by the caller's options."""
+        if self == NOTHING_CHOSEN:
+            return defaults
         set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
         values = {name: value for name, value in set_here if value is not None}
         n = max(self.n, defaults.n)
         return defaults.model_copy(update={**values, "n": n})
+
+
+NOTHING_CHOSEN = GenerationOptions()
+"""All is left to the pool."""
 
 
 class Run(StoredRecord):

@@ -39,6 +39,10 @@ REPLY_WAIT_SECONDS = 0.5
 """Longest time that a reply waits for the commit of the step that it was passed to in this
 process."""
 
+FORGOTTEN_SECONDS = 3_600.0
+"""Seconds after which nobody asks any more whether a reply that left alone counts: longer than a
+step waits for its commit."""
+
 LARGEST = 2**53
 """Largest exact integer: Lua's numbers are doubles."""
 
@@ -174,6 +178,8 @@ class _PendingReply:
     keys: list[str]
     args: list[scripts.Value]
     done: asyncio.Future[str]
+    timer: asyncio.TimerHandle | None = None
+    """Sends it alone."""
 
 
 @dataclass(slots=True)
@@ -200,6 +206,9 @@ class Committer:
         self._sender: asyncio.Task[None] | None = None
         self._replies: dict[tuple[str, str], list[_PendingReply]] = {}
         """Pending replies by run and guard of the step that has them."""
+        self._sent_alone: dict[tuple[str, str], list[_PendingReply]] = {}
+        """Replies that steps were passed and that left before their commit, by run and guard: it is
+        not applied unless they count."""
         self._replying: set[asyncio.Task[None]] = set()
 
     async def reply(self, keys: list[str], args: list[scripts.Value]) -> str:
@@ -218,7 +227,7 @@ class Committer:
         reply = _PendingReply(keys, args, loop.create_future())
         step = (envelope.run_id, envelope.guard)
         self._replies.setdefault(step, []).append(reply)
-        loop.call_later(REPLY_WAIT_SECONDS, self._reply_alone, step, reply)
+        reply.timer = loop.call_later(REPLY_WAIT_SECONDS, self._reply_alone, step, reply)
         return reply.done
 
     async def give_replies(self, envelope: Envelope) -> None:
@@ -237,17 +246,36 @@ class Committer:
             waiting.remove(reply)
             if not waiting:
                 del self._replies[step]
-            task = asyncio.create_task(self._reply(reply), name="reply")
+            self._sent_alone.setdefault(step, []).append(reply)
+            task = asyncio.create_task(self._reply(step, reply), name="reply")
             self._replying.add(task)
             task.add_done_callback(self._replying.discard)
 
-    async def _reply(self, reply: _PendingReply) -> None:
+    def _forget(self, step: tuple[str, str], reply: _PendingReply) -> None:
+        replies = self._sent_alone.get(step, [])
+        if reply in replies:
+            replies.remove(reply)
+            if not replies:
+                del self._sent_alone[step]
+
+    async def _require_counted(self, envelope: Envelope) -> None:
+        """Raises `Retry` for a step that was passed a reply which turned out not to count: it left
+        alone, and another worker had the request by then."""
+        for reply in self._sent_alone.pop((envelope.run_id, envelope.guard), []):
+            if await reply.done not in ("ok", "already"):
+                raise Retry("another worker has the step's request", delay=0.0)
+
+    async def _reply(self, step: tuple[str, str], reply: _PendingReply) -> None:
+        forgotten = FORGOTTEN_SECONDS
         try:
             word = await self.reply(reply.keys, reply.args)
         except Exception as error:  # noqa: BLE001 - the caller is told
             _fail(reply.done, error)
         else:
             _tell(reply.done, word)
+            if word in ("ok", "already"):
+                forgotten = 0.0
+        asyncio.get_running_loop().call_later(forgotten, self._forget, step, reply)
 
     async def commit(
         self,
@@ -261,11 +289,16 @@ class Committer:
 
         Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed, except
         that in the second case the message is settled. Raises `MessageTooLarge` or ValueError
-        before anything is sent.
+        before anything is sent, `Retry` for a step whose request another worker has.
         """
         waiting = self._flatten(lease, envelope, commit)
+        if self._sent_alone:
+            await self._require_counted(envelope)
         waiting.on_word = on_word
         waiting.replies = self._replies.pop((envelope.run_id, envelope.guard), [])
+        for reply in waiting.replies:
+            if reply.timer is not None:
+                reply.timer.cancel()
         self._queue.append(waiting)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send(), name="committer")

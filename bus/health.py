@@ -66,6 +66,7 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
         ("RPUSH", key, "a"),
         ("ZADD", key, 1, "a"),
         ("ZCARD", key),
+        ("ZCOUNT", key, "-inf", "+inf"),
         ("ZRANGE", key, 0, -1),
         ("ZREM", key, "a"),
         ("ZREMRANGEBYSCORE", key, 0, 1),

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from loopline.agents.records import Call, GenerationOptions, PolicyRef
+from loopline.agents.records import NOTHING_CHOSEN, Call, PolicyRef
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, Retry, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
 from loopline.workers import hedging
@@ -344,7 +344,7 @@ class Pool:
             adapter = self.policies.adapter(name, version, delivery.envelope.run_id)
         except OtherVersion as error:
             raise await self._judge_lag(delivery.bus, error) from error
-        options = payload.options or GenerationOptions()
+        options = payload.options or NOTHING_CHOSEN
         sampling = sampling_of(self.settings, payload.sampling, options, payload.seed)
         return GenerateRequest(
             id=delivery.envelope.reply_key,

@@ -185,10 +185,7 @@ class PaidCalls:
             entry = usage_entry(*step, candidate, sent_as=self._sent_as(call))
             update = {"hedge": "" if lane is None else lane.hedge, "shared_with": shared_with}
             usage_entries.append(entry.model_copy(update=update) if any(update.values()) else entry)
-        return [
-            (_entry_line(entry), _entry_line(entry.model_copy(update={"discarded": True})))
-            for entry in usage_entries
-        ]
+        return [(line := _entry_line(entry), _discarded(line)) for entry in usage_entries]
 
     def _sent_as(self, call: _Call | None) -> str:
         return "" if call is None else self._delivery.call_name(call.number)
@@ -235,3 +232,8 @@ class PaidCalls:
 def _entry_line(*entry: UsageEntry) -> bytes:
     """Encode one entry, or none as empty bytes."""
     return b"".join(record.model_dump_json().encode() for record in entry)
+
+
+def _discarded(line: bytes) -> bytes:
+    """The line of an entry, marked as discarded. Within a text of it, quotes are escaped."""
+    return line.replace(b'"discarded":false', b'"discarded":true')

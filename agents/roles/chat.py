@@ -36,6 +36,9 @@ class ChatOptions(Record):
     """Call of the session that this conversation continues."""
 
 
+NO_OPTIONS = ChatOptions()
+
+
 class Chat:
     """Decides `answer` {answer}, or `failed`. The calls of the one candidate are the choices."""
 
@@ -51,7 +54,8 @@ class Chat:
             raise UnexpectedPayload(
                 f"role chat takes no {context.payload.type_name!r}, only the question"
             )
-        options = ChatOptions.model_validate(context.run.options)
+        choices = context.run.options
+        options = ChatOptions.model_validate(choices) if choices else NO_OPTIONS
         task = context.run.task
         messages = task.messages or (Message(role="user", content=task.prompt),)
         try:

@@ -27,36 +27,33 @@
 -- many that pass the limit together; a tenant that takes every place before another asks for one.
 local MOST_WAITS = 100000
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-if redis.call('EXISTS', run) == 1 then
+if redis.call('EXISTS', run, of_shard('closed')) > 0 then
+  if redis.call('EXISTS', run) == 0 then return {'closed'} end
   if ARGV[9] ~= '' then redis.call('HSET', run, 'notify', ARGV[9]) end
   return {'exists'}
 end
-if redis.call('EXISTS', of_shard('closed')) == 1 then return {'closed'} end
-local epoch = redis.call('HGET', of_shard('deployment'), 'epoch')
+local epoch = agreement().epoch
 if epoch and epoch ~= ARGV[13] then return {'changed'} end
 local now, delay = now_ms(), tonumber(ARGV[23])
 local tenant, fair = ARGV[19], of_shard('fair')
 local own = ARGV[21] ~= '' and ARGV[21]
 local takes_turns = ARGV[18] ~= '0' or own and own ~= '0' or tenant ~= 'default'
   or redis.call('EXISTS', fair) == 1
-local waits_for_turn, full = false, nil
+local waits_for_turn, full, in_flight = false, nil, 0
 if takes_turns then
   -- Also one that is not admitted has asked, and is to find a place.
   note_tenant(tenant, now)
-  redis.call('HSET', fair, 'limit', ARGV[18])
-  for n, name in ipairs({'w:', 'c:', 'p:'}) do
-    if ARGV[19 + n] ~= '' then redis.call('HSET', fair, name .. tenant, ARGV[19 + n]) end
-  end
-  redis.call('PEXPIRE', fair, AWAY_LIFE)
+  local limits = note_terms(tenant, ARGV[18], ARGV[20], ARGV[21], ARGV[22])
   -- One that begins later has no place meanwhile.
-  waits_for_turn = delay == 0 and not may_work(active, tenant, now)
+  waits_for_turn = delay == 0 and not may_work(active, tenant, now, limits)
 end
 if waits_for_turn then
   full = no_place(tenant, 'runs waiting for their turn', redis.call('ZCARD', of_shard('turn-waits')),
-    tonumber(ARGV[24]), redis.call('LLEN', of_shard('queue') .. ':' .. tenant))
+    tonumber(ARGV[24]), redis.call('LLEN', of_shard('queue') .. ':' .. tenant), now)
 else
-  full = no_place(tenant, 'runs in flight', redis.call('ZCARD', active), tonumber(ARGV[4]),
-    takes_turns and working_runs(tenant, now) or 0)
+  in_flight = redis.call('ZCARD', active)
+  full = no_place(tenant, 'runs in flight', in_flight, tonumber(ARGV[4]),
+    takes_turns and working_runs(tenant, now) or 0, now)
 end
 if full then return {'overloaded', unpack(full)} end
 -- They are not among the runs in flight, and take memory all the same.
@@ -67,7 +64,8 @@ if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
 local day = math.floor(now / 86400000)
-local budgets = budgets_of(run, day, {ARGV[17], ARGV[16], ARGV[7], ARGV[8]})
+terms[run] = {ARGV[17], ARGV[16], ARGV[7], ARGV[8], ARGV[14]}
+local budgets = run_budgets(run, day)
 local seconds = math.max(0, ARGV[3] - now)
 for _, budget in ipairs(budgets) do
   for n = 1, 3 do
@@ -86,19 +84,25 @@ if waits_for_turn then
   deadline = string.format('%.0f', now + AWAY_LIFE + seconds)
   redis.call('HSET', run, 'left', seconds, 'retention', ARGV[6])
 end
-redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', deadline, 'admitted', now,
+local record = {'run', ARGV[2], 'state', 'active', 'deadline', deadline, 'admitted', now,
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0, 'account', ARGV[14],
-  'announce', ARGV[15], 'scopes', ARGV[16], 'limited', ARGV[17])
+  'announce', ARGV[15], 'scopes', ARGV[16], 'limited', ARGV[17]}
+if takes_turns then
+  record[#record + 1] = 'tenant'
+  record[#record + 1] = tenant
+end
+redis.call('HSET', run, unpack(record))
 hold_seconds(run, budgets, day, seconds)
 -- Relative, since the server may count another time than the deployment.
 local life = deadline + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
 if not waits_for_turn then
   redis.call('ZADD', active, deadline, ARGV[1])
-  redis.call('PEXPIRE', active, STREAM_LIFE)
+  -- The set is gone with its last run, and its life with it.
+  if in_flight == 0 then redis.call('PEXPIRE', active, STREAM_LIFE) else renew(active, STREAM_LIFE) end
 end
-list_run(run, ARGV[1], now, ARGV[6])
+list_run(ARGV[14], ARGV[1], now, ARGV[6])
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
 local a = 25
@@ -114,7 +118,6 @@ for i = 1, joins do
 end
 local result = {'admitted'}
 if takes_turns then
-  redis.call('HSET', run, 'tenant', tenant)
   if waits_for_turn then
     queue_run(run, ARGV[1], tenant, now)
   elseif delay == 0 then
@@ -131,10 +134,11 @@ for i = 6 + joins, #KEYS do
     result[#result + 1] = false
   else
     redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
-    redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
+    renew(KEYS[i], STREAM_LIFE)
     result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
   end
   a = a + 2
 end
+fresh_run, fresh = run, {'active', false, deadline, life = life}
 audit(ARGV[10], history, 'event', 'admit', 'run_id', ARGV[1])
 return result

@@ -1,5 +1,6 @@
 -- include: base.lua
 -- include: entries.lua
+-- include: budgets.lua
 -- include: requests.lua
 -- include: room.lua
 -- include: waits.lua
@@ -74,7 +75,12 @@ for n = 1, tonumber(ARGV[1]) do
 
   local token = consumer .. '/' .. count .. '/' .. id
   local field = 'step:' .. guard
-  if not holds(stream, group, id, consumer, count) then
+  local held = holds(stream, group, id, consumer, count)
+  local state, asked, paid
+  if held then
+    state, asked, paid = unpack(redis.call('HMGET', k.run, 'state', 'asked:' .. guard, 'paid'))
+  end
+  if not held then
     if redis.call('HGET', k.run, field) == token then
       results[n] = 'already'
     else
@@ -82,7 +88,7 @@ for n = 1, tonumber(ARGV[1]) do
       audit(opts.history, history, 'event', 'stale', 'run_id', run_id, 'guard', guard,
         'token', token, 'stream', stream)
     end
-  elseif redis.call('HGET', k.run, 'state') ~= 'active' then
+  elseif state ~= 'active' then
     abandon(stream, group, id, k.run)
     results[n] = 'ended'
   elseif redis.call('HSETNX', k.run, field, token) == 0 then
@@ -93,33 +99,35 @@ for n = 1, tonumber(ARGV[1]) do
   else
     results[n] = 'ok'
     local length = redis.call('RPUSH', k.journal, step)
-    local life
-    if length == 1 then
-      life = redis.call('PTTL', k.run)
-      redis.call('PEXPIRE', k.journal, life)
-    end
+    if length == 1 then k.steps = {step} end
     audit(opts.history, history, 'event', 'commit', 'run_id', run_id, 'guard', guard,
       'token', token, 'index', length, 'stream', stream)
-    settle_requests(k, 'asked:' .. guard)
+    settle_requests(k, 'asked:' .. guard, asked, paid)
     redis.call('XADD', k.log, '*', 'type', 'step', 'guard', guard, 'index', length - 1)
-    if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
-      redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))
-    end
     if tokens ~= '0' or micro ~= '0' then
+      local tokens_limit, micro_limit = unpack(terms_of(k.run), 3, 4)
       local used_tokens = redis.call('HINCRBY', k.run, 'tokens', tokens)
-      local used_micro = redis.call('HINCRBY', k.run, 'micro', micro)
-      local limits = redis.call('HMGET', k.run, 'tokens_limit', 'micro_limit')
-      local over_tokens = limits[1] ~= '0' and used_tokens > tonumber(limits[1])
-      local over_micro = limits[2] ~= '0' and used_micro > tonumber(limits[2])
+      local counts_micro = micro ~= '0' or micro_limit ~= '0'
+      local used_micro = counts_micro and redis.call('HINCRBY', k.run, 'micro', micro)
+      local over_tokens = tokens_limit ~= '0' and used_tokens > tonumber(tokens_limit)
+      local over_micro = micro_limit ~= '0' and used_micro > tonumber(micro_limit)
       if outcome == '' and (over_tokens or over_micro) then
         outcome, results[n] = 'budget', 'budget'
-        reason = over_tokens and ('used ' .. used_tokens .. ' tokens of ' .. limits[1])
-          or ('used ' .. used_micro .. ' micro-dollars of ' .. limits[2])
+        reason = over_tokens and ('used ' .. used_tokens .. ' tokens of ' .. tokens_limit)
+          or ('used ' .. used_micro .. ' micro-dollars of ' .. micro_limit)
       end
     end
     if outcome ~= '' then
       end_run(k, run_id, outcome, answer, reason, opts)
     else
+      local life
+      if length == 1 then
+        life = redis.call('PTTL', k.run)
+        redis.call('PEXPIRE', k.journal, life)
+      end
+      if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
+        redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))
+      end
       redis.call('HDEL', k.run, 'failure')  -- the run gets on
       if open ~= '' then
         redis.call('HSET', k.run, 'join:' .. open, branches,

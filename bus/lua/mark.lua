@@ -20,13 +20,19 @@
 -- once, and counts its reservation as spent. If its worker was only paused and answers late, the entry
 -- of that answer has the same name, so readers know that both are one call. Branches that ask at the
 -- same time can't together pass a limit that each of them alone is within.
-if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
-local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
-if known[1] ~= 'active' or known[2] then return 'over' end
+-- Admitted, asked and read by this very call: it is held here, and nobody has marked or held anything.
+local is_first = KEYS[3] == fresh_run and KEYS[2] == fresh.request
+if not is_first then
+  if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
+  local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
+  if known[1] ~= 'active' or known[2] then return 'over' end
+end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
-release(KEYS[2], 'promise', true)
-enter_marks(k, KEYS[2], token)
+if not is_first then
+  release(KEYS[2], 'promise', true)
+  enter_marks(k, KEYS[2], token)
+end
 for i = 10, #ARGV, 2 do
   local call = token .. '/' .. ARGV[i]
   local day = release(KEYS[2], call)
@@ -34,7 +40,7 @@ for i = 10, #ARGV, 2 do
   if gone == 1 and ARGV[i + 1] ~= '' then enter(k, ARGV[i + 1], day) end
 end
 local call = token .. '/' .. ARGV[6]
-if redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then
+if is_first or redis.call('HEXISTS', KEYS[2], 'hold:' .. call) == 0 then
   local refused = reserve(KEYS[3], KEYS[2], call, tonumber(ARGV[7]), tonumber(ARGV[8]))
   if refused then
     give_freed(true)

@@ -28,39 +28,56 @@ local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
 local fields = redis.call('HGETALL', KEYS[2])
 -- A call counts for the day on which it was held: the same for every call of this delivery.
 local day
+local noted = {}
 for i = 1, #fields, 2 do
+  noted[fields[i]] = true
   if string.sub(fields[i], 1, 6 + #token) == 'hold:' .. token .. '/' then
     day = string.match(fields[i + 1], '^%d+ %d+ (%d+)')
   end
 end
 for i = 10, #ARGV, 2 do
-  enter(k, held and ARGV[i] or ARGV[i + 1], day, KEYS[2], not held)
+  enter(k, held and ARGV[i] or ARGV[i + 1], day, noted, not held)
 end
+local over, foreign = {}, false
 for i = 1, #fields, 2 do
-  local own = string.sub(fields[i], 6, 6 + #token) == token .. '/'
-  if own and string.sub(fields[i], 1, 5) == 'mark:' then redis.call('HDEL', KEYS[2], fields[i]) end
-  if own and string.sub(fields[i], 1, 5) == 'hold:' then release(KEYS[2], string.sub(fields[i], 6)) end
+  local kind = string.sub(fields[i], 1, 5)
+  if kind == 'mark:' or kind == 'hold:' then
+    if string.sub(fields[i], 6, 6 + #token) ~= token .. '/' then
+      foreign = true
+    elseif kind == 'mark:' then
+      over[#over + 1] = fields[i]
+    else
+      release(KEYS[2], string.sub(fields[i], 6))
+    end
+  end
 end
+if held then
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 2) == 'w:' then
+      local inbox = string.sub(fields[i], 3)
+      if inbox ~= ARGV[9] then
+        redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])
+        redis.call('PEXPIRE', inbox, INBOX_LIFE)
+      end
+      over[#over + 1] = fields[i]
+    end
+  end
+  over[#over + 1] = 'asked'
+end
+if #over > 0 then redis.call('HDEL', KEYS[2], unpack(over)) end
 if not held then
   give_freed()
   return 'lost'
 end
-enter_marks(k, KEYS[2])
+if foreign then enter_marks(k, KEYS[2]) end
+unmarked[KEYS[2]] = true
 give_freed()
-for i = 1, #fields, 2 do
-  if string.sub(fields[i], 1, 2) == 'w:' then
-    local inbox = string.sub(fields[i], 3)
-    if inbox ~= ARGV[9] then
-      redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])
-      redis.call('PEXPIRE', inbox, INBOX_LIFE)
-    end
-    redis.call('HDEL', KEYS[2], fields[i])
-  end
-end
 -- The offset stays: a generator that is asked again continues where the text ended.
-redis.call('HDEL', KEYS[2], 'asked')
-redis.call('HSET', KEYS[2], 'by', token)
-if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'reply', ARGV[5]) end
+if ARGV[6] == '1' then
+  redis.call('HSET', KEYS[2], 'by', token, 'reply', ARGV[5])
+else
+  redis.call('HSET', KEYS[2], 'by', token)
+end
 redis.call('PEXPIRE', KEYS[2], life)
 settle(KEYS[1], ARGV[1], ARGV[2])
 return 'ok'

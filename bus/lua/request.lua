@@ -12,17 +12,31 @@
 -- it is paid for once. A worker that was paused asks for a step that another has committed, whose
 -- replies may be gone: nothing is paid for it. A server that lost its last writes does not know a
 -- run that was admitted: its work is dropped, so nobody would ever answer.
-local reply = redis.call('HGET', KEYS[1], 'reply')
-if reply then return {'done', reply} end
-local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
+local is_first = KEYS[4] == fresh_run and redis.call('EXISTS', KEYS[1]) == 0
+local known = fresh
+if not is_first then
+  local reply = redis.call('HGET', KEYS[1], 'reply')
+  if reply then return {'done', reply} end
+  known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
+end
 if known[1] ~= 'active' or known[2] then return {'over'} end
-redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
-local result = {'waiting'}
-if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
+local result, asked = {'waiting'}, true
+if is_first then
+  redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3], 'asked', now_ms())
+else
+  redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
+  asked = redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1
+end
+if asked then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
-  redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
+  renew(KEYS[2], STREAM_LIFE)
   note_request(KEYS[4], ARGV[4], KEYS[1])
   result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
+end
+if is_first then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  fresh.request, fresh.request_life = KEYS[1], tonumber(ARGV[2])
+  return result
 end
 -- A mark of a paid call may have prolonged its life.
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end

@@ -24,6 +24,7 @@ from loopline.agents.errors import AgentError
 from loopline.agents.generation import require_honoured
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
+    NOTHING_CHOSEN,
     Budget,
     GenerationOptions,
     JsonObject,
@@ -192,9 +193,8 @@ class Client(WaitingCalls):
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
         `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
-        in place of the shipped prompts, and `options` and `policies`, over those of the client.
-        `generation` says how completions
-        are made (`loopline.agents.generation`); a seed in it stands over `seed`.
+        in place of the shipped prompts, `options` and `policies` over those of the client, the seed
+        of `generation` (`loopline.agents.generation`) over `seed`.
 
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used, and
         for what the workflow can't honour of `generation`.
@@ -202,7 +202,7 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            choices = generation if generation is not None and generation.chosen else None
+            choices = None if generation == NOTHING_CHOSEN else generation
             if choices is not None:
                 require_honoured(workflow, checked, choices)
                 seed = seed if choices.seed is None else choices.seed

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import (
     MAX_TOOLS,
+    NOTHING_CHOSEN,
     GenerationOptions,
     JsonObject,
     Message,
@@ -182,6 +183,16 @@ class StreamOptions(BaseModel):
     include_obfuscation: bool | None = None
 
 
+_CHOICES = frozenset(
+    {
+        "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "n", "seed", "stop",
+        "max_tokens", "max_completion_tokens", "temperature", "top_p", "frequency_penalty",
+        "presence_penalty",
+    }
+)  # fmt: skip
+"""Fields that generation options are made of."""
+
+
 class ChatRequest(BaseModel):
     """Body of a request. A field that is not listed here is refused by name: nothing is ignored
     that would change the answer."""
@@ -285,6 +296,8 @@ class ChatRequest(BaseModel):
     def generation(self) -> GenerationOptions:
         """Sampling of an answer, by a model or a team. Raises `ApiError` for options that neither
         supports."""
+        if self.model_fields_set.isdisjoint(_CHOICES):
+            return NOTHING_CHOSEN
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
         if self.top_logprobs:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from loopline.agents.tools.json_arguments import MAX_DEPTH, is_deeper_than
@@ -131,13 +131,16 @@ class Http:
         raw = bytearray()
         try:
             async with asyncio.timeout(seconds):
-                async for piece in request.stream():
-                    raw += piece
+                more = True
+                while more:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ApiError(400, "the client left before its body was whole")
+                    raw += message.get("body", b"")
+                    more = message.get("more_body", False)
                     if len(raw) > limit:
                         raise too_large(f"the body has more than {limit} bytes")
         except TimeoutError as error:
             message = f"the body was not whole after {seconds:g} s"
             raise ApiError(408, message, code="request_timeout") from error
-        except ClientDisconnect as error:
-            raise ApiError(400, "the client left before its body was whole") from error
         return read_object(raw)

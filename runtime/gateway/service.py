@@ -63,6 +63,7 @@ RESPONSE_TAG = "openai_response"
 """Tag that holds what a run keeps of its request, if it was requested as a response."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
+_NO_OPTIONS = ChatOptions()
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,8 @@ class Service:
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":
+            if options == _NO_OPTIONS:
+                return {}
             return options.model_dump(mode="json", exclude_defaults=True)
         if options.tools or options.json_schema is not None:
             raise invalid(

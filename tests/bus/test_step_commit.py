@@ -18,9 +18,11 @@ from loopline.bus import (
     Join,
     LeaseLost,
     Outgoing,
+    Retry,
     RunEnded,
     StepCommit,
 )
+from loopline.bus import commit as commits
 from tests.bus.payloads import admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
@@ -324,3 +326,34 @@ async def two_in_hand(bus: Bus) -> AsyncGenerator[tuple[Delivery, Delivery]]:
             yield deliveries[0], deliveries[1]
         finally:
             settled.set()
+
+
+async def test_a_step_is_not_committed_on_a_reply_that_left_before_and_does_not_count(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "REPLY_WAIT_SECONDS", 0.0)
+    committed: list[str] = []
+
+    async def handler(delivery: Delivery) -> None:
+        shard, run_id = delivery.shard, delivery.envelope.run_id
+        if not delivery.envelope.attempt:
+            # Nobody holds the request: another worker has taken it over, and answers it.
+            keys = [shard.work("slm"), shard.request("k"), shard.run(run_id), shard.usage(run_id),
+                    shard.ledger]  # fmt: skip
+            guard = delivery.envelope.guard
+            reply = bus.committer(shard).reply_later(
+                delivery.envelope, keys, ["workers", "1-1", "me", 1, b"{}", 1, 1000, guard, "inbox"]
+            )
+            committed.append(await reply)
+        finish = Finish("answered", "42")
+        try:
+            await delivery.commit(StepCommit(b"{}", finish=finish))
+        except Retry:
+            committed.append("refused")
+            raise
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await ended(bus, run_id)
+    assert committed == ["lost", "refused"]
+    assert len((await bus.run_state(run_id)).steps) == 1

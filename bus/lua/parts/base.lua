@@ -15,15 +15,36 @@ end
 
 -- The deployment's time: the server's plus the shift that corrects its jumps (bus/clock.py). Looked at
 -- once: a script is one moment.
-local moment
+local moment, agreed
+local function agreement()
+  if not agreed then
+    local found = redis.call('HMGET', of_shard('deployment'), 'shift', 'epoch')
+    agreed = {shift = found[1] or 0, epoch = found[2]}
+  end
+  return agreed
+end
+
 local function now_ms()
   if not moment then
     local t = redis.call('TIME')
-    local shift = redis.call('HGET', of_shard('deployment'), 'shift') or 0
-    moment = t[1] * 1000 + math.floor(t[2] / 1000) + shift
+    moment = t[1] * 1000 + math.floor(t[2] / 1000) + agreement().shift
   end
   return moment
 end
+
+-- Renew the life of a key that is written all the time, about once an hour: a look at it costs a third
+-- of a renewal, which goes to the append-only file as well. Returns whether it was renewed.
+local RENEWED_FOR = 3600000
+local function renew(key, life)
+  if redis.call('PTTL', key) > life - RENEWED_FOR then return false end
+  redis.call('PEXPIRE', key, life)
+  return true
+end
+
+-- A run that this very call has admitted. Nobody else has seen it, so the scripts that follow in the
+-- same call need not look: its `state`, the time of its committed step (none), its `deadline`; `life`
+-- of its key, and the `request` that was asked for it in this call.
+local fresh_run, fresh
 
 -- Whether the caller's count of the time (ms) agrees. If not, one of the two is wrong (the server's
 -- clock may have jumped), so nothing may be decided by the time. 5 s are more than a

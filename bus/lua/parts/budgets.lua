@@ -20,8 +20,10 @@ end
 
 -- The budgets that apply: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
 -- `info`: the run's `limited`, `scopes`, `tokens_limit` and `micro_limit`.
+local budgets_exist
 local function budgets_of(run, day, info)
-  local is_set = redis.call('EXISTS', of_shard('budgets')) == 1
+  if budgets_exist == nil then budgets_exist = redis.call('EXISTS', of_shard('budgets')) == 1 end
+  local is_set = budgets_exist
   if info[1] ~= '1' and not is_set then return {} end
   local budgets = {}
   local tokens, micro = tonumber(info[3] or 0), tonumber(info[4] or 0)
@@ -43,9 +45,16 @@ local function budgets_of(run, day, info)
   return budgets
 end
 
-local function run_budgets(run, day)
-  return budgets_of(run, day, redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit'))
+-- The `info` of a run, and its account. They never change, so they are read once.
+local terms = {}
+local function terms_of(run)
+  if not terms[run] then
+    terms[run] = redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit', 'account')
+  end
+  return terms[run]
 end
+
+local function run_budgets(run, day) return budgets_of(run, day, terms_of(run)) end
 
 -- How much of a kind a budget has spent, and how much it holds.
 local function counted(budget, n)
@@ -131,8 +140,8 @@ local function hold_seconds(run, budgets, day, ms)
   if #keys > 0 then redis.call('HSET', run, 'held:ms', whole(ms) .. '\n' .. table.concat(keys, '\n')) end
 end
 
-local function settle_seconds(run, now)
-  local held = redis.call('HMGET', run, 'held:ms', 'admitted', 'began', 'left')
+-- `held`: the run's fields `held:ms`, `admitted`, `began` and `left`.
+local function settle_seconds(run, now, held)
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')

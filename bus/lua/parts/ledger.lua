@@ -3,18 +3,18 @@
 -- Ledger: calls that were paid for, and those that may have been.
 
 -- Count a ledger line in the run's account and budgets. A line of unknown usage counts with the most
--- that it can have cost, for good: a late answer to that call is not counted again, so `request`, if
--- given, must still have the call's mark. A call that nobody bills does not count if its answer came
--- too `late` to be used.
-local function spend(run, line, day, request, late)
-  local info = redis.call('HMGET', run, 'limited', 'scopes', 'tokens_limit', 'micro_limit', 'account')
+-- that it can have cost, for good: a late answer to that call is not counted again, so the request,
+-- whose fields are `noted` if they are given, must still have the call's mark. A call that nobody bills
+-- does not count if its answer came too `late` to be used.
+local function spend(run, line, day, noted, late)
+  local info = terms_of(run)
   local account = info[5] and info[5] ~= '' and info[5]
   day = day or today()
   local budgets = budgets_of(run, day, info)
   if not account and #budgets == 0 then return end
   local entry = cjson.decode(line)
-  local call = request and entry.sent_as
-  if call and call ~= '' and redis.call('HEXISTS', request, 'mark:' .. call) == 0 then return end
+  local call = noted and entry.sent_as
+  if call and call ~= '' and not noted['mark:' .. call] then return end
   if late and call == '' then return end
   local known = entry.usage ~= cjson.null
   local usage = known and entry.usage or entry.unknown
@@ -22,8 +22,8 @@ local function spend(run, line, day, request, late)
   local accounts = account and spent_key('key:' .. account, day)
   local function count(key, prefix)
     redis.call('HINCRBY', key, prefix .. 'tokens', usage.prompt + usage.completion)
-    redis.call('HINCRBY', key, prefix .. 'micro', micro)
-    if prefix == '' then redis.call('PEXPIRE', key, counts_life(key)) end
+    if micro ~= 0 then redis.call('HINCRBY', key, prefix .. 'micro', micro) end
+    if prefix == '' then renew(key, counts_life(key)) end
   end
   if accounts then count(accounts, '') end
   for _, budget in ipairs(budgets) do
@@ -33,11 +33,11 @@ end
 
 -- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
 -- ledger line for a call of unknown outcome, and is entered when nobody is left who knows more.
-local function enter(k, line, day, request, late)
-  spend(k.run, line, day, request, late)
+local function enter(k, line, day, noted, late)
+  spend(k.run, line, day, noted, late)
   redis.call('RPUSH', k.usage, line)
   redis.call('XADD', k.ledger, '*', 'usage', line)
-  redis.call('PEXPIRE', k.ledger, STREAM_LIFE)
+  renew(k.ledger, STREAM_LIFE)
   local life = redis.call('PTTL', k.run)
   redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
 end
@@ -57,7 +57,12 @@ local function enter_marks(k, request, token)
   end
 end
 
-local function enter_all_marks(k, noted)
-  if not noted or not redis.call('HGET', k.run, 'paid') then return end
-  for request in string.gmatch(noted, '[^\n]+') do enter_marks(k, request) end
+-- Requests without a mark or a hold of anybody, as this call has just seen.
+local unmarked = {}
+
+local function enter_all_marks(k, noted, paid)
+  if not noted or not paid then return end
+  for request in string.gmatch(noted, '[^\n]+') do
+    if not unmarked[request] then enter_marks(k, request) end
+  end
 end

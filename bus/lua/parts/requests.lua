@@ -8,7 +8,7 @@ local SETTLED_LIFE = 60000
 -- The run lists the requests of each step, so that they are removed when nobody can ask again.
 local function note_request(run, guard, request)
   local field = 'asked:' .. guard
-  local noted = redis.call('HGET', run, field) or '\n'
+  local noted = run ~= fresh_run and redis.call('HGET', run, field) or '\n'
   if not string.find(noted, '\n' .. request .. '\n', 1, true) then
     redis.call('HSET', run, field, noted .. request .. '\n')
   end
@@ -17,8 +17,12 @@ end
 -- One of its calls is marked or held: until the run is over, its end and that of the step look here.
 local function note_paid(run, guard, request)
   redis.call('HSET', run, 'paid', '1')
-  note_request(run, guard, request)
   -- As long as its run, which may end while nobody is there to look at this request again.
+  if run == fresh_run and request == fresh.request then
+    if fresh.request_life < fresh.life then redis.call('PEXPIRE', request, fresh.life) end
+    return
+  end
+  note_request(run, guard, request)
   local life = redis.call('PTTL', run)
   if redis.call('PTTL', request) < life then redis.call('PEXPIRE', request, life) end
 end
@@ -27,11 +31,11 @@ local function keep_requests(noted, life)
   for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
 end
 
-local function settle_requests(k, field)
-  local noted = redis.call('HGET', k.run, field)
-  enter_all_marks(k, noted)
+-- `noted` is in that field of the run, `paid` in the field of that name.
+local function settle_requests(k, field, noted, paid)
+  enter_all_marks(k, noted, paid)
   keep_requests(noted, SETTLED_LIFE)
-  redis.call('HDEL', k.run, field)
+  if noted then redis.call('HDEL', k.run, field) end
 end
 
 -- How long a request may be asked for again. A committed step never asks; an ended run does only if a

@@ -24,7 +24,10 @@ local function promise(run, guard, request, tokens, micro)
   if known[1] ~= 'active' or known[2] then return nil end
   local refused, waits_for = reserve(run, request, 'promise', tokens, micro)
   -- The end of its step, or of its run, must find it.
-  if not refused then note_paid(run, guard, request) end
+  if not refused then
+    note_paid(run, guard, request)
+    unmarked[request] = nil
+  end
   return waits_for
 end
 

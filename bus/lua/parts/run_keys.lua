@@ -22,13 +22,13 @@ end
 
 -- The lists of runs go back as far as any run may last that began when it was admitted. What is listed
 -- stays where it is.
-local function list_run(run, run_id, now, retention)
+local function list_run(account, run_id, now, retention)
   local function list(runs)
     redis.call('ZADD', runs, 'NX', now, run_id)
-    redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - retention)
-    redis.call('PEXPIRE', runs, STREAM_LIFE)
+    if renew(runs, STREAM_LIFE) then
+      redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - retention)
+    end
   end
   list(of_shard('runs'))
-  local account = redis.call('HGET', run, 'account')
   if account and account ~= '' then list(of_shard('runs-of') .. ':' .. account) end
 end

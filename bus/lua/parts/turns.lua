@@ -17,17 +17,15 @@ local OF_FREE = 9
 local TENANT_LIFE = 86400000
 
 local function working_runs(tenant, now)
-  local key = of_shard('working') .. ':' .. tenant
-  -- Ended by nobody, as by no sweeper for a long time: they hold no place for ever.
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - LONGEST_RUN)
-  return redis.call('ZCARD', key)
+  -- Others were ended by nobody, as by no sweeper for a long time: they hold no place for ever.
+  return redis.call('ZCOUNT', of_shard('working') .. ':' .. tenant, '(' .. now - LONGEST_RUN, '+inf')
 end
 
 -- What keeps a tenant's next run out, if anything: {what, how many there are, how many may be}. `most`:
 -- places of all, of which `total` are taken, `count` by this tenant.
-local function no_place(tenant, what, total, most, count)
+local function no_place(tenant, what, total, most, count, now)
   if total >= most then return {what, total, most} end
-  if redis.call('ZCARD', of_shard('tenants')) < 2 then return nil end
+  if redis.call('ZCOUNT', of_shard('tenants'), '(' .. now - TENANT_LIFE, '+inf') < 2 then return nil end
   local weight = tonumber(redis.call('HGET', of_shard('fair'), 'w:' .. tenant) or 1)
   local share = math.floor(OF_FREE * math.max(0.001, weight) * (most - total))
   if count > 0 and count >= share then
@@ -39,12 +37,29 @@ end
 local function note_tenant(tenant, now)
   local key = of_shard('tenants')
   redis.call('ZADD', key, now, tenant)
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', now - TENANT_LIFE)
-  redis.call('PEXPIRE', key, STREAM_LIFE)
+  if renew(key, STREAM_LIFE) then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', now - TENANT_LIFE)
+  end
 end
 
-local function may_work(active, tenant, now)
-  local fair = redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
+-- Note the common limit, and the tenant's weight, limit and priority ('' where they are not known).
+-- Returns the two limits that hold.
+local function note_terms(tenant, limit, weight, most, priority)
+  local key, names = of_shard('fair'), {'limit', 'c:' .. tenant, 'w:' .. tenant, 'p:' .. tenant}
+  local noted = redis.call('HMGET', key, unpack(names))
+  for n, value in ipairs({limit, most, weight, priority}) do
+    if value ~= '' and value ~= noted[n] then
+      redis.call('HSET', key, names[n], value)
+      noted[n] = value
+    end
+  end
+  renew(key, AWAY_LIFE)
+  return noted
+end
+
+-- `fair`: the common limit and the tenant's own, if they are known.
+local function may_work(active, tenant, now, fair)
+  fair = fair or redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
   local limit, own = tonumber(fair[1] or 0), tonumber(fair[2] or 0)
   if own > 0 and working_runs(tenant, now) >= own then return false end
   return limit == 0 or redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) < limit
@@ -53,7 +68,9 @@ end
 local function note_working(tenant, run_id, deadline)
   local key = of_shard('working') .. ':' .. tenant
   redis.call('ZADD', key, deadline, run_id)
-  redis.call('PEXPIRE', key, STREAM_LIFE)
+  if renew(key, STREAM_LIFE) then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', now_ms() - LONGEST_RUN)
+  end
 end
 
 local function queue_tenant(tenant)
@@ -97,7 +114,7 @@ local function start_run(active, run, run_id, tenant)
     redis.call('ZADD', active, deadline, run_id)
     redis.call('PEXPIRE', active, STREAM_LIFE)
     keep_run(run, left + retention)
-    list_run(run, run_id, now, retention)
+    list_run(redis.call('HGET', run, 'account'), run_id, now, retention)
   end
   note_working(tenant, run_id, deadline)
   for _, message in pairs(messages) do
@@ -139,8 +156,9 @@ end
 -- A run that had, or waited for, a turn is over.
 local function leave_turn(active, run, run_id, tenant)
   if not tenant or tenant == '' then return end
-  redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
-  redis.call('ZREM', of_shard('parked'), run_id)
-  redis.call('ZREM', of_shard('turn-waits'), run_id)
+  if redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id) == 0 then
+    redis.call('ZREM', of_shard('parked'), run_id)
+    redis.call('ZREM', of_shard('turn-waits'), run_id)
+  end
   start_next(active)
 end

@@ -86,7 +86,7 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   local tenant = redis.call('HGET', k.run, 'tenant')
   if tenant and tenant ~= '' then note_working(tenant, run_id, deadline) end
   keep_run(k.run, left + retention)
-  list_run(k.run, run_id, now_ms(), retention)
+  list_run(redis.call('HGET', k.run, 'account'), run_id, now_ms(), retention)
 end
 
 -- The run's wait for what became of a call that must not be made twice; nil if it has none.

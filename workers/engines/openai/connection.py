@@ -8,8 +8,10 @@ and follows redirects wherever they lead.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 
 from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
@@ -17,7 +19,7 @@ from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint
 from loopline.workers.engines.openai.errors import refusal_of
 from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.engines.openai.retry import retry_after_seconds
-from loopline.workers.engines.openai.transport import Answer, NetworkError, transport_to
+from loopline.workers.engines.openai.transport import Answer, NetworkError, Ready, transport_to
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
@@ -37,6 +39,16 @@ _OPENAI_HEADERS = {
 }
 """Headers that say who pays, with the environment variables of their values; sent to OpenAI itself
 alone."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A request to the endpoint."""
+
+    body: bytes
+    headers: Callable[[], Mapping[str, str]]
+    ready: Ready | None = None
+    """The request, made ready to leave."""
 
 
 class Connection:
@@ -78,14 +90,36 @@ class Connection:
 
         Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
         """
-        url, headers = self._url, {REQUEST_ID_HEADER: request_id}
-        if idempotency_key:
-            headers[IDEMPOTENCY_HEADER] = idempotency_key
-        if traceparent:
-            headers[TRACEPARENT_HEADER] = traceparent
+        headers = _headers(request_id, idempotency_key, traceparent)
+        return await self.send(Letter(body, lambda: headers))
+
+    @contextmanager
+    def preparing(
+        self, body: bytes, request_id: str, idempotency_key: Callable[[], str], traceparent: str
+    ) -> Generator[Letter]:
+        """A request that is made ready to leave meanwhile, with its key. Unless it is sent within
+        the block, it is given up."""
+
+        @cache
+        def headers() -> Mapping[str, str]:
+            return _headers(request_id, idempotency_key(), traceparent)
+
+        ready = self._transport.prepare(self._url, body, headers)
+        try:
+            yield Letter(body, headers, ready)
+        finally:
+            ready.drop()
+
+    async def send(self, letter: Letter) -> Answer:
+        """Send a letter, once, and return what `post` returns, or raise what it raises."""
+        url, ready = self._url, letter.ready
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
-                answer = await self._transport.post(url, body, headers)
+                if ready is None:
+                    answer = await self._transport.post(url, letter.body, letter.headers())
+                else:
+                    answer = await ready.leave()
+            ready = None
             if answer.status < 300:
                 return answer
             try:
@@ -166,3 +200,12 @@ class Connection:
                 kind="timeout" if error.timed_out else "unavailable",
                 retryable=True,
             ) from error
+
+
+def _headers(request_id: str, idempotency_key: str, traceparent: str) -> dict[str, str]:
+    headers = {REQUEST_ID_HEADER: request_id}
+    if idempotency_key:
+        headers[IDEMPOTENCY_HEADER] = idempotency_key
+    if traceparent:
+        headers[TRACEPARENT_HEADER] = traceparent
+    return headers

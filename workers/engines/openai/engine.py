@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -23,7 +24,7 @@ from loopline.workers.engines.openai.address import Address, invalid_key_reason,
 from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
-from loopline.workers.engines.openai.connection import Connection
+from loopline.workers.engines.openai.connection import Connection, Letter
 from loopline.workers.engines.openai.embeddings import assembly_of
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, Notices, advice
@@ -235,31 +236,34 @@ class OpenAIEngine:
             content = orjson.dumps(body)
             sending, completions = self._sending(number, request, body, content), list[Completion]()
             reserved = await self.turns.wait(sending.prompt, sending.completion, ticket)
-            yield sending
-            try:
-                useless = self._useless.unreadable(ticket.request_id)
-                key = idempotency_key(request, body, useless)
-                async with aclosing(
-                    self._attempt(request, content, assembly, ticket, number, key)
-                ) as events:
-                    async for event in events:
-                        # Nobody has seen anything of these paid answers.
-                        yielded = yielded or isinstance(event, Delta | Completion)
-                        if isinstance(event, Completion):
-                            completions.append(event)
-                        yield event
-                await self.turns.answered(reserved, completions)
-                self._habits.counts_streams = self._habits.counts_streams or "stream" in body
-                return
-            except EngineError as error:
-                failure = error
-            except TimeoutError:
-                failure = EngineError(
-                    f"{self._endpoint}: no complete answer within "
-                    f"{self._settings.timeout_seconds:g} s",
-                    kind="timeout",
-                    retryable=True,
-                )
+            useless = self._useless.unreadable(ticket.request_id)
+            key = partial(idempotency_key, request, body, useless)
+            with self._open_connection.preparing(
+                content, request.id, key, request.traceparent
+            ) as letter:
+                yield sending
+                try:
+                    async with aclosing(
+                        self._attempt(request, letter, assembly, ticket, number)
+                    ) as events:
+                        async for event in events:
+                            # Nobody has seen anything of these paid answers.
+                            yielded = yielded or isinstance(event, Delta | Completion)
+                            if isinstance(event, Completion):
+                                completions.append(event)
+                            yield event
+                    await self.turns.answered(reserved, completions)
+                    self._habits.counts_streams = self._habits.counts_streams or "stream" in body
+                    return
+                except EngineError as error:
+                    failure = error
+                except TimeoutError:
+                    failure = EngineError(
+                        f"{self._endpoint}: no complete answer within "
+                        f"{self._settings.timeout_seconds:g} s",
+                        kind="timeout",
+                        retryable=True,
+                    )
             await self.turns.refused(failure)
             if isinstance(failure, Refused) and not yielded:
                 learnt = self._habits.learn(failure, body)
@@ -314,15 +318,14 @@ class OpenAIEngine:
     async def _attempt(
         self,
         request: GenerateRequest,
-        content: bytes,
+        letter: Letter,
         assembly: Assembly,
         ticket: Ticket,
         number: int,
-        key: str,
     ) -> AsyncGenerator[EngineEvent, None]:
         """The request's `number`-th call."""
         try:
-            async with aclosing(self._deltas(request, content, assembly, ticket, key)) as deltas:
+            async with aclosing(self._deltas(request, letter, assembly, ticket)) as deltas:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
@@ -344,10 +347,9 @@ class OpenAIEngine:
     async def _deltas(
         self,
         request: GenerateRequest,
-        content: bytes,
+        letter: Letter,
         assembly: Assembly,
         ticket: Ticket,
-        key: str,
     ) -> AsyncGenerator[Delta, None]:
         """Sends the request and feeds the assembly, whether a stream comes or a whole answer:
         servers give the one where the other was asked for."""
@@ -358,17 +360,22 @@ class OpenAIEngine:
 
         connection = self._open_connection
 
-        async def post() -> Answer:
+        async def exchange() -> tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
             assembly.sent = True
-            return await connection.post(content, request.id, key, request.traceparent)
+            response = await connection.send(letter)
+            try:
+                await self.turns.heard(response.headers)
+                payloads = payloads_of(connection.parts(response))
+                return response, payloads, await _next(payloads)
+            except BaseException:
+                await response.aclose()
+                raise
 
-        response = await ticket.guard(post(), timeout=left())
-        await self.turns.heard(response.headers)
+        # One wait for both, head and beginning: nearly all answers are in one piece.
+        response, payloads, payload = await ticket.guard(exchange(), timeout=left())
         strays: list[str] = []
         try:
-            payloads = payloads_of(connection.parts(response))
             while True:
-                payload = await ticket.guard(_next(payloads), timeout=left())
                 if payload is None:
                     break
                 if isinstance(payload, bytes):
@@ -383,6 +390,7 @@ class OpenAIEngine:
                 else:
                     for delta in self._read_chunk(payload, assembly, strays):
                         yield delta
+                payload = await ticket.guard(_next(payloads), timeout=left())
             for delta in assembly.rest():
                 yield delta
             if strays and not assembly.answered:

@@ -7,20 +7,25 @@ TLS within TLS on every event loop.
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from yarl import URL
 
 IDLE_SECONDS = 5.0
 """A connection that nobody has used for longer is closed: servers close theirs, too."""
 MAX_HEADER_BYTES = 65_536
 """Limit of one line of an answer's head."""
+Headers = Callable[[], Mapping[str, str]]
+"""Headers of a request, made when it is made ready."""
 _LARGE = 2**20
 """aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
 
@@ -51,12 +56,29 @@ class Answer(Protocol):
     async def aclose(self) -> None: ...
 
 
+class Ready(Protocol):
+    """A request that is made ready while its sender waits for the permission to send it. Nothing of
+    it leaves before `leave`."""
+
+    async def leave(self) -> Answer:
+        """Send it, once, and return the answer. Raises `NetworkError`."""
+        ...
+
+    def drop(self) -> None:
+        """Give it up, unless it has left."""
+        ...
+
+
 class Transport(Protocol):
     """Connections to one endpoint. Follows no redirect, keeps no cookie, and reads nothing of the
     environment but the certificates that it names."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a body and return the answer. Raises `NetworkError`."""
+        ...
+
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
+        """Begin to make a request ready, in the background."""
         ...
 
     async def aclose(self) -> None: ...
@@ -101,16 +123,85 @@ class _Direct:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         with _aiohttp_errors():
-            response = await self._session.post(
-                URL(url, encoded=url.isascii()),
-                data=body if len(body) <= _LARGE else io.BytesIO(body),
-                headers=headers,
-                allow_redirects=False,
+            return _DirectAnswer(
+                await self.send(url, body if len(body) <= _LARGE else io.BytesIO(body), headers)
             )
-        return _DirectAnswer(response)
+
+    async def send(
+        self, url: str, body: bytes | io.BytesIO | BytesPayload, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        """Send a body as aiohttp does. Raises its errors."""
+        return await self._session.post(
+            URL(url, encoded=url.isascii()), data=body, headers=headers, allow_redirects=False
+        )
+
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
+        return (_WaitingRequest if len(body) <= _LARGE else _LateRequest)(self, url, body, headers)
 
     async def aclose(self) -> None:
         await self._session.close()
+
+
+class _Body(BytesPayload):
+    """A body that waits for `may_leave`, and its head with it: aiohttp writes both at once."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self.may_leave = asyncio.Event()
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        await self.may_leave.wait()
+        await super().write_with_length(writer, content_length)
+
+
+class _WaitingRequest:
+    """A request of aiohttp that has its connection, and waits."""
+
+    def __init__(self, transport: _Direct, url: str, body: bytes, headers: Headers) -> None:
+        self._transport = transport
+        self._whole = url, body, headers
+        self._body = _Body(body)
+        self._task = asyncio.create_task(self._send(), name="request held back")
+
+    async def _send(self) -> aiohttp.ClientResponse:
+        await asyncio.sleep(0)  # the sender, who asks for the permission, goes first
+        url, _, headers = self._whole
+        return await self._transport.send(url, self._body, headers())
+
+    async def leave(self) -> Answer:
+        if self._task.done():
+            # Its connection was closed while it waited, so that nothing has left.
+            self.drop()
+            url, body, headers = self._whole
+            return await self._transport.post(url, body, headers())
+        self._body.may_leave.set()
+        with _aiohttp_errors():
+            return _DirectAnswer(await self._task)
+
+    def drop(self) -> None:
+        if self._body.may_leave.is_set():
+            return
+        if not self._task.done():
+            self._task.cancel()
+        elif not self._task.cancelled() and self._task.exception() is None:
+            self._task.result().close()  # an answer to nothing, such as 408
+
+
+class _LateRequest:
+    """A request that is made when it leaves."""
+
+    def __init__(self, transport: Transport, url: str, body: bytes, headers: Headers) -> None:
+        self._transport = transport
+        self._whole = url, body, headers
+
+    async def leave(self) -> Answer:
+        url, body, headers = self._whole
+        return await self._transport.post(url, body, headers())
+
+    def drop(self) -> None:
+        pass
 
 
 class _DirectAnswer:
@@ -158,6 +249,9 @@ class _Proxied:
         with _httpx_errors():
             request = self._client.build_request("POST", url, content=body, headers=dict(headers))
             return _ProxiedAnswer(await self._client.send(request, stream=True))
+
+    def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
+        return _LateRequest(self, url, body, headers)
 
     async def aclose(self) -> None:
         await self._client.aclose()
