@@ -87,7 +87,14 @@ class RateBucket:
         return wait == 0
 
     async def _call(self, tokens: int, longest_ms: int, *, waited: bool) -> int:
-        args: list[scripts.Value] = [self._requests, self._tokens, tokens, longest_ms, int(waited)]
+        args: list[scripts.Value] = [
+            self._requests,
+            self._tokens,
+            tokens,
+            longest_ms,
+            int(waited),
+            *self._learnt,
+        ]
         return await retry_during_outage(
             "rate limit", lambda: scripts.call(self._bus.redis, "rate", [self._key], args)
         )

@@ -12,8 +12,8 @@
 -- it is paid for once. A worker that was paused asks for a step that another has committed, whose
 -- replies may be gone: nothing is paid for it. A server that lost its last writes does not know a
 -- run that was admitted: its work is dropped, so nobody would ever answer.
-local reply = redis.call('HGET', KEYS[1], 'reply')
-if reply then return {'done', reply} end
+local before = redis.call('HMGET', KEYS[1], 'reply', 'offset')
+if before[1] then return {'done', before[1]} end
 local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
 if known[1] ~= 'active' or known[2] then return {'over'} end
 redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
@@ -22,7 +22,8 @@ if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
   note_request(KEYS[4], ARGV[4], KEYS[1])
-  result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
+  -- Who reads as it asks takes it that no text of this request was published before.
+  result = {'waiting', known[3], read_next(KEYS[2], 'workers', before[2] and '' or ARGV[5])}
 end
 -- A mark of a paid call may have prolonged its life.
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
