@@ -140,7 +140,9 @@ end
 local function leave_turn(active, run, run_id, tenant)
   if not tenant or tenant == '' then return end
   redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id)
-  redis.call('ZREM', of_shard('parked'), run_id)
-  redis.call('ZREM', of_shard('turn-waits'), run_id)
+  local waited = redis.call('ZREM', of_shard('parked'), run_id) + redis.call('ZREM', of_shard('turn-waits'), run_id)
+  -- Clients that come and go while all places are taken would fill the queue with runs that are over,
+  -- which count as waiting, and which one script would have to pass over. The newest are at the end.
+  if waited > 0 then redis.call('LREM', of_shard('queue') .. ':' .. tenant, -1, run_id) end
   start_next(active)
 end
