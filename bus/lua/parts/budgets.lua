@@ -14,8 +14,10 @@ local function spent_key(scope, day)
   return of_shard('spent') .. ':' .. (string.match(scope, '^key:(.*)$') or scope) .. ':' .. day
 end
 
+-- Counts that hold once for all are kept as long as anything is: were they gone after a quiet week, the
+-- whole limit could be spent once more, and again.
 local function counts_life(key)
-  return string.sub(key, -4) == ':all' and STREAM_LIFE or SPENT_LIFE
+  return string.sub(key, -4) == ':all' and AGREEMENT_LIFE or SPENT_LIFE
 end
 
 -- The budgets that apply: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
