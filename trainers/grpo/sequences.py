@@ -55,7 +55,7 @@ def sequences_of(
     """The sequences of one candidate's calls, in the order in which they were made.
 
     Raises `Unreadable` with one of the reasons above for what can't be learned from: importance
-    ratios need the log-probability of every token under the whole softmax of the model's own logits.
+    ratios need the log-probability of every token under the whole softmax of the model's logits.
     With top_p = 0.8 their mean is 0.896 where no weight has changed (huggingface/trl#7269); with a
     frequency penalty each token has a ratio of its own.
     """

@@ -134,12 +134,13 @@ local function hold_seconds(run, budgets, day, ms)
 end
 
 local function settle_seconds(run, now)
-  local held = redis.call('HMGET', run, 'held:ms', 'admitted', 'began', 'left')
+  local held = redis.call('HMGET', run, 'held:ms', 'deadline', 'left')
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
-  -- Its time may stand still, or have begun later than it was admitted.
-  local took = held[4] and ms - held[4] or now - (held[3] or held[2])
+  -- What is not left of its time. That stands still, now or for a while, where the run waits: whatever
+  -- ends a wait moves the deadline.
+  local took = ms - (held[3] or held[2] - now)
   took = math.max(0, math.min(tonumber(ms), took))
   for key in string.gmatch(keys, '[^\n]+') do
     if redis.call('EXISTS', key) == 1 then

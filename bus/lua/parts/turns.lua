@@ -92,7 +92,7 @@ local function start_run(active, run, run_id, tenant)
   if retention then
     local now = now_ms()
     deadline = now + left
-    redis.call('HSET', run, 'deadline', deadline, 'began', now)
+    redis.call('HSET', run, 'deadline', deadline)
     redis.call('HDEL', run, 'left', 'retention')
     redis.call('ZADD', active, deadline, run_id)
     redis.call('PEXPIRE', active, STREAM_LIFE)
