@@ -52,7 +52,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:policy-log` | stream: what was changed of policies, by whom and why | policy life |
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
-| `{p}:idempotency:<digest>` | string: a caller's key: run, body's digest | the run's delay and retention |
+| `{p}:idempotency:<digest>` | string: a caller's key: run, body's digest | delay, retention |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
