@@ -30,7 +30,7 @@ async def run_of_key(
 ) -> str:
     """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
     time. `delay`: seconds until the run begins, for which the key lives longer, or a client that
-    asks again would start a second one beside it. Raises `ApiError` 409 if the caller has used it
+    asks again would start a second one. Raises `ApiError` 409 if the caller has used it
     for another body.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():

@@ -36,7 +36,7 @@ async def parked_twice(bus: Bus) -> tuple[RunEnd, RunEnd]:
         await bus.admit(Admission(run_id, b"{}", time.time() + 60, (message,), announce=True))
         await until(lambda: is_waiting(1), "its first call waits")
         [first] = await due(bus)
-        [waiting] = [found async for found in waits.waiting_runs(bus)]
+        [waiting] = [run async for run in waits.waiting_runs(bus)]
         assert await waits.decide(bus, waiting, "d", b'{"decision": "approved"}') is Decided.OK
         await until(lambda: is_waiting(2), "its second call waits")
     [second] = await due(bus)

@@ -98,8 +98,8 @@ def _blocks(
 def _is_of(record: RunRecord, policy: str, version: int) -> bool:
     """Whether the version that was to answer did, or failed to: left out, a version that fails each
     call would be compared by nothing, and one that fails some by the others alone."""
-    answered = record.versions.get(policy)
-    return answered == frozenset((version,)) if answered else policy in record.unanswered
+    versions = record.versions.get(policy)
+    return versions == frozenset((version,)) if versions else policy in record.unanswered
 
 
 def _mean(runs: list[Played]) -> Played:

@@ -1,4 +1,4 @@
-"""The sender of webhooks, beside runs that it can't read."""
+"""The sender of webhooks, and runs that it can't read."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_shadow_that_somebody_judged_counts_as_judged() -> None:
 
 def failed(outcome: Outcome) -> RunRecord:
     """A run that ended so before its model had answered."""
-    asked = Run(
+    question = Run(
         id=new_run_id(),
         task=Task(prompt="2 + 2?"),
         workflow="solo",
@@ -205,7 +205,7 @@ def failed(outcome: Outcome) -> RunRecord:
         created=0.0,
         deadline=60.0,
     )
-    return record_of(Trajectory(run=asked, steps=(), outcome=outcome, ended=1.0))
+    return record_of(Trajectory(run=question, steps=(), outcome=outcome, ended=1.0))
 
 
 def test_a_canary_that_fails_each_call_is_rolled_back() -> None:
