@@ -32,6 +32,7 @@ class Loop(ImprovementLoop):
     dies = True
 
     async def _train(self, folder: Path, store: Path) -> float:
+        folder.mkdir(parents=True, exist_ok=True)
         return 0.0
 
     async def _held_back(self) -> Sequence[HeldBack]:
