@@ -21,6 +21,10 @@ QUESTIONS = 80
 SETTINGS = LoopSettings(wait=0.01, least_held_back=20)
 
 
+def make(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 class Killed(Exception):
     pass
 
@@ -32,7 +36,7 @@ class Loop(ImprovementLoop):
     dies = True
 
     async def _train(self, folder: Path, store: Path) -> float:
-        folder.mkdir(parents=True, exist_ok=True)
+        make(folder)
         return 0.0
 
     async def _held_back(self) -> Sequence[HeldBack]:
