@@ -32,7 +32,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
 | `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
-| `{p:s}:spent:<scope>:all` | hash: the same of a thread or a named budget | stream life |
+| `{p:s}:spent:<scope>:all` | hash: the same of a thread or a named budget | 400 days |
 | `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
 | `{p:s}:room:<run, or what is spent>` | sorted set: calls that wait for its room | a minute |
 | `{p:s}:fair` | hash: weights, limits and virtual times of tenants | 90 days |
@@ -52,7 +52,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:policy-log` | stream: what was changed of policies, by whom and why | policy life |
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
-| `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
+| `{p}:idempotency:<digest>` | string: a caller's key: run, body's digest | delay, retention |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |

@@ -74,8 +74,8 @@ class RateBucket:
         return wait / 1000
 
     async def _stands(self, ends: float) -> bool:
-        """Return True when the call of a turn that has come may be sent: not with so many others
-        that came late that they would be too many. False if the endpoint has refused another's
+        """Return True when the call of a turn that has come may be sent: not where others that
+        came late make it one too many. False if the endpoint has refused another's
         call meanwhile: then the turn is over. `ends`: the loop's time at which the caller's
         patience ends. Raises `NoTurn`."""
         loop = asyncio.get_running_loop()
@@ -87,7 +87,14 @@ class RateBucket:
         return wait == 0
 
     async def _call(self, tokens: int, longest_ms: int, *, waited: bool) -> int:
-        args: list[scripts.Value] = [self._requests, self._tokens, tokens, longest_ms, int(waited)]
+        args: list[scripts.Value] = [
+            self._requests,
+            self._tokens,
+            tokens,
+            longest_ms,
+            int(waited),
+            *self._learnt,
+        ]
         return await retry_during_outage(
             "rate limit", lambda: scripts.call(self._bus.redis, "rate", [self._key], args)
         )

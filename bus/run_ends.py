@@ -46,11 +46,17 @@ async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
 
 
 async def settle(bus: Bus, end: RunEnd) -> None:
-    """Remove an end that was announced, or never will be."""
-    await bus.redis.zrem(end.shard.ends, end.member)
+    """Remove an end that was announced, or never will be; unless there is another one by now: the
+    receiver of an announcement may approve the run's step, which then waits with its next call."""
+    await _settle(bus, end, "")
 
 
 async def postpone(bus: Bus, end: RunEnd, seconds: float) -> None:
-    """Let an end be due again after a while; one that was settled meanwhile stays so."""
-    due = bus.clock.now_ms() + int(seconds * 1000)
-    await bus.redis.zadd(end.shard.ends, {end.member: due}, xx=True)
+    """Let an end be due again after a while; one that was settled meanwhile stays so, and another
+    one is due as it is."""
+    await _settle(bus, end, bus.clock.now_ms() + int(seconds * 1000))
+
+
+async def _settle(bus: Bus, end: RunEnd, due: int | str) -> None:
+    arguments: list[scripts.Value] = [end.member, round(end.due * 1000), due]
+    await scripts.call(bus.redis, "settle_end", [end.shard.ends], arguments)

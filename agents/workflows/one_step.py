@@ -29,6 +29,8 @@ class ChatWorkflow:
     default_policies: Mapping[str, str] = {"chat": "llm"}
 
     def check_options(self, options: JsonObject) -> JsonObject:
+        if not options:
+            return {}
         return parse_options(self.name, ChatOptions, options).model_dump(
             mode="json", exclude_defaults=True
         )

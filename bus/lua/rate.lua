@@ -1,7 +1,9 @@
 -- Give a caller its turn at an endpoint with rate limits: one bucket for all workers.
 -- KEYS: bucket
 -- ARGV: requests and tokens per minute by the settings (0: none), tokens of this call, longest wait
---       ms, whether the caller has waited for its turn and asks only if it still stands (0/1)
+--       ms, whether the caller has waited for its turn and asks only if it still stands (0/1), requests
+--       and tokens per minute that the endpoint has told the caller (0: none): a bucket that has
+--       expired, or was lost with its server, does not know them any more
 -- Returns ms to wait until the turn, 0 for a call that is sent now; or, where that is longer than the
 --       caller can wait, -1 - ms, and no turn was taken. To a caller that has waited: 0, ms for which
 --       the endpoint wants no call, which ends its turn, or -1 - ms where it is to ask again then.
@@ -26,7 +28,7 @@ local function least(a, b)
   if a <= 0 or b <= 0 then return math.max(a, b) end
   return math.min(a, b)
 end
-local rpm, tpm = least(ARGV[1], b[5]), least(ARGV[2], b[6])
+local rpm, tpm = least(ARGV[1], b[5] or ARGV[6]), least(ARGV[2], b[6] or ARGV[7])
 
 -- Count a call that is sent now, and return 0; or ms until it would not be one too many. Seconds that
 -- a clock has jumped back from are not counted.

@@ -4,10 +4,20 @@
 --       tokens per minute of the settings, tokens that a call had been taken for and did not need
 -- Returns nothing.
 -- Race closed: a longer wait that another worker was told of stands.
+-- The server's own clock: the bucket is moved along with one that jumped back, as in rate.lua, before
+-- `last` says that all of it is of the new time.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + t[2] / 1000
 if ARGV[1] ~= '0' then
-  local blocked = math.max(now + ARGV[1], tonumber(redis.call('HGET', KEYS[1], 'until') or 0))
+  local b = redis.call('HMGET', KEYS[1], 'last', 'requests', 'tokens', 'until')
+  local last = tonumber(b[1] or now)
+  local back = now < last - 1000 and last - now or 0
+  if back > 0 then
+    for n, name in ipairs({'requests', 'tokens'}) do
+      if b[1 + n] then redis.call('HSET', KEYS[1], name, string.format('%.3f', b[1 + n] - back)) end
+    end
+  end
+  local blocked = math.max(now + ARGV[1], tonumber(b[4] or 0) - back)
   redis.call('HSET', KEYS[1], 'until', string.format('%.3f', blocked), 'last', string.format('%.3f', now))
 end
 if ARGV[2] ~= '0' then redis.call('HSET', KEYS[1], 'rpm', ARGV[2]) end

@@ -13,11 +13,11 @@
 -- replies may be gone: nothing is paid for it. A server that lost its last writes does not know a
 -- run that was admitted: its work is dropped, so nobody would ever answer.
 local is_first = KEYS[4] == fresh_run and redis.call('EXISTS', KEYS[1]) == 0
-local known = fresh
+local known, has_text = fresh, false
 if not is_first then
-  local reply = redis.call('HGET', KEYS[1], 'reply')
-  if reply then return {'done', reply} end
-  known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
+  local before = redis.call('HMGET', KEYS[1], 'reply', 'offset')
+  if before[1] then return {'done', before[1]} end
+  known, has_text = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline'), before[2]
 end
 if known[1] ~= 'active' or known[2] then return {'over'} end
 local result, asked = {'waiting'}, true
@@ -31,7 +31,8 @@ if asked then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
   renew(KEYS[2], STREAM_LIFE)
   note_request(KEYS[4], ARGV[4], KEYS[1])
-  result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
+  -- Who reads as it asks takes it that no text of this request was published before.
+  result = {'waiting', known[3], read_next(KEYS[2], 'workers', has_text and '' or ARGV[5])}
 end
 if is_first then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -25,9 +25,13 @@ def digest_of(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-async def run_of_key(bus: Bus, caller: str, key: str, body_digest: str, run_id: str) -> str:
+async def run_of_key(
+    bus: Bus, caller: str, key: str, body_digest: str, run_id: str, delay: float = 0.0
+) -> str:
     """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
-    time. Raises `ApiError` 409 if the caller has used it for another body.
+    time. `delay`: seconds until the run begins, for which the key lives longer, or a client that
+    asks again would start a second one. Raises `ApiError` 409 if the caller has used it
+    for another body.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():
         raise invalid(
@@ -40,7 +44,7 @@ async def run_of_key(bus: Bus, caller: str, key: str, body_digest: str, run_id: 
         record,
         nx=True,
         get=True,
-        px=int(bus.settings.retention_seconds * 1000),
+        px=int((delay + bus.settings.retention_seconds) * 1000),
     )
     if before is None:
         return run_id

@@ -86,7 +86,9 @@ class RunsApi:
         key = request.headers.get(idempotency.HEADER)
         if key is not None:
             digest = idempotency.digest_of({"runs": body})
-            run_id = await idempotency.run_of_key(self._bus, caller.id, key, digest, run_id)
+            run_id = await idempotency.run_of_key(
+                self._bus, caller.id, key, digest, run_id, params.start_after
+            )
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
             await self._submit(caller, params, run_id, trace_tags(request, run_id))

@@ -27,6 +27,7 @@ from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.client.waiting import pending_approval
 from loopline.runtime.config.sections import GatewaySettings
+from loopline.runtime.errors import UserError
 from loopline.runtime.gateway import api_keys
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, invalid
@@ -96,6 +97,16 @@ class WebhookSender:
 
     async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:
         state = await self._bus.run_state(end.run_id)
+        try:
+            await self._deliver(client, end, state)
+        except UserError as error:
+            # Written by another version: a gateway of that version may send it, and this one has
+            # others to send.
+            await self._try_later(end, state.ended or state.admitted, str(error))
+
+    async def _deliver(
+        self, client: httpx2.AsyncClient, end: run_ends.RunEnd, state: RunState
+    ) -> None:
         if state.active != bool(end.guard):
             # A replay has woken it, and its next end is added here again; or it no longer waits.
             await run_ends.settle(self._bus, end)
@@ -116,7 +127,10 @@ class WebhookSender:
         if not trouble:
             await run_ends.settle(self._bus, end)
             return
-        passed = max(0.0, self._bus.clock.now() - message.since)
+        await self._try_later(end, message.since, trouble)
+
+    async def _try_later(self, end: run_ends.RunEnd, since: float, trouble: str) -> None:
+        passed = max(0.0, self._bus.clock.now() - since)
         pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, passed))
         log.warning("webhook not delivered", run_id=end.run_id, why=trouble, again_in=round(pause))
         await run_ends.postpone(self._bus, end, pause)

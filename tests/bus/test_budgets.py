@@ -33,7 +33,7 @@ from loopline.bus import (
 )
 from loopline.bus.budgets import BadBudget, counts, limits_set, set_limits, split_anew
 from loopline.bus.envelope import FIELD
-from loopline.bus.keys import GROUP
+from loopline.bus.keys import GROUP, MAX_WAIT_SECONDS
 from loopline.bus.unfinished import wait_for_room
 from loopline.testing import RedisProcess
 from tests.bus.leasing import take
@@ -104,6 +104,18 @@ async def test_a_call_that_can_never_fit_is_refused_with_every_number(bus: Bus) 
     words = str(refused.value)
     for number in ("$1.1;", "a limit of $1:", "$0 spent", "$0.4 reserved", "the run"):
         assert number in words
+
+
+async def test_what_counts_once_for_all_outlives_quiet_months_and_any_wait(bus: Bus) -> None:
+    scope = Scope("budget:study", Limits(tokens=1_000, milliseconds=10**9))
+    run_id = await admitted(bus, scope)
+    key = bus.keys.shard_of(run_id).spent(scope.name, "all")
+    longest_wait = 1000 * MAX_WAIT_SECONDS
+    assert await bus.redis.pttl(key) > longest_wait, "the run's seconds are held"
+    await send(delivery := await asked(bus, run_id), 10)
+    await answer(delivery, 10)
+    assert await bus.redis.pttl(key) > longest_wait
+    assert (await counts(bus, scope.name))[0].tokens == 10
 
 
 async def test_a_branch_waits_for_what_others_hold_and_has_what_they_leave(bus: Bus) -> None:

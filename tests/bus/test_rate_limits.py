@@ -91,6 +91,31 @@ async def test_a_clock_that_jumps_back_keeps_nobody_waiting(bus: Bus) -> None:
     await worker.wait(0, 5.0)
 
 
+async def test_a_pause_that_is_noted_after_such_a_jump_keeps_nobody_waiting_longer(
+    bus: Bus,
+) -> None:
+    worker = bucket(bus, requests=6_000, tokens=6_000_000)
+    await worker.wait(0, None)
+    [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
+    later = str((time.time() + 86_400) * 1000)
+    names = ("last", "requests", "tokens", "until")
+    await bus.redis.hset(key, mapping=dict.fromkeys(names, later))  # pyright: ignore
+    await worker.learn(None, None, 0.2)
+    await worker.wait(0, 5.0)
+
+
+async def test_a_limit_of_the_headers_outlives_the_bucket(bus: Bus) -> None:
+    worker = bucket(bus)
+    await worker.learn(1, None, None)
+    await worker.wait(0, 1.0)
+    [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
+    await bus.redis.delete(key)  # by its end after an idle hour, or with the server's data
+    await worker.learn(1, None, None)  # nothing new: it is not sent
+    await worker.wait(0, 1.0)
+    with pytest.raises(NoTurn):
+        await worker.wait(0, 1.0)
+
+
 async def _have_sent(bus: Bus, calls: int, *, seconds_ago: int) -> int:
     """Note calls of all workers in the bucket; the Unix second in which they were sent."""
     [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]

@@ -103,3 +103,12 @@ async def test_a_schedule_that_makes_no_sense_is_refused(
         await schedules.put(bus, "a b", b"1", 1.0)
     with pytest.raises(ValueError, match="max_message_bytes"):
         await schedules.put(bus, "one", b"x" * 2_000_000, 1.0, replace=True)
+
+
+async def test_what_was_added_by_a_call_whose_answer_was_lost_is_added(bus: Bus) -> None:
+    now = bus.clock.now()
+    assert await schedules.put(bus, "daily", b"1", now - 1)
+    [stored] = await schedules.due(bus)
+    assert await schedules.fire(bus, stored, now + 60, None)
+    assert await schedules.put(bus, "daily", b"1", now - 1), "the same call, once more"
+    assert await schedules.due(bus) == [], "its tick is not taken back"

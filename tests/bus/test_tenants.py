@@ -74,6 +74,24 @@ async def test_a_run_beyond_the_limit_waits_until_one_ends(settings: BusSettings
                 assert (await bus.run_state(run_id)).outcome == "answered"
 
 
+async def test_runs_that_are_cancelled_while_they_wait_leave_the_queue(
+    settings: BusSettings,
+) -> None:
+    async with bounded(settings, 1) as bus:
+        shard, impatient = bus.keys.shard(0), Tenant("impatient")
+        await admit(bus, impatient)
+        for _ in range(20):
+            await bus.cancel(await admit(bus, impatient))
+        last = await admit(bus, impatient)
+        key = f"{shard.turn_waits.rpartition(':')[0]}:queue:impatient"
+        assert await bus.redis.lrange(key, 0, -1) == [last.encode()]  # pyright: ignore
+        await bus.cancel(last)
+        assert await at_work(bus) == 1
+        # None waits, so the next place is for the next one that asks.
+        async with serving(bus, ["planner"], finishing):
+            await ended(bus, await admit(bus, impatient))
+
+
 async def test_a_tenant_that_comes_later_does_not_wait_behind_another_s_queue(
     settings: BusSettings,
 ) -> None:

@@ -15,16 +15,19 @@ from loopline.bus import (
     Delivery,
     Finish,
     Join,
+    Limits,
     MessageTooLarge,
     Outgoing,
     Overloaded,
     Reject,
     RunEnded,
+    Scope,
     StepCommit,
     Wait,
     dead_letters,
     waits,
 )
+from loopline.bus.budgets import counts
 from loopline.bus.errors import LeaseLost
 from loopline.bus.waits import Decided, SignalSent, WaitingRun
 from tests.bus.payloads import Woken, admit, new_run_id, note, woken_note
@@ -384,3 +387,36 @@ async def test_a_signal_that_makes_no_sense_is_refused_unsent(bus: Bus) -> None:
         with pytest.raises(error):
             await waits.send_signal(bus, run_id, name, value, signal_id)
     assert await send(bus, run_id) is SignalSent.KEPT
+
+
+async def spent_ms(bus: Bus, run_id: str) -> int:
+    """What a run that has ended has taken of a budget's seconds, none of which is held any more."""
+    spent, reserved = await counts(bus, f"budget:{run_id}")
+    assert reserved.milliseconds == 0
+    return spent.milliseconds
+
+
+@pytest.mark.parametrize("how", ["begins later", "waits for a signal"])
+async def test_seconds_of_a_budget_are_not_spent_by_waiting(
+    bus: Bus, woken: list[Any], how: str
+) -> None:
+    run_id, delay, begun = new_run_id(), 0.4, time.monotonic()
+
+    async def handler(delivery: Delivery) -> None:
+        if how == "waits for a signal":
+            await delivery.commit(StepCommit(b"{}", wait=waiting(run_id, seconds=delay)))
+        else:
+            await finishing(delivery)
+
+    scope = Scope(f"budget:{run_id}", Limits(milliseconds=100_000))
+    async with serving(bus, ["planner"], handler), serving(bus, ["after"], noting(woken)):
+        await bus.admit(
+            Admission(
+                run_id, b"{}", bus.clock.now() + 60, (Outgoing("planner", note(run_id)),),
+                scopes=(scope,), delay=delay if how == "begins later" else 0.0,
+            )
+        )  # fmt: skip
+        await ended(bus, run_id)
+    lasted = 1000 * (time.monotonic() - begun)
+    assert lasted > 1000 * delay
+    assert await spent_ms(bus, run_id) < lasted - 900 * delay

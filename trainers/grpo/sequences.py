@@ -21,7 +21,7 @@ NOT_TRAINABLE = "completion without token ids or log-probabilities"
 NOT_FITTING = "log-probabilities that do not fit the tokens"
 NOT_ENDED = "completion that was broken off"
 GREEDY = "completion that was not sampled (temperature 0)"
-FILTERED = "completion sampled with top_p, top_k or a grammar"
+FILTERED = "completion sampled with top_p, top_k, a penalty or a grammar"
 OTHER_TOKENIZER = "token ids of another tokenizer"
 TOO_LONG = "sequence longer than the model's context"
 
@@ -55,8 +55,9 @@ def sequences_of(
     """The sequences of one candidate's calls, in the order in which they were made.
 
     Raises `Unreadable` with one of the reasons above for what can't be learned from: importance
-    ratios need the log-probability of every token under the whole softmax. With top_p = 0.8 their
-    mean is 0.896 where no weight has changed (huggingface/trl#7269).
+    ratios need the log-probability of every token under the whole softmax of the model's logits.
+    With top_p = 0.8 their mean is 0.896 where no weight has changed (huggingface/trl#7269); with a
+    frequency penalty each token has a ratio of its own.
     """
     if not calls:
         raise Unreadable(NO_CALL)
@@ -116,7 +117,8 @@ def require_learnable(call: AnyCall, belongs: Belongs) -> None:
         raise Unreadable(NOT_FITTING, call.id)
     if sampling.temperature == 0.0:
         raise Unreadable(GREEDY, call.id)
-    if sampling.top_p < 1.0 or sampling.top_k > 0 or call.grammar_masked:
+    cut = sampling.top_p < 1.0 or sampling.top_k > 0
+    if cut or sampling.penalizes or call.grammar_masked:
         raise Unreadable(FILTERED, call.id)
     if not belongs(call):
         raise Unreadable(OTHER_TOKENIZER, f"{call.id} of {call.policy.base}")

@@ -3,6 +3,7 @@
     OUTPUT/settings.json               what determines it
     OUTPUT/answers/VERSION.jsonl       answers of a version to questions that were held back
     OUTPUT/rounds/0001/training/       the folder of `train distill`
+    OUTPUT/rounds/0001/gate.json       its comparison; written before anything follows from it
     OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
 A round that was killed is repeated: its training resumes from its checkpoint, recorded answers are
@@ -42,7 +43,7 @@ from loopline.trainers.router.policy import LEAST_QUESTIONS
 from loopline.trainers.router.training import describe, first_run_id, train_router
 
 SETTINGS = "settings.json"
-DECISION = "decision.json"
+GATE, DECISION = "gate.json", "decision.json"
 CALIBRATED_EVERY = 20
 """Number of further held-back questions after which the router is calibrated again."""
 STAGE = "single"
@@ -145,23 +146,29 @@ class ImprovementLoop:
         self._say(f"round {number}: a candidate learned from {facts.rows:,} escalations")
         questions = await self._held_back()
         pin = await self._versions.publish(self.settings.candidate, weights)
-        serving_pin = await self._versions.pin(self.settings.policy)
         before, name = self.serving, folder.name
-        old = await self._answers(before, serving_pin, questions)
-        new = await self._answers(name, pin, questions)
-        gate = compare(
-            self._right(questions, new),
-            self._right(questions, old),
-            margin=self.settings.margin,
-            least=self.settings.least_held_back,
-        )
+        answers = new = await self._answers(name, pin, questions)
+        # A round that was killed behind its comparison goes on with it: the candidate may serve
+        # already, and would be compared with itself.
+        gate = find_record(folder / GATE, GateResult)
+        if gate is None or not gate.passed:
+            serving_pin = await self._versions.pin(self.settings.policy)
+            answers = await self._answers(before, serving_pin, questions)
+        if gate is None:
+            gate = compare(
+                self._right(questions, new),
+                self._right(questions, answers),
+                margin=self.settings.margin,
+                least=self.settings.least_held_back,
+            )
+            write_record(folder / GATE, gate)
         self._say(f"round {number}: {gate.verdict}")
         if gate.passed:
+            answers = new
             self._shut_router()
             await self._versions.publish(self.settings.policy, weights)
         else:
             await self._versions.roll_back(self.settings.candidate, weights)
-        answers = new if gate.passed else old
         words, accepted = await asyncio.to_thread(self._calibrate, questions, answers)
         decision = Decision(
             number=number,

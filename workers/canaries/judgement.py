@@ -82,7 +82,7 @@ def _blocks(
         takes = canary.takes(policy, run_id)
         version = canary.version if takes else canary.against
         # One that a worker without the canary answered, or that outlived its trial, says nothing.
-        if record.versions.get(policy) == frozenset((version,)):
+        if _is_of(record, policy, version):
             played.append((takes, Played.of(record, scores[run_id])))
     pairs: list[Pair] = []
     new: list[Played] = []
@@ -93,6 +93,13 @@ def _blocks(
             pairs.append(Pair(_mean(new), _mean(old), len(new) + len(old)))
             new, old = [], []
     return pairs
+
+
+def _is_of(record: RunRecord, policy: str, version: int) -> bool:
+    """Whether the version that was to answer did, or failed to: left out, a version that fails each
+    call would be compared by nothing, and one that fails some by the others alone."""
+    versions = record.versions.get(policy)
+    return versions == frozenset((version,)) if versions else policy in record.unanswered
 
 
 def _mean(runs: list[Played]) -> Played:
@@ -116,7 +123,7 @@ def _shadow_pairs(
             serving is None
             or serving.run_id not in scores
             or not canary.takes(policy, serving.run_id)
-            or shadow.versions.get(policy) != frozenset((canary.version,))
+            or not _is_of(shadow, policy, canary.version)
             or serving.versions.get(policy) != frozenset((canary.against,))
         ):
             continue

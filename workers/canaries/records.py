@@ -12,7 +12,7 @@ from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.rewards import Reward
 from loopline.agents.roles.escalation import replacements
 from loopline.agents.router.features import comparable_answer
-from loopline.agents.workflows import policy_of
+from loopline.agents.workflows import agents_of, policy_of
 from loopline.agents.workflows.cascade import is_audited
 from loopline.bus.canaries import SHADOW_TAG
 from loopline.bus.policies import split_pin
@@ -45,6 +45,9 @@ class RunRecord:
     pinned: frozenset[str]
     """Policies of which the run names a version."""
     shadow_of: str | None
+    unanswered: frozenset[str] = frozenset()
+    """Policies of the run's agents that none of its calls is of, where it ended in an error or at
+    its deadline: the version that was to answer may be the reason."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,20 @@ def record_of(trajectory: Trajectory) -> RunRecord:
         versions={name: frozenset(numbers) for name, numbers in versions.items()},
         pinned=frozenset(name for name, version in pins if version is not None),
         shadow_of=run.tags.get(SHADOW_TAG),
+        unanswered=_unanswered(trajectory, versions),
     )
+
+
+def _unanswered(trajectory: Trajectory, versions: Mapping[str, set[int]]) -> frozenset[str]:
+    if trajectory.outcome not in (Outcome.ERROR, Outcome.DEADLINE):
+        return frozenset()
+    run = trajectory.run
+    try:
+        agents = agents_of(run.workflow, run.task.environment, run.options)
+        policies = {split_pin(policy_of(run, agent))[0] for agent in agents}
+    except AgentError:
+        return frozenset()
+    return frozenset(name for name in policies if not versions.get(name))
 
 
 def _own_score(trajectory: Trajectory) -> tuple[float | None, ScoreSource]:

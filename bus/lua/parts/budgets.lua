@@ -14,8 +14,10 @@ local function spent_key(scope, day)
   return of_shard('spent') .. ':' .. (string.match(scope, '^key:(.*)$') or scope) .. ':' .. day
 end
 
+-- Counts that hold once for all are kept as long as anything is: were they gone after a quiet week, the
+-- whole limit could be spent once more, and again.
 local function counts_life(key)
-  return string.sub(key, -4) == ':all' and STREAM_LIFE or SPENT_LIFE
+  return string.sub(key, -4) == ':all' and AGREEMENT_LIFE or SPENT_LIFE
 end
 
 -- The budgets that apply: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
@@ -140,13 +142,14 @@ local function hold_seconds(run, budgets, day, ms)
   if #keys > 0 then redis.call('HSET', run, 'held:ms', whole(ms) .. '\n' .. table.concat(keys, '\n')) end
 end
 
--- `held`: the run's fields `held:ms`, `admitted`, `began` and `left`.
+-- `held`: the run's fields `held:ms`, `deadline` and `left`.
 local function settle_seconds(run, now, held)
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
-  -- Its time may stand still, or have begun later than it was admitted.
-  local took = held[4] and ms - held[4] or now - (held[3] or held[2])
+  -- What is not left of its time. That stands still, now or for a while, where the run waits: whatever
+  -- ends a wait moves the deadline.
+  local took = ms - (held[3] or held[2] - now)
   took = math.max(0, math.min(tonumber(ms), took))
   for key in string.gmatch(keys, '[^\n]+') do
     if redis.call('EXISTS', key) == 1 then

@@ -19,12 +19,12 @@
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
   local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation', 'tenant', 'failure', 'announce',
-    'paid', 'held:ms', 'admitted', 'began', 'left')
+    'paid', 'held:ms', 'deadline', 'left')
   if outcome == 'deadline' and info[5] then reason = reason .. '; last error: ' .. info[5] end
   redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'ended', now)
   redis.call('ZREM', k.active, run_id)
-  settle_seconds(k.run, now, {unpack(info, 8, 11)})
+  settle_seconds(k.run, now, {unpack(info, 8, 10)})
   leave_turn(k.active, k.run, run_id, info[4])
   local steps = k.steps or redis.call('LRANGE', k.journal, 0, -1)
   redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',

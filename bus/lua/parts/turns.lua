@@ -109,7 +109,7 @@ local function start_run(active, run, run_id, tenant)
   if retention then
     local now = now_ms()
     deadline = now + left
-    redis.call('HSET', run, 'deadline', deadline, 'began', now)
+    redis.call('HSET', run, 'deadline', deadline)
     redis.call('HDEL', run, 'left', 'retention')
     redis.call('ZADD', active, deadline, run_id)
     redis.call('PEXPIRE', active, STREAM_LIFE)
@@ -157,8 +157,10 @@ end
 local function leave_turn(active, run, run_id, tenant)
   if not tenant or tenant == '' then return end
   if redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id) == 0 then
-    redis.call('ZREM', of_shard('parked'), run_id)
-    redis.call('ZREM', of_shard('turn-waits'), run_id)
+    local waited = redis.call('ZREM', of_shard('parked'), run_id) + redis.call('ZREM', of_shard('turn-waits'), run_id)
+    -- Clients that come and go while all places are taken would fill the queue with runs that are over,
+    -- which count as waiting, and which one script would have to pass over. The newest are at the end.
+    if waited > 0 then redis.call('LREM', of_shard('queue') .. ':' .. tenant, -1, run_id) end
   end
   start_next(active)
 end

@@ -8,6 +8,9 @@ import httpx
 import orjson
 import pytest
 
+from loopline.bus import Bus
+from loopline.runtime.gateway.idempotency import run_of_key
+from tests.bus.payloads import new_run_id
 from tests.runtime.gateway.conftest import (
     MAX_RUNS,
     answered,
@@ -74,3 +77,14 @@ async def test_a_key_of_no_use_is_refused(http: httpx.AsyncClient, key: str) -> 
     )
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "invalid_idempotency_key"
+
+
+async def test_the_key_of_a_run_that_begins_later_lives_as_long_as_the_run(bus: Bus) -> None:
+    retention, delay = bus.settings.retention_seconds, 7 * 86_400.0
+    for name, seconds in (("now", 0.0), ("in a week", delay)):
+        run_id = new_run_id()
+        assert await run_of_key(bus, "caller", name, "digest", run_id, seconds) == run_id
+        assert await run_of_key(bus, "caller", name, "digest", new_run_id()) == run_id
+    keys = [key async for key in bus.redis.scan_iter(match=bus.keys.idempotency("*"))]
+    lives = sorted([await bus.redis.pttl(key) / 1000 for key in keys])
+    assert lives == pytest.approx([retention, retention + delay], rel=0.01)

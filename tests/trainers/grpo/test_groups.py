@@ -116,6 +116,18 @@ def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
             a_candidate(1.0, a_call(sampling=SamplingParams(temperature=1.0, top_p=0.9))),
             sequences.FILTERED,
         ),
+        (
+            a_candidate(
+                1.0, a_call(sampling=SamplingParams(temperature=1.0, frequency_penalty=0.5))
+            ),
+            sequences.FILTERED,
+        ),
+        (
+            a_candidate(
+                1.0, a_call(sampling=SamplingParams(temperature=1.0, presence_penalty=-0.5))
+            ),
+            sequences.FILTERED,
+        ),
         (a_candidate(1.0, a_call(grammar_masked=True)), sequences.FILTERED),
         (a_candidate(1.0, a_call(prompt=range(70))), sequences.TOO_LONG),
         (Candidate(reward_parts={"team": 1.0}), sequences.NO_CALL),

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline.agents.records import Outcome, Run, Task, Trajectory
 from loopline.bus.canaries import Canary
 from loopline.workers.canaries import in_words
 from loopline.workers.canaries.judgement import Pair, Played, decide, judge, pairs_of
-from loopline.workers.canaries.records import RunRecord, Scored
+from loopline.workers.canaries.records import RunRecord, Scored, record_of
 from tests.bus.payloads import new_run_id
 
 CANARY = Canary(version=2, against=1, share=0.5, margin=0.1)
@@ -192,3 +193,51 @@ def test_a_shadow_that_somebody_judged_counts_as_judged() -> None:
     }
     (pair,) = pairs_of("slm/a", SHADOW, records, scores)
     assert pair.difference == 1.0
+
+
+def failed(outcome: Outcome) -> RunRecord:
+    """A run that ended so before its model had answered."""
+    question = Run(
+        id=new_run_id(),
+        task=Task(prompt="2 + 2?"),
+        workflow="solo",
+        policies={"solo": "slm/a"},
+        created=0.0,
+        deadline=60.0,
+    )
+    return record_of(Trajectory(run=question, steps=(), outcome=outcome, ended=1.0))
+
+
+def test_a_canary_that_fails_each_call_is_rolled_back() -> None:
+    records: dict[str, RunRecord] = {}
+    scores: dict[str, Scored] = {}
+    for at in range(120):
+        record = failed(Outcome.ERROR)
+        if not CANARY.takes("slm/a", record.run_id):
+            record = replace(run({1}), run_id=record.run_id, score=1.0)
+        assert record.score is not None
+        records[record.run_id] = record
+        scores[record.run_id] = Scored(record.score, "outcome", float(at))
+    verdict = judge(CANARY, pairs_of("slm/a", CANARY, records, scores))
+    assert (verdict.decision, verdict.evidence["reason"]) == (
+        "roll back", "worse by more than 0.1"
+    )  # fmt: skip
+
+
+def test_a_shadow_that_fails_is_worse_than_its_run() -> None:
+    serving, shadow = run({1}), failed(Outcome.DEADLINE)
+    shadow = replace(shadow, shadow_of=serving.run_id)
+    records = {record.run_id: record for record in (serving, shadow)}
+    scores = {
+        serving.run_id: Scored(1.0, "outcome", 3.0),
+        shadow.run_id: Scored(0.0, "outcome", 4.0),
+    }
+    (pair,) = pairs_of("slm/a", SHADOW, records, scores)
+    assert pair.difference == -1.0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.BUDGET, Outcome.FAILED])
+def test_a_run_that_ended_for_another_reason_before_an_answer_is_not_compared(
+    outcome: Outcome,
+) -> None:
+    assert failed(outcome).unanswered == frozenset()

@@ -13,6 +13,7 @@ import pytest
 from loopline.testing.vllm_double import VllmDouble
 from loopline.workers.engines.protocol import CannotContinue, Completion, Delta, EngineError
 from loopline.workers.engines.vllm.engine import VllmEngine
+from loopline.workers.engines.vllm.server import Server
 from tests.bus.serving import until
 from tests.workers.engines.asking import CALCULATE, ask, completions, deltas, events, failure
 from tests.workers.engines.asking import request as make_request
@@ -45,6 +46,14 @@ async def come_back(double: VllmDouble) -> None:
     """Wait for the server's death, and start it again."""
     await until(lambda: not double.is_up, "the server's death")
     await double.listen()
+
+
+async def test_an_adapter_may_be_unloaded_twice_at_once(
+    tiny_model: Path, double: VllmDouble
+) -> None:
+    server = Server(settings(tiny_model, double.url), double.url, "")
+    await asyncio.gather(*(server.unload("red@1") for _ in range(3)))
+    await server.close()
 
 
 class TestOneServer:

@@ -292,7 +292,7 @@ class Server:
         async with self._loading.setdefault(name, asyncio.Lock()):
             self._adapters.discard(name)
             answer = await self.ask(self.adapter_url("unload_lora_adapter"), {"lora_name": name})
-            del self._loading[name]
+            self._loading.pop(name, None)  # another one may have waited to unload it, too
             if answer.status_code != 200 and not self._has_not(answer):
                 raise self._refusal("unload", name, answer)
 

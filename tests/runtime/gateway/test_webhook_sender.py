@@ -1,0 +1,41 @@
+"""The sender of webhooks, and runs that it can't read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from loopline.bus import Admission, Bus, Outgoing
+from loopline.runtime.config.sections import GatewaySettings
+from loopline.runtime.gateway.webhooks import CLAIM_SECONDS, WebhookSender
+from tests.bus.payloads import new_run_id, note
+from tests.bus.serving import until
+
+UNREADABLE = [
+    pytest.param(b'{"version": 999, "id": "x"}', id="a later version's"),
+    pytest.param(b"nonsense", id="no record"),
+]
+
+
+@pytest.mark.parametrize("record", UNREADABLE)
+async def test_a_run_that_it_cannot_read_does_not_end_it(bus: Bus, record: bytes) -> None:
+    run_id = new_run_id()
+    message = Outgoing("planner", note(run_id))
+    await bus.admit(Admission(run_id, record, time.time() + 60, (message,), announce=True))
+    await bus.cancel(run_id)
+    ends = bus.keys.shard_of(run_id).ends
+    sender = asyncio.create_task(WebhookSender(bus, GatewaySettings()).run())
+
+    async def is_put_off() -> bool:
+        assert not sender.done()
+        score = await bus.redis.zscore(ends, run_id)
+        assert score is not None, "a gateway of the version that wrote it may send it"
+        return 0 < score / 1000 - bus.clock.now() < CLAIM_SECONDS / 2
+
+    try:
+        await until(is_put_off, "it is tried again later")
+    finally:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
