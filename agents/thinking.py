@@ -281,6 +281,12 @@ def _behind_name(thought: str) -> str:
     return thought[0 if bare is None else bare.end() :].removesuffix(BARE_FINAL)
 
 
+def ends_thought(text: str) -> bool:
+    """Whether a text ends with the end of a thought."""
+    last = _final_delimiter(text.rstrip()[-64:])
+    return last is not None and last["end"] is not None
+
+
 def _strip_delimiters(thought: str) -> str:
     """The contents of one span."""
     first = DELIMITERS.match(thought.lstrip())
