@@ -48,6 +48,7 @@ _KIMI = re.compile(
 _KIMI_3 = re.compile(r"<\|open\|>call (?P<attributes>[^<]{1,300})<\|sep\|>")
 _KIMI_3_ARGUMENT = re.compile(r"<\|open\|>argument (?P<attributes>[^<]{1,300})<\|sep\|>")
 _ATTRIBUTE = re.compile(r"(?P<name>\w{1,50})=\"(?P<value>[^\"]{0,200})\"")
+_SOLAR = re.compile(r"[^<]{0,100}<\|tool_call:name\|>(?P<head>[^<]{1,200})<\|tool_call:args\|>")
 _PLAMO = re.compile(
     r"<\|plamo:begin_tool_name:plamo\|>(?P<head>[^<]{1,200})<\|plamo:end_tool_name:plamo\|>\s{0,20}"
     r"<\|plamo:begin_tool_arguments:plamo\|>(?:<\|plamo:constrain\|>json)?(?:<\|plamo:msg\|>)?"
@@ -112,6 +113,8 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
     elif _KIMI_3.match(body):
         for named, inner in split_at_marks(_KIMI_3.finditer(body), body):
             yield _call_of_kimi_3(named, inner)
+    elif (named := _SOLAR.match(body)) is not None:
+        yield call_from_json_arguments(named["head"].strip(), body[named.end() :])
     elif (requested := _PLAMO.search(body)) is not None and body.startswith("<|plamo:"):
         for named, inner in split_at_marks(_PLAMO.finditer(body, requested.start()), body):
             inner = inner.partition("<|plamo:end_tool_arguments:plamo|>")[0]

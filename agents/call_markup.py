@@ -89,6 +89,7 @@ REGIONS: Mapping[str, str | None] = {
     "<|open|>tools<|sep|>": "<|close|>tools<|sep|>",
     "<|content_invoke_tool_json|>": "<|end_message|>",
     "[unused11][": "][unused12]",
+    "<|tool_call:begin|>": "<|tool_call:end|>",
     "<function=": "</function>",
     '<function name="': "</function>",
     '<invoke name="': "</invoke>",

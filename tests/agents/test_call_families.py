@@ -67,6 +67,8 @@ MARKUPS = {
     "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
     f"{ARGUMENTS}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
     "<|plamo:end_tool_requests:plamo|>",
+    "Solar": "<|think|>I compute.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1"
+    f"<|tool_call:name|>calculate<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>",
     "K2 Horizon": f"<ifm|tool_calls><ifm|tool_call>{CALL}</ifm|tool_call></ifm|tool_calls>",
     "K2 Horizon, typed": "<ifm|tool_calls><ifm|tool_call>calculate<ifm|arg_key>expression"
     "</ifm|arg_key><ifm|arg_type>string</ifm|arg_type><ifm|arg_value>6*7</ifm|arg_value>"
