@@ -74,3 +74,46 @@ async def test_a_name_that_stands_for_no_tool_on_offer_stays_as_it_is() -> None:
     async with serving(case) as server:
         outcome = await outcome_of(case, server)
     assert outcome.completions[0].tool_calls[0].name == "functions.other:0"
+
+
+ANSWER = {
+    "choices": [{"index": 0, "message": {"content": "Noon."}, "finish_reason": "stop"}],
+    "usage": USAGE,
+}
+
+
+def turns(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": "When?"}, *more]
+
+
+async def test_mistrals_ids_of_nine_letters_are_sent_after_its_refusal() -> None:
+    """jackmpcollins/magentic#276: ids of another model's calls go to Mistral's endpoint."""
+    message = "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": {"object": "error", "message": message}},
+                    {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "", "tool_calls": [["call_1", "now", {}]]},
+            {"role": "tool", "content": "noon", "tool_call_id": "call_1"},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].text == "Noon."
+    _, asking, answering = server.arrived[1].body["messages"]
+    assert asking["tool_calls"][0]["id"] == answering["tool_call_id"]
+    assert len(answering["tool_call_id"]) == 9
+
+
+async def test_a_system_turn_goes_to_the_front_where_a_server_takes_it_there_alone() -> None:
+    """vllm-project/vllm#41114, ggml-org/llama.cpp#27367."""
+    message = "Jinja Exception: System message must be at the beginning."
+    case: dict[str, Any] = {
+        "answers": [{"status": 500, "body": {"error": {"code": 500, "message": message}}},
+                    {"body": ANSWER}],
+        "request": {"messages": turns({"role": "system", "content": "In French."})},
+    }  # fmt: skip
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].text == "Noon."
+    assert [turn["role"] for turn in server.arrived[1].body["messages"]] == ["system", "user"]
