@@ -40,6 +40,7 @@ RIGHT = [
     (boxed("3 \\text{ m}^2"), "3 m^2"),
     (boxed("10 \\text{ m/s}"), "36 km/h"),
     (boxed("60 \\text{ miles per hour}"), "60 mph"),
+    (boxed("36 \\text{ km per hour}"), "10 m/s"),
     (boxed("100 \\text{ degrees}"), "100°C"),
     (boxed("20^\\circ\\text{C}"), "20 degrees Celsius"),
 ]

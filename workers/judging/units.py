@@ -53,7 +53,7 @@ _Dimensions = tuple[tuple[str, int], ...]
 
 _SQUARE = re.compile(r"(?P<power>square|sq\.?|cubic)\s+(?P<name>[A-Za-z]{1,20})", re.IGNORECASE)
 _TERM = re.compile(
-    r"(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
+    r"\s{0,3}(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
     r"(?:\s?\^\s?\{?\s?(?P<exponent>[0-9])\s?\}?|(?P<sign>[²³]))?"
 )
 _SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
