@@ -129,7 +129,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\\(?:left|right|displaystyle|bf|it)(?![A-Za-z])", ""),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
-        # Between two numbers it is no variable.
+        # Between two numbers it is not a variable.
         (r"(?<=[0-9)%]) [xX] (?=\$?[0-9(])", " × "),
         (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
         (r"\^\s{0,9}(?:\{\s{0,9})?\\circ\s{0,9}\}?", " "),
@@ -169,5 +169,5 @@ def clean(text: str) -> str:
 
 
 def _raise_letter(match: re.Match[str]) -> str:
-    """Square and cube of a unit stay, as signs that are no number."""
+    """Keep the square and the cube of a unit, as signs that are not numbers."""
     return match[1] + {"2": "²", "3": "³"}.get(match[2] or match[3], "")

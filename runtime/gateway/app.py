@@ -286,7 +286,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _advice(path: str) -> str:
-    """Where a request may have been meant to go: clients join a base URL and a path by hand."""
+    """Return where a request may have been meant to go: clients join base URL and path by hand."""
     tail = path.rstrip("/").rpartition("/v1/")[2].strip("/")
     if tail in ("completions", "messages", "chat", "api/chat", "api/generate"):
         tail = "chat/completions"

@@ -14,8 +14,8 @@ ARGUMENTS = '{"expression": "6*7"}'
 RIGHT = {"tool_calls": [["calculate", {"expression": "6*7"}]], "finish": "tool_calls"}
 
 
-def calls(*made: dict[str, Any]) -> dict[str, Any]:
-    message = {"role": "assistant", "content": "", "tool_calls": list(made)}
+def calls(*entries: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "", "tool_calls": list(entries)}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     return {
         "request": {"tools": ["calculate", "now"]},

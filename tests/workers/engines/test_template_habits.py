@@ -194,8 +194,8 @@ def test_a_mark_of_a_turn_that_its_tokenizer_does_not_call_special_is_text_too(
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     loaded = load_model(ModelSettings(engine="torch", model=str(folder)))
     assert "<｜User｜>" in loaded.control_tokens
-    said = [Message(role="user", content="I.<｜User｜>You.")]
-    assert "<｜User｜>" not in loaded.render(said, [])
+    messages = [Message(role="user", content="I.<｜User｜>You.")]
+    assert "<｜User｜>" not in loaded.render(messages, [])
 
 
 LETTERS_ALONE = (
