@@ -1,10 +1,9 @@
 """Tool calls in a model's text, in the markup of the model's family.
 
 A server with a parser for its model returns calls in a separate field; a server without one returns
-the model's text as it is. The markups of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi, GLM,
-MiniMax, gpt-oss, Granite, Functionary, Phi, Cohere, LFM2, Olmo, Nemotron and InternLM are
-recognized; and a text that is nothing but a call in JSON or in Python's syntax, where a tool of
-that name is on offer.
+the model's text as it is. The markups that the parsers of vLLM, SGLang and llama.cpp read are
+recognized, and forms in which servers spoil them; and a text that is nothing but a call in JSON or
+in Python's syntax, where a tool of that name is on offer.
 
 The content of a markup is a call or an error that its writer can be told; it is never an answer. A
 markup within a thought does not count (`loopline.agents.thinking`). Every scan is linear in the
@@ -13,23 +12,52 @@ text.
 
 from __future__ import annotations
 
-import ast
 import bisect
 import itertools
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from loopline.agents.records import JsonObject
-from loopline.agents.thinking import split_thoughts
-from loopline.agents.tools.json_arguments import parse_arguments
+from loopline.agents.call_forms import (
+    CALLED,
+    FENCED,
+    MAX_CALLS,
+    Offered,
+    WrittenCall,
+    broken_call,
+    call_from_json_arguments,
+    calls_in_json,
+    json_value,
+    marked_calls,
+    parse_error,
+    python_calls,
+    split_at_marks,
+)
+from loopline.agents.thinking import BARE_CHANNEL, ends_thought, split_thoughts
+
+__all__ = [
+    "BARE_PREFIXES", "CLOSE", "INCLUSIVE", "NONE", "OPEN", "OPENING", "REGIONS", "SECTION",
+    "Offered", "WrittenCall", "calls_in_json", "strip_calls", "written_calls",
+]  # fmt: skip
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 """The markup that this project writes (`loopline.workers.engines.text.tool_markup`)."""
 
+# DeepSeek's marks have full-width bars; servers and fine-tuned models also write them doubled or
+# in ASCII, and Step has plain underscores.
+_MARKED = {
+    f"<{bar}{tag.replace('_', space)}_begin{bar}>".replace("_begin", f"{space}begin"):
+    f"<{bar}{tag.replace('_', space)}_end{bar}>".replace("_end", f"{space}end")
+    for tag in ("tool_calls", "tool_call")
+    for bar in "｜|"
+    for space in "▁_"
+}  # fmt: skip
+_NAMESPACED = {
+    f"<{prefix}{tag}>": f"</{prefix}{tag}>"
+    for prefix in ("｜DSML｜", "｜｜DSML｜｜", "|DSML|", "||DSML||", "｜GCML｜")
+    for tag in ("function_calls", "tool_calls")
+}
 REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
     "<tool_calls>": "</tool_calls>",
@@ -38,23 +66,55 @@ REGIONS: Mapping[str, str | None] = {
     "<function_calls>": "</function_calls>",
     "<functioncall>": "</functioncall>",
     "<minimax:tool_call>": "</minimax:tool_call>",
-    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
-    "<｜DSML｜tool_calls>": "</｜DSML｜tool_calls>",
-    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "]<]minimax[>[<tool_call>": "]<]minimax[>[</tool_call>",
+    "<seed:tool_call>": "</seed:tool_call>",
+    "<longcat_tool_call>": "</longcat_tool_call>",
+    "<dots_function_call>": "</dots_function_call>",
+    "<tool_calls:opensource>": "</tool_calls:opensource>",
+    "<tool_call:opensource>": "</tool_call:opensource>",
+    "<ifm|tool_calls>": "</ifm|tool_calls>",
+    "<ifm|tool_call>": "</ifm|tool_call>",
+    **_NAMESPACED,
+    **_MARKED,
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<|tool_call_section_begin|>": "<|tool_call_section_end|>",
+    "<|tool_call_begin|>": "<|tool_call_end|>",
     "<|tool_call_start|>": "<|tool_call_end|>",
     "<|action_start|>": "<|action_end|>",
     "<|START_ACTION|>": "<|END_ACTION|>",
     "<|tool_call>": "<tool_call|>",
+    "<start_function_call>": "<end_function_call>",
+    "<|tools_prefix|>": "<|tools_suffix|>",
+    "<|plamo:begin_tool_requests:plamo|>": "<|plamo:end_tool_requests:plamo|>",
+    "<|open|>tools<|sep|>": "<|close|>tools<|sep|>",
+    "<|content_invoke_tool_json|>": "<|end_message|>",
+    "[unused11][": "][unused12]",
+    "<|tool_call:begin|>": "<|tool_call:end|>",
     "<function=": "</function>",
+    '<function name="': "</function>",
+    '<invoke name="': "</invoke>",
     # Up to the end of the turn.
     "[TOOL_CALLS]": None,
     "<|python_tag|>": None,
+    "<|python_start|>": None,
     "<|tool_call|>": None,
+    "<|function_call|>": None,
+    "function call<|role_sep|>": None,
+    "-> tool/function_call": None,
 }
 """End of each markup, by its beginning."""
-OPENING = re.compile("|".join(map(re.escape, REGIONS)))
-_END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
+INCLUSIVE = frozenset(
+    {"<function=", '<function name="', '<invoke name="', "<|tool_call_begin|>"}
+    | {opening for opening in _MARKED if "call▁b" in opening or "call_b" in opening}
+)
+"""Beginnings that are a part of the call that they begin."""
+# Behind a backtick it is quoted.
+OPENING = re.compile(f"(?<!`)(?:{'|'.join(map(re.escape, REGIONS))})")
+_END_OF_TURN = re.compile(
+    r"(?:<\|(?:eom_id|eot_id|eot|im_end|end_of_text|endoftext|python_end|/tool_call)\|>|</s>"
+    r"|\[/TOOL_CALLS\]|<｜end▁of▁sentence｜>|<bot_end>|<end_code>"
+    r"|</(?:tool_call|tools|TOOLCALL)>)\s*\Z"
+)
 _CHANNEL_CALL = re.compile(
     r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
     r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
@@ -62,47 +122,18 @@ _CHANNEL_CALL = re.compile(
     r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
 )
 _CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
-SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
-_FENCED = re.compile(
-    r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
+BARE_PREFIXES = (
+    "functools", "Action:", "Call:", "<<function>>", "<tools>",
+    "<|start_header_id|>assistant<|end_header_id|>",
+)  # fmt: skip
+"""Words of Phi, Cohere, NexusRaven, Gorilla, Qwen and Llama before calls that are a whole text."""
+_GLUED_CALL = re.compile(
+    r"(?:analysis|commentary) ?to=(?:functions\.)?(?P<name>[\w.-]{1,100}?) ?(?:json|code)?(?=\{)"
 )
+SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
 _FENCE = re.compile(r"(?m)^[ \t]{0,8}(?:```|~~~)(?P<info>[^\n`]*)$")
 
-_FUNCTION = re.compile(r"<function=(?P<name>[^>\s]{1,100})>")
-_PARAMETER = re.compile(r"<parameter=(?P<name>[^>\s]{1,100})>\n?")
-_INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
-_INVOKED_WITH = re.compile(
-    r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\"[^<>]{0,50}>"
-)
-_ARGUMENT = re.compile(r"<arg_key>(?P<name>[^<]{1,200})</arg_key>\s{0,20}<arg_value>")
-_NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
-CALLED = re.compile(r"\A[\w.]{1,100}\(")
-_DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(?P<head>[^<]{0,200})<｜tool▁sep｜>")
-_KIMI = re.compile(
-    r"<\|tool_call_begin\|>\s{0,20}(?P<head>[^<]{1,200})<\|tool_call_argument_begin\|>"
-)
-_ARGUMENTS = ("arguments", "parameters", "args", "input")
-_MAX_CALLED_CHARS = 20_000
-"""Most characters of calls in Python's syntax: they are parsed as Python."""
-DECODER = json.JSONDecoder()
-
-Offered = Mapping[str, JsonObject]
-"""The tools on offer: name → schema of the parameters."""
 NONE: Offered = {}
-
-MAX_CALLS = 1_000
-"""Most calls of one text, far more than any role carries out; later ones are not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenCall:
-    """One call. `arguments` is None, and `error` says why, where it could not be read."""
-
-    name: str
-    arguments: JsonObject | None
-    raw: str
-    """Arguments as written, or all of a call that could not be read."""
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +145,8 @@ class _Region:
     """Missing ending of the markup; None if it is complete."""
     name: str = ""
     """Name of the tool, where the markup states it outside its body."""
+    opening: str = ""
+    """Beginning of the markup."""
 
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
@@ -122,11 +155,32 @@ def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> 
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = split_thoughts(text, opened=opened).visible
+    whole = split_thoughts(text, opened=opened)
+    spoken = whole.visible
     regions = _regions(spoken, tools)
-    if not regions:
-        return _bare_calls(spoken, tools)
-    return list(_calls(regions, tools))
+    calls = list(_calls(regions, tools)) if regions else _bare_calls(spoken, tools)
+    if not calls and whole.spans and whole.spans[-1][1] == len(text) and not spoken.strip():
+        return _calls_behind_thought(text[whole.spans[-1][0] :], tools)
+    return calls
+
+
+def _calls_behind_thought(thought: str, tools: Offered) -> list[WrittenCall]:
+    """Whole calls that end a thought which nothing ends, and the text: Qwen3.5 and Kimi K2 go from
+    a thought to a call without a word."""
+    if ends_thought(thought):
+        return []
+    regions = _regions(thought, tools)
+    if not regions or regions[-1].cut is not None or not _is_end(thought[regions[-1].end :]):
+        return []
+    begin = len(regions) - 1
+    while begin and not thought[regions[begin - 1].end : regions[begin].start].strip():
+        begin -= 1
+    calls = list(_calls(regions[begin:], tools))
+    return calls if all(call.arguments is not None for call in calls) else []
+
+
+def _is_end(text: str) -> bool:
+    return not _END_OF_TURN.sub("", text).strip()
 
 
 def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
@@ -168,7 +222,7 @@ def _regions(text: str, tools: Offered) -> list[_Region]:
         opening = OPENING.search(text, max(region.end, opening.end()))
     if regions:
         return regions
-    sections = _split_at_marks(
+    sections = split_at_marks(
         [match for match in SECTION.finditer(text) if match["name"] in tools], text
     )
     return [
@@ -182,13 +236,14 @@ def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
     if closing is None:
         following = text.find(opening[0], start)
         end = len(text) if following < 0 else following
-        return _Region(opening.start(), end, _END_OF_TURN.sub("", text[start:end]))
-    if opening[0] == "<function=":
+        body = _END_OF_TURN.sub("", text[start:end])
+        return _Region(opening.start(), end, body, opening=opening[0])
+    if opening[0] in INCLUSIVE:
         start = opening.start()
     end = endings.after(start, closing)
     if end < 0:
-        return _Region(opening.start(), len(text), text[start:], cut=closing)
-    return _Region(opening.start(), end + len(closing), text[start:end])
+        return _Region(opening.start(), len(text), text[start:], cut=closing, opening=opening[0])
+    return _Region(opening.start(), end + len(closing), text[start:end], opening=opening[0])
 
 
 class _Endings:
@@ -212,7 +267,7 @@ class _Endings:
             if piece.start() == first:
                 return first
             self._left -= piece.end() - start
-            whole = _json_value(self._text[start : piece.start()])
+            whole = json_value(self._text[start : piece.start()])
             return first if whole is None else piece.start()
         self._left -= len(self._text) - start
         return first
@@ -221,6 +276,13 @@ class _Endings:
 def _channel_regions(text: str) -> list[_Region]:
     """Regions in the markup of gpt-oss: messages to a function."""
     regions: list[_Region] = []
+    if BARE_CHANNEL.match(text):
+        # A server that leaves out control tokens.
+        for glued in _GLUED_CALL.finditer(text):
+            end = text.find("assistant", glued.end())
+            end = len(text) if end < 0 or text.startswith("}", end) else end
+            regions.append(_Region(glued.start(), end, text[glued.end() : end], name=glued["name"]))
+        return regions
     for header in _CHANNEL_CALL.finditer(text):
         ended = _CHANNEL_END.search(text, header.end())
         end = len(text) if ended is None else ended.start()
@@ -242,192 +304,38 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
+def _calls_in(region: _Region, tools: Offered, depth: int = 0) -> list[WrittenCall]:
     body = region.body.strip().removeprefix("<|plugin|>").strip()
     if region.cut is not None:
-        return [_broken_call(body, f"the call was cut off before {region.cut}")]
+        return _calls_without_end(region, body)
     if region.name:
-        return [_call_from_json_arguments(region.name, body)]
-    fenced = _FENCED.match(body)
+        return [call_from_json_arguments(region.name, body)]
+    fenced = FENCED.match(body)
     if fenced is not None:
         body = fenced["body"].strip()
-    calls = list(_parse_marked_calls(body, tools))
+    inner = OPENING.match(body) if depth < 2 else None
+    if inner is not None and inner[0] not in INCLUSIVE:
+        regions = _regions(body, tools)
+        return [call for part in regions for call in _calls_in(part, tools, depth + 1)]
+    calls = list(marked_calls(body, tools))
     return (
         calls
-        or calls_in_json(body)
-        or _parse_python_calls(body)
-        or [_broken_call(body, _parse_error(body))]
+        or calls_in_json(body, named_by_key=region.opening == "<|tools_prefix|>")
+        or python_calls(body, objects=True)
+        or [broken_call(body, parse_error(body))]
     )
 
 
-def _parse_marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
-    """Calls that have their own marks within the markup."""
-    if body.startswith("<function="):
-        for named, inner in _split_at_marks(_FUNCTION.finditer(body), body):
-            inner = inner.partition("</function>")[0]
-            values = {
-                match["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
-                for match, value in _split_at_marks(_PARAMETER.finditer(inner), inner)
-            }
-            if values or not inner.strip():
-                yield _call_from_texts(named["name"], values, inner, tools)
-            else:
-                yield _call_from_json_arguments(named["name"], inner.strip())
-    elif _INVOKE.match(body):
-        for named, inner in _split_at_marks(_INVOKE.finditer(body), body):
-            inner = inner.partition(f"</{named['tag']}>")[0]
-            values = {
-                match["name"]: value.rpartition(f"</{match['tag']}>")[0]
-                for match, value in _split_at_marks(_INVOKED_WITH.finditer(inner), inner)
-            }
-            yield _call_from_texts(named["name"], values, inner, tools)
-    elif _DEEPSEEK.match(body):
-        for named, inner in _split_at_marks(_DEEPSEEK.finditer(body), body):
-            inner = inner.partition("<｜tool▁call▁end｜>")[0].strip()
-            name = named["head"].strip()
-            if name == "function" and "\n" in inner:
-                name, _, inner = inner.partition("\n")
-            fenced = _FENCED.match(inner.strip())
-            yield _call_from_json_arguments(
-                name.strip(), (fenced["body"] if fenced else inner).strip()
-            )
-    elif _KIMI.match(body):
-        for named, inner in _split_at_marks(_KIMI.finditer(body), body):
-            inner = inner.partition("<|tool_call_end|>")[0]
-            yield _call_from_json_arguments(named["head"].strip(), inner.strip())
-    elif "[ARGS]" in body and "[" not in body[:1]:
-        name, _, arguments = body.partition("[ARGS]")
-        yield _call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
-    elif "<arg_key>" in body:
-        values = {
-            match["name"].strip(): value.partition("</arg_value>")[0]
-            for match, value in _split_at_marks(_ARGUMENT.finditer(body), body)
-        }
-        yield _call_from_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
-    elif (named := _NAMED.match(body)) is not None:
-        yield _call_from_json_arguments(named["name"], body[named.end() :])
-    elif body in tools:
-        yield WrittenCall(body, {}, "{}")
-
-
-def _split_at_marks(
-    marks: Iterable[re.Match[str]], text: str
-) -> Iterator[tuple[re.Match[str], str]]:
-    """Each mark with the text between it and the next one."""
-    listed = list(marks)
-    for match, following in itertools.zip_longest(listed, listed[1:]):
-        if match is not None:
-            yield match, text[match.end() : len(text) if following is None else following.start()]
-
-
-def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
-    """A call with bare values: a text parameter takes them as they are, another one as JSON if they
-    are JSON."""
-    schemas: object = tools.get(name, {}).get("properties")
-    arguments: dict[str, object] = {}
-    for key, value in values.items():
-        schema: object = schemas.get(key) if isinstance(schemas, dict) else None
-        kind: object = (
-            cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
-        )
-        read = None if kind == "string" else _json_value(value)
-        arguments[key] = value if read is None else read[0]
-    checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
-    if checked is None:
-        return WrittenCall(name, None, raw.strip(), error)
-    return WrittenCall(name, checked, json.dumps(checked, ensure_ascii=False))
-
-
-def _json_value(text: str) -> tuple[object] | None:
-    try:
-        return (json.loads(text),)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
-    """A call whose arguments are one JSON object."""
-    name = re.sub(r"(?<=.):[0-9]{1,4}\Z", "", name).removeprefix("functions.")
-    arguments, error = parse_arguments(raw or "{}")
-    return WrittenCall(name, arguments, raw, error)
-
-
-def calls_in_json(body: str) -> list[WrittenCall]:
-    """Calls from consecutive objects, or lists of them; none for what is not JSON."""
+def _calls_without_end(region: _Region, body: str) -> list[WrittenCall]:
+    """Calls whose markup has no ending. Granite writes none, and a server may leave it out as its
+    stop word: calls that are whole are calls. Others were cut off."""
     calls: list[WrittenCall] = []
-    position = 0
-    while position < len(body) and len(calls) < MAX_CALLS:
-        try:
-            value, end = DECODER.raw_decode(body, position)
-        except (ValueError, RecursionError):
-            return []
-        values: list[object] = value if isinstance(value, list) else [value]
-        if not values:
-            return []
-        calls += [_call_from_object(entry, body[position:end]) for entry in values]
-        position = end
-        while position < len(body) and body[position] in " \t\r\n;,":
-            position += 1
-    return calls
-
-
-def _call_from_object(value: object, raw: str) -> WrittenCall:
-    checked, error = parse_arguments(raw if isinstance(value, dict) else json.dumps(value))
-    if not isinstance(value, dict) or (checked is None and error and "object" not in error):
-        return _broken_call(raw, (error or "").replace("the arguments are", "the call is", 1))
-    call = cast("dict[str, object]", value)
-    inner = call.get("function")
-    if isinstance(inner, dict):
-        call = cast("dict[str, object]", inner)
-    name = next(
-        (n for k in ("name", "function", "tool_name") if isinstance(n := call.get(k), str)), ""
-    )
-    if not name:
-        return _broken_call(raw, "the call has no name")
-    arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
-    if isinstance(arguments, str) and parse_arguments(arguments)[0] is not None:
-        return _call_from_json_arguments(name, arguments)
-    written = json.dumps(arguments, ensure_ascii=False)
-    if not isinstance(arguments, dict):
-        error = f"the arguments must be a JSON object, not {type(arguments).__name__}"
-        return WrittenCall(name, None, written, error)
-    return _call_from_json_arguments(name, written)
-
-
-def _parse_python_calls(body: str) -> list[WrittenCall]:
-    """Calls in Python's syntax: one, a list of them, or one in each line."""
-    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or CALLED.match(body)):
-        return []
-    try:
-        tree = ast.parse(body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    calls: list[WrittenCall] = []
-    for line in tree.body:
-        if not isinstance(line, ast.Expr):
-            return []
-        values = line.value.elts if isinstance(line.value, ast.List | ast.Tuple) else [line.value]
-        for value in values:
-            call = _parse_python_call(value)
-            if call is None:
-                return []
-            calls.append(call)
-    return calls
-
-
-def _parse_python_call(value: ast.expr) -> WrittenCall | None:
-    if not isinstance(value, ast.Call):
-        return None
-    raw = ast.unparse(value)
-    name = ast.unparse(value.func).removesuffix(".call")
-    try:
-        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in value.keywords}
-        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        return WrittenCall(name, None, raw, "the arguments must be plain values")
-    if value.args or None in arguments:
-        return WrittenCall(name, None, raw, "the arguments must be named")
-    return _call_from_json_arguments(name, written)
+    for part in _END_OF_TURN.sub("", body).split(region.opening):
+        if part.strip():
+            calls += calls_in_json(part.strip()) or [broken_call(body, "")]
+    if calls and all(call.arguments is not None for call in calls):
+        return calls
+    return [broken_call(body, f"the call was cut off before {region.cut}")]
 
 
 def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
@@ -435,18 +343,17 @@ def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
     body = _END_OF_TURN.sub("", text.strip()).strip()
     if not tools or not body:
         return []
-    fenced = _FENCED.match(body)
-    body = fenced["body"].strip() if fenced else body.removeprefix("functools")
+    for prefix in BARE_PREFIXES:
+        if body.startswith(prefix):
+            body = body.removeprefix(prefix).strip()
+            break
+    fenced = FENCED.match(body)
+    body = fenced["body"].strip() if fenced else body
+    line, _, arguments = body.partition("\n")
+    if line in tools and arguments.lstrip().startswith("{"):  # GLM-4
+        call = call_from_json_arguments(line, arguments)
+        return [call] if call.arguments is not None else []
     if body[:1] not in ("{", "[") and not CALLED.match(body):
         return []
-    calls = calls_in_json(body) or _parse_python_calls(body)
+    calls = calls_in_json(body) or python_calls(body)
     return calls if all(call.name in tools for call in calls) else []
-
-
-def _parse_error(body: str) -> str:
-    _, error = parse_arguments(body)
-    return (error or "the call has no name").replace("the arguments are", "the call is", 1)
-
-
-def _broken_call(raw: str, error: str) -> WrittenCall:
-    return WrittenCall("", None, raw.strip(), error)

@@ -23,7 +23,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_NAMED = r"(?:[a-z]{1,16}[:_])?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad)>"
+_NAMED = (
+    r"(?:[a-z]{1,16}[:_|]|ant)?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad)(?::opensource)?>"
+)
 _OPENINGS = (
     rf"(?i:<{_NAMED})",
     r"\[THINK\]",
@@ -33,6 +35,9 @@ _OPENINGS = (
     r"<\|inner_prefix\|>",
     r"<\|channel>thought\b",
     r"\[unused16\]",
+    r"<\|open\|>think<\|sep\|>",
+    r"<\|plamo:begin_think:plamo\|>",
+    r"<\|think\|>",
 )
 _ENDS = (
     rf"(?i:</{_NAMED})",
@@ -43,6 +48,9 @@ _ENDS = (
     r"<\|inner_suffix\|>",
     r"<channel\|>",
     r"\[unused17\]",
+    r"<\|close\|>think<\|sep\|>",
+    r"<\|plamo:end_think:plamo\|>",
+    r"<\|end\|><\|begin\|>assistant<\|(?:content|tool_calls)\|>",
 )
 _DELIMITER = rf"(?P<opening>{'|'.join(_OPENINGS)})|(?P<end>{'|'.join(_ENDS)})"
 DELIMITERS = re.compile(_DELIMITER)
@@ -61,7 +69,7 @@ CHANNEL = re.compile(
     r"<\|message\|>|\A\s*(?P<first>analysis|commentary|final)<\|message\|>"
 )
 CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
-BARE_CHANNEL = re.compile(r"\s*analysis")
+BARE_CHANNEL = re.compile(r"\s*(?:assistant)?analysis")
 GLUED = re.compile(r"[^\Wa-z_]")
 BARE_FINAL = "assistantfinal"
 """Name of the final channel as a server writes it that leaves out control tokens: the channels'
@@ -72,6 +80,8 @@ WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
 WRAPPINGS = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|START_TEXT|>", "<|END_TEXT|>"),
+    ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
     ("<|begin_of_box|>", "<|end_of_box|>"),
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
@@ -167,7 +177,7 @@ def _channel_spans(text: str) -> list[tuple[int, int]] | None:
     spans: list[tuple[int, int]] = []
     begin = 0
     for header in headers:
-        if (header["name"] or header["first"] or "").strip() != "final":
+        if not is_final(header):
             continue
         ended = CHANNEL_END.search(text, header.end())
         if header.end() > begin:
@@ -281,6 +291,12 @@ def _behind_name(thought: str) -> str:
     return thought[0 if bare is None else bare.end() :].removesuffix(BARE_FINAL)
 
 
+def ends_thought(text: str) -> bool:
+    """Whether a text ends with the end of a thought."""
+    last = _final_delimiter(text.rstrip()[-64:])
+    return last is not None and last["end"] is not None
+
+
 def _strip_delimiters(thought: str) -> str:
     """The contents of one span."""
     first = DELIMITERS.match(thought.lstrip())
@@ -306,6 +322,12 @@ def _contents(text: str) -> str:
         if not calls_function(header)
     ]
     return "\n\n".join(filter(None, thoughts))
+
+
+def is_final(header: re.Match[str]) -> bool:
+    """Whether a message of a channel is the answer. Behind the channel's name there may be a
+    format."""
+    return (header["name"] or header["first"] or "").split()[:1] == ["final"]
 
 
 def calls_function(header: re.Match[str]) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from loopline.agents.call_markup import (
+    BARE_PREFIXES,
+    INCLUSIVE,
     OPENING,
     REGIONS,
     SECTION,
@@ -35,7 +37,6 @@ _UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
 _MAX_SECTION_CHARS = 105
 _FENCE = re.compile(r"```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n\s*")
 _FENCES = [f"```{info}\n" for info in ("", "json", "python", "tool_call", "tool_code", "xml")]
-_PHI = "functools"
 _IDENTIFIER = re.compile(r"[\w.]{1,100}")
 _BRACKET = re.compile(r'["\[\]{}]')
 _IN_STRING = re.compile(r'(?:[^"\\]|\\.)*+(?P<end>"?)', re.DOTALL)
@@ -98,18 +99,18 @@ class _Speech:
         return False
 
     def _may_be_call(self, head: str, begin: int) -> bool:
-        fence = _FENCE.match(head)
+        prefix = next((word for word in BARE_PREFIXES if head.startswith(word)), "")
+        if not prefix and any(word.startswith(head) for word in BARE_PREFIXES):
+            return True
+        inner = head[len(prefix) :].lstrip() if prefix else head
+        fence = _FENCE.match(inner)
         if fence is not None:
-            body = fence.end()
-        elif any(literal.startswith(head.replace(" ", "")) for literal in _FENCES):
+            inner = inner[fence.end() :]
+        elif inner and any(literal.startswith(inner.replace(" ", "")) for literal in _FENCES):
             return True
-        else:
-            if _PHI.startswith(head):
-                return True
-            body = len(_PHI) if head.startswith(_PHI) else 0
-        inner = head[body:]
-        if not inner:
+        if not inner or self._names_tool_alone(inner):
             return True
+        body = len(head) - len(inner)
         if inner[0] == "{":
             return self._value.kind(self._text, begin + body, self._offered) in ("open", "call")
         if inner[0] != "[":
@@ -123,12 +124,19 @@ class _Speech:
                 return kind != "other"
         return second in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
 
+    def _names_tool_alone(self, text: str) -> bool:
+        """Whether the first line may be the name of a tool, and an object follows."""
+        line, newline, arguments = text.partition("\n")
+        if not newline:
+            return any(tool.startswith(line) for tool in self._offered)
+        return line in self._offered and arguments.lstrip()[:1] in ("", "{")
+
     def _names_tool(self, text: str, behind: str) -> bool:
         """Whether a call in Python's syntax of a tool on offer may be at the text's beginning."""
         name = _IDENTIFIER.match(text)
         if name is None:
             return False
-        names = {form for tool in self._offered for form in (tool, f"{tool}.call")}
+        names = {form for tool in self._offered for form in (tool, f"{tool}.call")} | {"print"}
         normal = {unicodedata.normalize("NFKC", form) for form in names}
         if not name[0].isascii():
             # Python reads it in its normalized form, which only the whole name has.
@@ -167,7 +175,7 @@ class _Speech:
         if closing is None:
             self._held = True
             return False
-        begin = opening.start() if opening[0] == "<function=" else opening.end()
+        begin = opening.start() if opening[0] in INCLUSIVE else opening.end()
         self._region = begin, closing
         self._search = begin
         return True

@@ -35,6 +35,7 @@ from loopline.agents.thinking import (
     WORDS_BETWEEN,
     calls_function,
     is_balanced,
+    is_final,
     is_quoted,
     split_thoughts,
 )
@@ -43,11 +44,14 @@ from loopline.agents.visible_speech import LONGEST, VisibleContent, VisibleThoug
 _LITERALS = (
     ["[THINK]", "[/THINK]", "◁think▷", "◁/think▷", "<|START_THINKING|>", "<|END_THINKING|>",
      "<|begin_of_thought|>", "<|end_of_thought|>", "<|inner_prefix|>", "<|inner_suffix|>",
-     "<|channel>thought ", "<channel|>", "[unused16]", "[unused17]", "<|start|>", "<|channel|>"]
+     "<|channel>thought ", "<channel|>", "[unused16]", "[unused17]", "<|start|>", "<|channel|>",
+     "<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|plamo:begin_think:plamo|>",
+     "<|plamo:end_think:plamo|>", "<|think|>", "<|end|><|begin|>assistant<|content|>",
+     "<|end|><|begin|>assistant<|tool_calls|>"]
 )  # fmt: skip
 _UNFINISHED_LITERAL = unfinished(_LITERALS).pattern
 _UNFINISHED = re.compile(
-    rf"</?(?i:[a-z]{{0,16}}(?:[:_][a-z_]{{0,11}})?|scratch_?p?a?d?)\Z|{_UNFINISHED_LITERAL}"
+    rf"</?(?i:[a-z]{{0,16}}(?:[:_|][a-z_]{{0,11}}(?::[a-z]{{0,10}})?)?|scratch_?p?a?d?(?::[a-z]{{0,10}})?)\Z|{_UNFINISHED_LITERAL}"
 )
 """Text that may become a delimiter, or the beginning of a channel."""
 _UNFINISHED_MARK = re.compile(
@@ -75,10 +79,10 @@ _UNFINISHED_BARE_FINAL = unfinished([BARE_FINAL])
 _FIRST_CHANNELS = tuple(f"{name}{_MESSAGE}" for name in ("analysis", "commentary", "final"))
 _UNFINISHED_HEAD = re.compile(
     rf"(?i:{unfinished(f'here{be} my thought process:' for be in _BE).pattern})"
-    rf"|{unfinished(_FIRST_CHANNELS).pattern}"
+    rf"|{unfinished((*_FIRST_CHANNELS, 'assistantanalysis')).pattern}"
 )
 _DELIMITER_OR_CHANNEL = re.compile(rf"{DELIMITERS.pattern}|{_CHANNEL_BEGIN.pattern}")
-_BARE = "analysis"
+_BARE = re.compile(r"(?:assistant)?analysis")
 _MAX_BLANKS = 200
 _MAX_MARK_CHARS = 530
 
@@ -225,8 +229,8 @@ class VisibleText:
         elif (words := WORDS_BEFORE.match(text, head)) is not None:
             self._place = self._scan = words.end()
             self._mode = self._in_thought_until
-        elif text.startswith(_BARE, head):
-            self._place = self._scan = head + len(_BARE)
+        elif (bare := _BARE.match(text, head)) is not None:
+            self._place = self._scan = bare.end()
             self._until = (_BARE_FINAL, _UNFINISHED_BARE_FINAL)
             glued = GLUED.match(text, self._place) is not None
             self._mode = self._in_thought_until if glued else self._before_bare_final
@@ -317,7 +321,7 @@ class VisibleText:
             self._reasoning.close()
             self._mode = self._in_channels
         self._place = self._scan = self._channel_scan = header.end()
-        if (header["name"] or header["first"] or "").strip() == "final":
+        if is_final(header):
             self._message = "content"
         else:
             self._message = "call" if calls_function(header) else "reasoning"

@@ -154,8 +154,16 @@ def final_part(gold: str) -> str:
     return gold.rpartition("####")[2].strip()
 
 
+_ONE_DECIMAL = re.compile(r"(?<![0-9.,'(\[{])([0-9]{1,9}),([0-9])(?![0-9.,')\]}])")
+
+
+def _clean_text(text: str) -> str:
+    """`clean`, of words and not of a box: a list has a blank behind its comma, `12,5` is 12.5."""
+    return _ONE_DECIMAL.sub(r"\1.\2", clean(text))
+
+
 def _last_number(text: str) -> Number | None:
-    cleaned = clean(text)
+    cleaned = _clean_text(text)
     line = cleaned.rstrip().rpartition("\n")[2][-MAX_EXPRESSION:]
     duration = _duration(line)
     if duration is not None:
@@ -200,7 +208,7 @@ def _has_unknowns(side: str) -> bool:
 def _stated_number(text: str) -> Number | None:
     """Return the number of a sentence that states an answer; without a value where it states
     several, or a calculation that it leaves to its reader."""
-    cleaned = clean(text)
+    cleaned = _clean_text(text)
     duration = _duration(cleaned)
     if duration is not None:
         return duration

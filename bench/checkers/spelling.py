@@ -74,7 +74,7 @@ _WRAPPER = re.compile(
     r"\s{0,9}\{([^{}]*)\}"
 )
 # The exponent of a unit or a variable (m^2, x^{2}) is not a separate number.
-_LETTER_EXPONENT = re.compile(r"([A-Za-z])[ ]?\^[ ]?(?:\{[ ]?-?[0-9]{1,3}[ ]?\}|-?[0-9]{1,3})")
+_LETTER_EXPONENT = re.compile(r"([A-Za-z])[ ]?\^[ ]?(?:\{[ ]?(-?[0-9]{1,3})[ ]?\}|(-?[0-9]{1,3}))")
 _WORD_EXPONENT = re.compile(r"\^\s?\{?\s?(?:st|nd|rd|th)\s?\}?")
 _BLANKS = re.compile(r"[ \t]{2,}")
 
@@ -106,6 +106,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\[\^[^\]\n]{1,30}\]", " "),
         (r"(?<=[0-9A-Za-z.)%*])\[[0-9]{1,3}\]", " "),
         (r"\{,\}|\\text\{,\}", ","),
+        (r"(?<=[0-9]),\\! ?(?=[0-9]{3}(?![0-9]))", ","),
         (r"\\!", ""),
         (r"(?<=[0-9])(?:\\[,;: ]|[\u00a0\u202f\u2009\u2007])(?=[0-9]{3}(?![0-9]))", ","),
         (r"[\u00a0\u202f\u2009\u2007]", " "),
@@ -128,6 +129,8 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\\(?:left|right|displaystyle|bf|it)(?![A-Za-z])", ""),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
+        # Between two numbers it is not a variable.
+        (r"(?<=[0-9)%]) [xX] (?=\$?[0-9(])", " × "),
         (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
         (r"\^\s{0,9}(?:\{\s{0,9})?\\circ\s{0,9}\}?", " "),
         (r"\\(?:quad|qquad|enspace)(?![A-Za-z])", " "),
@@ -162,4 +165,9 @@ def clean(text: str) -> str:
             break
         text = unwrapped
     text = _BLANKS.sub(" ", _WORD_EXPONENT.sub(" ", text))
-    return _LETTER_EXPONENT.sub(r"\1", text)
+    return _LETTER_EXPONENT.sub(_raise_letter, text)
+
+
+def _raise_letter(match: re.Match[str]) -> str:
+    """Keep the square and the cube of a unit, as signs that are not numbers."""
+    return match[1] + {"2": "²", "3": "³"}.get(match[2] or match[3], "")

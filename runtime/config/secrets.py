@@ -11,34 +11,54 @@ from urllib.parse import unquote, urlsplit
 
 HIDDEN = "***"
 
+_WORD_BEGINS = r"(?:^|[_-]|(?-i:(?<=[a-z])(?=[A-Z])|\bPG(?=PASS)))"
 SECRET_NAME = re.compile(
-    r"(?:^|[_-])(?:password|passwd|secret|token|api[_-]?key|apikey|authorization|credential)s?$",
+    rf"{_WORD_BEGINS}(?:password|passwd|passphrase|secret|token|api[_-]?key|apikey|private[_-]?key"
+    r"|authorization|credential)s?$",
     re.IGNORECASE,
 )
 """Names whose values are never shown. `api_key_env` holds a variable's *name* and stays readable,
 as do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
 excepted below."""
 
-_NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)
+_NOT_SECRET = re.compile(rf"{_WORD_BEGINS}tokens$", re.IGNORECASE)
 
 _SECRET_WORD = (
-    r"(?:password|passwd|secret|token|api[_-]?key|apikey|access[_-]?key|authorization|credential)s?"
+    r"(?:password|passwd|passphrase|secret|token|api[_-]?key|apikey|access[_-]?key|account[_-]?key"
+    r"|private[_-]?key|authorization|credential)s?"
 )
+# In parts with separators, or in one: `clientSecret`, `PGPASSWORD`.
 _NAME_IN_TEXT = (
-    r"(?<![A-Za-z0-9])(?!(?:[A-Za-z0-9]{1,32}[_-]){0,4}tokens\b)"
-    rf"(?:[A-Za-z0-9]{{1,32}}[_-]){{0,4}}{_SECRET_WORD}"
+    r"(?<![A-Za-z0-9])(?!(?:[A-Za-z0-9]{1,32}[_-]){0,4}[A-Za-z0-9]{0,32}tokens\b)"
+    rf"(?:[A-Za-z0-9]{{1,32}}[_-]){{0,4}}[A-Za-z0-9]{{0,32}}?{_SECRET_WORD}"
 )
 _SCHEME = r"(?:(?:basic|bearer|digest|token)\s{1,3})?"
-_KEY_PREFIX = r"(?:sk|pk|rk|hf|gsk|xai|r8|npm|pypi|glpat|gh[pousr]|github_pat|xox[abeprs])[-_]"
+_KEY_PREFIX = (
+    r"(?:(?:sk|pk|rk|hf|gsk|xai|r8|npm|pypi|glpat|gh[pousr]|github_pat|xox[abeprs])[-_]"
+    r"|(?:csk|nvapi|pplx|tvly|xapp)-|(?:dop_v1|fw|jina|lin_api|lsv2|ntn|tgp_v1|whsec)_)"
+)
+_HEADER = (
+    r"(?:(?:x-[a-z-]{0,32}|(?:ocp-apim-)?subscription-|private-|api-|access-|auth-|session-)"
+    r"(?:key|token|secret|signature)|(?:proxy-)?authorization)"
+)
 
 _IN_TEXT = tuple(
     (re.compile(pattern), hidden)
     for pattern, hidden in (
         # A URL's user and password.
         (r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]{0,256}):[^\s/]{0,1024}@", rf"\1:{HIDDEN}@"),
+        # … or its token alone, and those that are its path.
+        (r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s:/@?#]{20,256}@", rf"\1{HIDDEN}@"),
+        (r"(\bhooks\.slack\.com/services/)[A-Za-z0-9/_-]{8,}", rf"\1{HIDDEN}"),
         # `--token=…`, `?api_key=…`, `OPENAI_API_KEY=…`
-        (rf"(?i)({_NAME_IN_TEXT}=)[\"']?[^\s&\"',;)}}\]]+", rf"\1{HIDDEN}"),
-        (r"(?i)([?&](?:key|sig|signature|auth)=)[^\s&\"'#]+", rf"\1{HIDDEN}"),
+        (rf"(?i)({_NAME_IN_TEXT}=)[\"']?{_SCHEME}[^\s&\"',;)}}\]]+", rf"\1{HIDDEN}"),
+        (r"(?i)([?&](?:key|(?:[a-z]{1,9}-){0,3}sig(?:nature)?|auth)=)[^\s&\"'#]+", rf"\1{HIDDEN}"),
+        # `token = …` and `password: …`, where what follows looks like one and not like a word.
+        (
+            rf"(?i)({_NAME_IN_TEXT}(?:\s{{1,3}}=\s{{0,3}}|:\s{{1,3}}))"
+            r"(?=[^\s\"',;]{0,99}[0-9])[^\s\"',;]{8,}",
+            rf"\1{HIDDEN}",
+        ),
         # `--token …`
         (rf"(?i)(--{_NAME_IN_TEXT}\s{{1,3}})(?!-)[^\s\"']+", rf"\1{HIDDEN}"),
         # `"api_key": "…"`
@@ -48,20 +68,32 @@ _IN_TEXT = tuple(
         ),
         # `Authorization: Bearer …`, `x-api-key: …`
         (
-            rf"(?i)\b((?:proxy-)?authorization|x-[a-z-]{{0,32}}(?:key|token)|api-key)"
-            rf"(\s{{0,3}}:\s{{0,3}}{_SCHEME})[^\s\"',;]+",
+            rf"(?i)\b({_HEADER})(\s{{0,3}}:\s{{0,3}}{_SCHEME})[^\s\"',;]+",
             rf"\1\2{HIDDEN}",
         ),
+        (r"(?i)\b((?:set-)?cookie:\s?)[\w.-]{1,64}=[^\r\n\"']*", rf"\1{HIDDEN}"),
+        (r"(?i)(\bapi[ _-]key\s{1,3}[\"'])[^\s\"']{8,}", rf"\1{HIDDEN}"),
+        (r"(?i)(\btoken\s)[0-9a-f]{40}\b", rf"\1{HIDDEN}"),
         (r"(?i)\b(bearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}", rf"\1{HIDDEN}"),
         # Keys by their look: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
         (rf"\b{_KEY_PREFIX}[A-Za-z0-9_-]{{12,}}", HIDDEN),
         (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
+        (
+            r"\bya29\.[\w-]{20,}|\bSG\.[\w-]{16,64}\.[\w-]{16,}|\b(?:dapi|SK)[0-9a-f]{32}\b"
+            r"|\b[0-9]{8,10}:AA[\w-]{32,}",
+            HIDDEN,
+        ),
+        (
+            r"(-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)[^-]{1,10000}+"
+            r"(?:-----END [A-Z ]{1,40}-----)?",
+            rf"\1{HIDDEN}",
+        ),
         (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{8,}", HIDDEN),
     )
 )
 """Bound of every repetition that something must follow: a foreign text may be a megabyte of what
 begins like a secret."""
-_PERHAPS = re.compile(rf"[=:\s]|\b{_KEY_PREFIX}|AKIA|ASIA|AIza|eyJ")
+_PERHAPS = re.compile(rf"[=:\s/]|\b{_KEY_PREFIX}|AKIA|ASIA|AIza|eyJ|ya29|SG\.|dapi|SK")
 """What each of these patterns has something of: most texts of a log (ids, names, levels) have
 nothing, and need not be searched ten times."""
 MIN_SECRET_CHARS = 6

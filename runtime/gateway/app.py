@@ -185,6 +185,8 @@ class Gateway:
         return json_response({"object": "list", "data": [_model(name) for name in names]})
 
     async def get_model(self, request: Request) -> Response:
+        if not request.path_params["id"]:  # /v1/models/
+            return await self.list_models(request)
         caller = await self._http.caller(request)
         name = request.path_params["id"]
         await self._service.models.resolve(name)
@@ -275,10 +277,22 @@ async def _on_outage(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path[:256]}: {error.detail}"
+    if error.status_code == 404:
+        message += f". {_advice(request.url.path)}"
     api_error = ApiError(
         error.status_code, message, code="not_found" if error.status_code == 404 else None
     )
     return json_response(api_error.body, error.status_code, dict(error.headers or {}))
+
+
+def _advice(path: str) -> str:
+    """Return where a request may have been meant to go: clients join base URL and path by hand."""
+    tail = path.rstrip("/").rpartition("/v1/")[2].strip("/")
+    if tail in ("completions", "messages", "chat", "api/chat", "api/generate"):
+        tail = "chat/completions"
+    if tail in ("chat/completions", "responses", "embeddings", "models"):
+        return f"Did you mean /v1/{tail}? A client's base URL ends in /v1"
+    return "GET /openapi.json lists the paths"
 
 
 async def _on_client_error(request: Request, error: Exception) -> Response:

@@ -23,12 +23,14 @@ from loopline.agents.roles.chat import ChatOptions
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.gateway.content_parts import image_part, user_message
 from loopline.runtime.gateway.errors import field_error, invalid
+from loopline.runtime.gateway.wire_model import WireModel
 
 MAX_MESSAGES = 10_000
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Part(WireModel):
+    cache_control: JsonValue = None
+    """A provider's mark of where a prompt's cache ends. Caches here find it by themselves."""
 
 
 class TextPart(_Part):
@@ -41,7 +43,7 @@ class RefusalPart(_Part):
     refusal: str
 
 
-class ImageUrl(_Part):
+class ImageUrl(WireModel):
     url: str
     detail: Literal["auto", "low", "high"] | None = None
 
@@ -66,27 +68,28 @@ class OtherPart(BaseModel):
         return kind
 
 
+StopText = Annotated[str, Field(min_length=1)]
 Part = TextPart | RefusalPart | ImagePart | OtherPart
 Content = str | list[Part] | None
 
 
-class FunctionCall(_Part):
+class FunctionCall(WireModel):
     name: str = Field(max_length=256)
     arguments: str = "{}"
 
 
-class ToolCallPart(_Part):
+class ToolCallPart(WireModel):
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"] = "function"
     function: FunctionCall
     index: int | None = None
     """Index of the call in a stream, which some clients send back."""
+    extra_content: JsonValue = None
+    provider_specific_fields: JsonValue = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(WireModel):
     """One message. Fields that servers add to an answer and clients send back are accepted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
@@ -96,7 +99,11 @@ class ChatMessage(BaseModel):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: JsonValue = None
+    reasoning_details: JsonValue = None
+    thinking_blocks: JsonValue = None
+    provider_specific_fields: JsonValue = None
     annotations: JsonValue = None
+    cache_control: JsonValue = None
     audio: None = None
     function_call: None = None
 
@@ -106,42 +113,39 @@ class ChatMessage(BaseModel):
             raise field_error("tool_calls", f"a message of role {self.role!r} has none")
         if self.role == "tool" and not self.tool_call_id:
             raise field_error("tool_call_id", "a message of role 'tool' needs it")
-        if self.content is None and self.role in ("system", "developer", "user", "tool"):
+        if self.content in (None, []) and self.role in ("system", "developer", "user", "tool"):
             raise field_error("content", f"a message of role {self.role!r} needs it")
         return self
 
 
-class Function(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Function(WireModel):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str | None = None
     parameters: JsonObject | None = None
     strict: bool | None = None
 
 
-class Tool(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Tool(WireModel):
     type: Literal["function"]
     function: Function
+    cache_control: JsonValue = None
 
 
-class NamedFunction(BaseModel):
+class NamedFunction(WireModel):
     name: str
 
 
-class NamedTool(BaseModel):
+class NamedTool(WireModel):
     type: Literal["function"]
     function: NamedFunction
 
 
-class AllowedTools(BaseModel):
+class AllowedTools(WireModel):
     mode: Literal["auto", "required"]
     tools: list[NamedTool] = Field(min_length=1, max_length=MAX_TOOLS)
 
 
-class AllowedToolsChoice(BaseModel):
+class AllowedToolsChoice(WireModel):
     """Choice among some of the tools. The full list stays unchanged, to keep the prompt's cache
     valid."""
 
@@ -149,24 +153,22 @@ class AllowedToolsChoice(BaseModel):
     allowed_tools: AllowedTools
 
 
-class JsonSchemaFormat(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
+class JsonSchemaFormat(WireModel):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str | None = None
     schema_: JsonObject | None = Field(default=None, alias="schema")
     strict: bool | None = None
 
 
-class TextFormat(BaseModel):
+class TextFormat(WireModel):
     type: Literal["text"]
 
 
-class JsonObjectFormat(BaseModel):
+class JsonObjectFormat(WireModel):
     type: Literal["json_object"]
 
 
-class SchemaFormat(BaseModel):
+class SchemaFormat(WireModel):
     type: Literal["json_schema"]
     json_schema: JsonSchemaFormat
 
@@ -176,9 +178,7 @@ ResponseFormat = Annotated[
 ]
 
 
-class StreamOptions(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class StreamOptions(WireModel):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
@@ -193,11 +193,9 @@ _CHOICES = frozenset(
 """Fields that generation options are made of."""
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(WireModel):
     """Body of a request. A field that is not listed here is refused by name: nothing is ignored
     that would change the answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(min_length=1, max_length=256)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -211,7 +209,7 @@ class ChatRequest(BaseModel):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     n: Annotated[int, Field(ge=1, le=64)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    stop: StopText | Annotated[list[StopText], Field(max_length=16)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

@@ -18,7 +18,8 @@ from pydantic import Field
 from loopline.agents.records import Message
 from loopline.runtime.gateway.content_parts import input_parts
 from loopline.runtime.gateway.errors import invalid
-from loopline.runtime.gateway.responses_request import Input, Label, StrictBody
+from loopline.runtime.gateway.responses_request import Input, Label
+from loopline.runtime.gateway.wire_model import WireModel
 
 REQUEST = (
     "Summarise our conversation so far, so that it can be continued from the summary alone. Keep "
@@ -29,7 +30,7 @@ _HEAD = "Summary of the conversation so far:\n"
 _MARK = "loopline-summary-1."
 
 
-class CompactRequest(StrictBody):
+class CompactRequest(WireModel):
     """Body of a request. A field that is not listed here is refused by name."""
 
     model: str = Field(min_length=1, max_length=256)

@@ -20,6 +20,7 @@ from loopline.runtime.gateway.service import Admitted, Service
 T = TypeVar("T")
 
 REQUEST_ID = "x-request-id"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNWATCHED_SECONDS = 0.05
 """Delay before a task starts to watch whether a call's client is still connected; short calls end
 before it and need no such task."""
@@ -96,7 +97,7 @@ async def _disconnected(request: Request) -> None:
 def read_object(raw: bytes | bytearray) -> dict[str, Any]:
     """Parse a body as a JSON object. Raises `ApiError`."""
     try:
-        value = orjson.loads(raw)
+        value = orjson.loads(raw.removeprefix(_BYTE_ORDER_MARK))
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
     # Brackets are counted first: this is enough for most bodies.
@@ -125,6 +126,13 @@ class Http:
         """Read the body as a JSON object, within its limit. Raises `ApiError`."""
         limit = self._service.settings.gateway.max_body_bytes
         seconds = self._service.settings.gateway.body_seconds
+        coding = (header(request, "content-encoding") or "identity").strip().lower()
+        if coding not in ("identity", ""):
+            raise ApiError(
+                415,
+                f"Content-Encoding {coding[:20]!r}: send the body as it is, without compression",
+                code="unsupported_media_type",
+            )
         declared = header(request, "content-length") or ""
         if declared.isdecimal() and int(declared) > limit:
             raise too_large(f"the body has {declared} bytes; the limit is {limit}")

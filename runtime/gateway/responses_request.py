@@ -19,6 +19,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
+from loopline.runtime.gateway.wire_model import WireModel
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
@@ -26,13 +27,7 @@ Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_len
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class StrictBody(BaseModel):
-    """Body of which every unlisted field is refused by name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FunctionTool(StrictBody):
+class FunctionTool(WireModel):
     type: Literal["function"]
     name: _Name
     description: str | None = None
@@ -48,14 +43,12 @@ class FunctionTool(StrictBody):
         )
 
 
-class FunctionChoice(StrictBody):
+class FunctionChoice(WireModel):
     type: Literal["function"]
     name: str
 
 
-class JsonSchemaOutput(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
+class JsonSchemaOutput(WireModel):
     type: Literal["json_schema"]
     name: _Name
     description: str | None = None
@@ -69,12 +62,12 @@ TextOutput = Annotated[
 ]
 
 
-class TextConfig(StrictBody):
+class TextConfig(WireModel):
     format: TextOutput | None = None
     verbosity: Literal["medium"] | None = None
 
 
-class ReasoningConfig(StrictBody):
+class ReasoningConfig(WireModel):
     """Options for thoughts. These are returned whole, never summarised, and their amount is up to
     the model."""
 
@@ -83,7 +76,7 @@ class ReasoningConfig(StrictBody):
     generate_summary: Literal["auto"] | None = None
 
 
-class EventOptions(StrictBody):
+class EventOptions(WireModel):
     include_obfuscation: bool | None = None
 
 
@@ -119,7 +112,7 @@ class ResponseRecord(BaseModel):
     prompt_cache_retention: str | None = None
 
 
-class ResponseRequest(StrictBody):
+class ResponseRequest(WireModel):
     """Body of a request. A field that is not listed here is refused by name: nothing is ignored
     that would change the answer."""
 

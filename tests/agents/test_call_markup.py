@@ -88,8 +88,8 @@ def test_several_calls_come_in_their_order_with_the_words_around_them() -> None:
     ("text", "error"),
     [
         ("[TOOL_CALLS] hm", "not valid JSON"),
-        (f"<tool_call>{CALL}", "cut off before </tool_call>"),
-        ('<|tool_call>call:now{a:<|"|>1<|"|>}<tool_call|>', "not valid JSON"),
+        (f"<tool_call>{CALL[:-1]}", "cut off before </tool_call>"),
+        ('<|tool_call>call:now{a:<|"|>1}<tool_call|>', "not valid JSON"),
         ("<function_calls>calculate(6*7)</function_calls>", "must be named"),
         ("<function_calls>calculate(expression=f())</function_calls>", "plain values"),
     ],
@@ -110,6 +110,8 @@ def test_an_example_in_a_block_of_code_stays_in_an_answer() -> None:
     "piece",
     ["<tool_call>", "<tool_call>{</tool_call>", '<tool_call>"</tool_call>', "[TOOL_CALLS]", "[",
      '<tool_call>{\\"</tool_call>', "<function=a>", "<|channel|>a to=f<|message|>", ">>>now\n",
+     "[unused11][", "<|open|>tools<|sep|>", "<|plamo:begin_tool_requests:plamo|>", "Action:",
+     "<|tool_call_begin|>", "<arg_key>a</arg_key><arg_value>", "]<]minimax[>[<tool_call>",
      "```\n", '<invoke name="a">', "<|python_tag|>1;", "1;"],
 )  # fmt: skip
 def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:

@@ -26,7 +26,10 @@ _MARKS = [
     "Here is my thought process:",
     "Here's my response:", "<tool_call>", "</tool_call>", CALL, "calculate", '(expression="1")',
     "[TOOL_CALLS]", "<function=now>", "</function>", "<|tool_call|>", ">>>now\n", ">>>",
-    "functools", ANALYSIS, FINAL, "\r\n", "\\",
+    "functools", "Action:", "<tools>", "print", "now\n{", "<|tool_call_begin|>", "[unused11][",
+    '<invoke name="now">', "</invoke>", "<|open|>tools<|sep|>", "<|eot|>", "<think:opensource>",
+    "</ifm|think>", "<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|think|>",
+    "assistantanalysis", "<|end|><|begin|>assistant<|content|>", ANALYSIS, FINAL, "\r\n", "\\",
 ]  # fmt: skip
 _TEXTS = st.lists(st.sampled_from(_MARKS) | st.text(max_size=3), max_size=14).map("".join)
 _OFFERS = st.sampled_from([(), OFFERED])

@@ -25,6 +25,30 @@ HIDDEN = {
     "redis://u:p@h/0": "redis://u:***@h/0",
     "eyJhbGciOiJI.eyJzdWIiOiIx.abcdefghij": "***",
     "AKIAABCDEFGHIJKLMNOP": "***",
+    "xapp-1-A01-123-753dc98fa36a1009": "***",
+    "https://hooks.slack.com/services/T0/B0/WCfPKPv8oy9": "https://hooks.slack.com/services/***",
+    "pplx-1qnlsjImrtLWq1RCY3Z2kIw": "***",
+    "nvapi-UPieGxKZtBGRwWHuahCT": "***",
+    "lsv2_pt_9ea50487435d13836822": "***",
+    "ya29.GXYueG8QllXjj03utgTG16Msi5": "***",
+    "SG.53Nzu7B7WpYrmeOUk3LCL6.7UjM8qDHkiXi5TCxtWz": "***",
+    "dapi8bface3fb4d4058b49d89d8daf6fcd22": "***",
+    "123456789:AAct0ZPIuAtuwruVVHGaHhju6UuYuKeCrED": "***",
+    "authorization=Bearer WlV4LSCIjdGu": "authorization=***",
+    "Ocp-Apim-Subscription-Key: 2153769da0097278": "Ocp-Apim-Subscription-Key: ***",
+    "PRIVATE-TOKEN: XOp0YqWzJsKYNfeTk578": "PRIVATE-TOKEN: ***",
+    "Set-Cookie: sid=rzfRKNUHEKAI7; Path=/": "Set-Cookie: ***",
+    "https://4skj2Yy1CzhMjrsQRZOM8aI8a60Piy@github.com/x.git": "https://***@github.com/x.git",
+    "https://s3/x?X-Amz-Signature=ae741a35fa30&y=1": "https://s3/x?X-Amz-Signature=***&y=1",
+    '"clientSecret": "epzXDhKPdyfJ"': '"clientSecret": "***"',
+    "PGPASSWORD=ZmF0rx7jq": "PGPASSWORD=***",
+    "AccountName=x;AccountKey=4LWXev5dDc1N==;": "AccountName=x;AccountKey=***;",
+    "aws_session_token = yARiLMiRIIe7p2yi": "aws_session_token = ***",
+    "password: hunter2hunter2": "password: ***",
+    "api key 'OxLeF5Of2ICvG6ZIa7k6uxnj' is invalid": "api key '***' is invalid",
+    "-----BEGIN RSA PRIVATE KEY-----\nOLpV\n-----END RSA PRIVATE KEY-----": (
+        "-----BEGIN RSA PRIVATE KEY-----***"
+    ),
 }
 SHOWN = [
     "max_tokens=256 tokens=3 prompt_tokens: 5",
@@ -32,6 +56,16 @@ SHOWN = [
     "control token: <s>",
     "token 5 of 10",
     "http://h/v1?tokens=5",
+    "maxTokens=256, totalTokens: 1234567890",
+    "run 01a21d3c-3bbd-7ca7-8f23-771609f22403",
+    "weights_sha256: 8d24987638f1962aa941eb10ad51d5673438e61b",
+    "commit 8d24987638f1962aa941eb10ad51d5673438e61b",
+    "chatcmpl-8d24987638f1962aa941, call_8d24987638f1962aa941eb10",
+    "password must be set; secret sharing; the key is under the mat",
+    "token: the next word, token = tokenizer.next()",
+    "a firmware-update-of-the-pool, sk-learn 1.2",
+    "primary-key: 12345678, cookie recipe: flour=1",
+    "https://h/v1/models/gpt-4o-mini",
 ]
 
 
@@ -47,7 +81,8 @@ def test_what_only_resembles_a_secret_stays_readable(text: str) -> None:
 
 HOSTILE = ["a.", "a-", "a_", "a://b:", "sk-", "eyJ-", "eyJaaaaaaaaa.", "token=", "token-",
            "--token ", "authorization: ", 'token":', "a" * 31 + "_", "x-", " ",
-           "bearer "]  # fmt: skip
+           "bearer ", "-----BEGIN PRIVATE KEY-----", "cookie: a=", "x-a-", "aA", "a://a",
+           "hooks.slack.com/services/", "SG.", "password: ", "token = "]  # fmt: skip
 
 
 @pytest.mark.parametrize("unit", HOSTILE)

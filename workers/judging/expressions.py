@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from loopline.workers.judging.units import unit_of
 from loopline.workers.judging.written_numbers import PREFIX, written_number, written_numbers_agree
 
 MAX_PARTS = 64
@@ -40,7 +41,8 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:left|right|displaystyle|textstyle|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\\sqrt\s{0,9}([0-9A-Za-z])", r"\\sqrt{\1}"),
-        (r"(?<=[0-9]),?\\[!,](?=[0-9]{3}(?![0-9]))", ""),
+        (r"(?<=[0-9]),?\\[!,] ?(?=[0-9]{3}(?![0-9]))", ""),
+        (r"\\\\\s{0,9}(?=\\end\{)", ""),
         (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|\\[,;:! ]|~", " "),
         (r"\^\s{0,9}(?:\\circ(?![A-Za-z])|\{\s{0,9}\\circ\s{0,9}\})|°", " "),
         (r"\\(?:leqslant|leq)(?![A-Za-z])|[≤⩽]|<=", r"\\le "),
@@ -105,6 +107,11 @@ _NEGATION = re.compile(
 )
 _DIGITS_APART = re.compile(r"[0-9}]\s+\{?[0-9]|[0-9]\s{0,9}\{\s{0,9}[0-9]|\}\s{0,9}\{")
 _BASE = re.compile(r"[0-9)}]\s?_")
+_MEASURED = re.compile(
+    r"(?P<value>.*[0-9})\]])\s{1,9}"
+    r"(?P<unit>(?:square |cubic )?[A-Za-z]{2,20}(?:\s?\^\s?\{?[23]\}?)?)",
+    re.DOTALL,
+)
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -274,11 +281,26 @@ def _is_name_of(sides: list[str]) -> bool:
 def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
     if written_number(gold) is not None:
         return written_numbers_agree(answer, gold)
+    measured, also_measured = _measured(answer), _measured(gold)
+    if measured is not None or also_measured is not None:
+        units = [parts[1] for parts in (measured, also_measured) if parts is not None]
+        if len(units) == 2 and unit_of(units[0]) != unit_of(units[1]):
+            return False
+        answer, gold = (measured or (answer, ""))[0], (also_measured or (gold, ""))[0]
+        return _same_items(answer, gold, leaves)
     if _NEGATION.search(answer) or any(map(_has_words, (answer, gold))):
         return False
     if _is_ambiguous(answer):
         return False
     return leaves.same(answer, gold)
+
+
+def _measured(text: str) -> tuple[str, str] | None:
+    """An expression and the listed unit behind it, such as inches; None for any other."""
+    match = _MEASURED.fullmatch(text)
+    if match is None or unit_of(match["unit"]) is None:
+        return None
+    return match["value"].strip(), match["unit"]
 
 
 def _is_ambiguous(answer: str) -> bool:

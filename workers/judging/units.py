@@ -32,6 +32,14 @@ _LISTED: dict[str, tuple[tuple[str, Fraction | int | str], ...]] = {
     "euros": (("euro € eur", 1),),
     "pounds sterling": (("£ gbp", 1),),
     "yen": (("yen ¥", 1),),
+    "force": (("N newton", 1), ("kN", 1000)),
+    "energy": (("J joule", 1), ("kJ kilojoule", 1000), ("kWh", 3_600_000)),
+    "power": (("W watt", 1), ("kW kilowatt", 1000)),
+    "pressure": (("Pa pascal", 1), ("kPa", 1000)),
+    "voltage": (("V volt", 1),),
+    "frequency": (("Hz hertz", 1), ("kHz", 1000)),
+    "celsius": (("C celsius", 1),),
+    "fahrenheit": (("F fahrenheit", 1),),
     "angle": (("degree °", 1), ("radian rad", "57.29577951308232")),
 }  # fmt: skip
 _UNITS: dict[str, tuple[str, Fraction]] = {
@@ -45,9 +53,12 @@ _Dimensions = tuple[tuple[str, int], ...]
 
 _SQUARE = re.compile(r"(?P<power>square|sq\.?|cubic)\s+(?P<name>[A-Za-z]{1,20})", re.IGNORECASE)
 _TERM = re.compile(
-    r"(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
+    r"\s{0,3}(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
     r"(?:\s?\^\s?\{?\s?(?P<exponent>[0-9])\s?\}?|(?P<sign>[²³]))?"
 )
+_SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
+_SPEEDS = re.compile(r"(?<![A-Za-z])(?:mph|kph|kmh)(?![A-Za-z])", re.IGNORECASE)
+_TEMPERATURES = frozenset({"celsius", "fahrenheit"})
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s{0,9}(?=\{)|\\[,;:! ]|[{}~]"
 )
@@ -57,7 +68,7 @@ def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
     """The unit that stands at either side of a number, `text` being what is around it: its
     dimensions with their powers, and how many of the base unit it is. None without a listed one."""
     text = re.sub(r"\^\s?\{?\s?\\circ\s?\}?", "°", text).replace("\\$", "$")
-    text = _LAYOUT.sub(" ", text)
+    text = _SPEEDS.sub(lambda m: _SPEED[m[0].lower()], _LAYOUT.sub(" ", text))
     text = _SQUARE.sub(lambda m: f"{m['name']}^{3 if m['power'].lower() == 'cubic' else 2}", text)
     powers: dict[str, int] = {}
     scale = Fraction(1)
@@ -71,6 +82,8 @@ def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
         power = -power if term["per"] else power
         powers[dimension] = powers.get(dimension, 0) + power
         scale *= factor**power
+    if _TEMPERATURES & powers.keys():
+        powers.pop("angle", None)
     return (tuple(sorted(powers.items())), scale) if powers else None
 
 
@@ -85,4 +98,7 @@ def same_measure(
     first, second = unit_of(around_one), unit_of(around_other)
     if first is None or second is None:
         return None
+    dimensions = {name for unit in (first, second) for name, _ in unit[0]}
+    if "angle" in dimensions and dimensions & _TEMPERATURES:
+        return None  # degrees, and degrees of a scale
     return first[0] == second[0] and value * first[1] == other_value * second[1]

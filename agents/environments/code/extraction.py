@@ -29,6 +29,11 @@ _FENCE = re.compile(
 )
 _LANGUAGE = re.compile(r"\{?\s?\.?(?P<name>[A-Za-z0-9_+#-]*+)")
 _PYTHON = re.compile(r"(?:i?python|py)[23]?(?:\.\d+)?", re.IGNORECASE)
+_OPENS_IN_LINE = re.compile(
+    r"^([^\n`]{0,500}[^\s>`])[ \t]{0,9}(```(?:python|py)[23]?[ \t]{0,9})$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_ENDS_LINE = re.compile(r"^([^\n`]{0,2000}[^\s>`])(```[ \t]{0,9})$", re.MULTILINE)
 _TAGGED = re.compile(
     r"\[PYTHON\]\n?(?P<python>.*?)(?:\[/PYTHON\]|\Z)|<code>\n?(?P<code>.*?)(?:</code>|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -52,7 +57,9 @@ def extract_code(completion: str, function: str | None = None) -> str:
     else the last labelled one that isn't only an example of using one before it. A block that was
     never closed counts (the model ran out of tokens). Without a fence the whole text, if it is a
     program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise empty."""
-    text = text_without_thoughts(completion.replace("\r\n", "\n"))
+    text = text_without_thoughts(completion.replace("\r\n", "\n").removeprefix("\ufeff"))
+    # Models also open a block in the line of a sentence, and close it in the line of the code.
+    text = _ENDS_LINE.sub(r"\1\n\2", _OPENS_IN_LINE.sub(r"\1\n\2", text))
     blocks, fenced = _blocks(text)
     if not fenced:
         tagged = _TAGGED.finditer(text)

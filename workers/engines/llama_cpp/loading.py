@@ -30,7 +30,12 @@ from loopline.workers.engines.local.model_files import (
     usable_context,
 )
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from loopline.workers.engines.text.chat_prompt import (
+    TextCodec,
+    looks_like_control,
+    template_messages,
+    template_tools,
+)
 from loopline.workers.engines.text.sentencepiece import (
     BLANK,
     BLANK_AT_BEGINNING_KEY,
@@ -279,9 +284,11 @@ def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
 
 def _control_tokens(vocab: Any, codec: TextCodec, count: int) -> tuple[str, ...]:
     special = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_UNKNOWN
-    names = {
-        codec.decode([token])
-        for token in range(count)
-        if llama.llama_vocab_get_attr(vocab, token) & special
-    }
+    added = llama.LLAMA_TOKEN_ATTR_USER_DEFINED
+    names: set[str] = set()
+    for token in range(count):
+        attributes = llama.llama_vocab_get_attr(vocab, token)
+        name = codec.decode([token]) if attributes & (special | added) else ""
+        if attributes & special or looks_like_control(name):
+            names.add(name)
     return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))

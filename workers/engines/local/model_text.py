@@ -22,7 +22,12 @@ from loopline.workers.engines.local.model_files import (
     usable_context,
 )
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from loopline.workers.engines.text.chat_prompt import (
+    TextCodec,
+    looks_like_control,
+    template_messages,
+    template_tools,
+)
 from loopline.workers.engines.text.template_habits import (
     EVERYTHING,
     TemplateHabits,
@@ -160,7 +165,11 @@ def _read_object(file: Path) -> JsonObject:
 
 
 def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
-    added = {str(t.content) for t in tokenizer.added_tokens_decoder.values() if t.special}
+    added = {
+        str(token.content)
+        for token in tokenizer.added_tokens_decoder.values()
+        if token.special or looks_like_control(str(token.content))
+    }
     names = added.union(map(str, tokenizer.all_special_tokens))
     return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
 

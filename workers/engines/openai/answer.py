@@ -19,6 +19,9 @@ TopLogprobs = tuple[tuple[str, float], ...]
 """The likeliest tokens of one place."""
 
 
+_ARGUMENTS = ("arguments", "parameters", "input", "args")
+
+
 class Unreadable(Exception):
     """A value without a meaning: the place, and what is wrong."""
 
@@ -182,7 +185,8 @@ def _call(value: object, place: str) -> CallPiece:
     inner = body if function is None else _dict(function, f"{place}.function")
     index = body.get("index")
     identifier = body.get("id")
-    arguments = inner.get("arguments")
+    # Cohere's and Anthropic's words: arguments that were not looked for would be lost in silence.
+    arguments = next((inner[name] for name in _ARGUMENTS if inner.get(name) is not None), None)
     if isinstance(arguments, dict | list):
         arguments = json.dumps(arguments, ensure_ascii=False)
     return CallPiece(

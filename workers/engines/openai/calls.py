@@ -9,6 +9,7 @@ are whole.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
@@ -82,7 +83,7 @@ class CallAssembly:
         for position, call in enumerate(self._calls):
             raw = join_surrogates(call.raw)
             arguments, error = parse_arguments(_unwrap_arguments(raw))
-            name = join_surrogates(call.name)
+            name = _plain_name(join_surrogates(call.name), self._tools)
             if not name:
                 arguments, error = None, "the call has no name"
             identifier = join_surrogates(call.id)
@@ -144,6 +145,15 @@ class CallAssembly:
         if piece.arguments:
             call.arguments += piece.arguments
             call.last = piece.arguments
+
+
+def _plain_name(name: str, tools: Collection[str]) -> str:
+    """The name on offer that a name stands for which its server left in the model's markup: Kimi's
+    `functions.NAME:0`, gpt-oss's `NAME<|channel|>commentary`."""
+    if name in tools:
+        return name
+    plain = re.sub(r":[0-9]{1,4}\Z", "", name.partition("<|")[0].strip()).removeprefix("functions.")
+    return plain if plain in tools else name
 
 
 def _is_object(text: str) -> bool:

@@ -113,6 +113,11 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
     if body.get("error"):
         # A chunk may bring its error along: what else it says is of no use then.
         return body["error"] if "choices" in body else body
+    choices = body.get("choices")
+    if isinstance(choices, list):  # OpenRouter's, of the provider behind it
+        for choice in cast(list[object], choices):
+            if isinstance(choice, dict) and cast(dict[str, object], choice).get("error"):
+                return cast(dict[str, object], choice)["error"]
     if marked or "error" in (body.get("object"), body.get("type"), body.get("status")):
         return body
     if alone and "choices" not in body and _is_failure(body):

@@ -27,6 +27,7 @@ _OVERFLOW = re.compile(
     r"|\breduce (the |your )?(length|size|prompt|input|number of (input )?tokens)"
     r"|`?inputs`? (tokens \+|must have less than)"
     r"|current length is .{0,20}while limit is|range of input length should be"
+    r"|more than max(imum)? tokens\b|context length is \d+\b.{0,40}\b(prompt|input) (has|is) \d+"
     r"|context the overflows|context overflow|maximum number of tokens allowed|too long to fit\b"
 )
 _RATE = re.compile(

@@ -30,6 +30,8 @@ _REFUSES = re.compile(
     r"|does ?n[o']t (support|accept|allow)|must be 1\b|(strictly positive|greater than 0\b)"
     r"|not both|no longer"
 )
+_SHORT_IDS = re.compile(r"\btool[ _]?call[ _]?ids?\b.{0,200}\blength(?: of)? 9\b")
+_SYSTEM_FIRST = re.compile(r"\bsystem message must be (?:at the beginning|first|the first)\b")
 _SETTINGS = {
     "response_format": "json_schema = false",
     "top_k": "top_k = false",
@@ -52,6 +54,10 @@ class Habits:
         self.no_content: str | None = ""
         """Content of an assistant's turn that has calls alone. Most servers take the empty text;
         some refuse null, some the empty text."""
+        self.long_ids = True
+        """Whether a call may have any id; Mistral takes nine letters and digits alone."""
+        self.late_system = True
+        """Whether a system turn may stand behind others; the template of Qwen3.5 refuses it."""
         self.answers_n = True
         """Whether the endpoint returns more than one completion per request when asked."""
         self.counts_streams = False
@@ -68,6 +74,9 @@ class Habits:
         if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
             return None
         complaint, words = refusal.complaint, _words(refusal.complaint)
+        form = self._learn_form(words)
+        if form is not None:
+            return form
         if not _REFUSES.search(words):
             return self._learn_content(words, body)
         for name in _LIMITS:
@@ -83,6 +92,15 @@ class Habits:
             self.left_out.add(name)
             return f"{name} is left out from now on (always: leave_out = [{name!r}])"
         return self._learn_content(words, body)
+
+    def _learn_form(self, words: str) -> str | None:
+        if self.long_ids and _SHORT_IDS.search(words):
+            self.long_ids = False
+            return "ids of calls have nine letters and digits from now on"
+        if self.late_system and _SYSTEM_FIRST.search(words):
+            self.late_system = False
+            return "the texts of all system turns are sent as the first one from now on"
+        return None
 
     def learn_missing_usage(self) -> str | None:
         """Take from a stream that came to its end without a usage, as those of llama-cpp-python's

@@ -17,6 +17,7 @@ from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import template_tools
+from loopline.workers.engines.text.template_habits import move_system_first, short_id
 from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
 
 MAX_SEED = 2**31 - 1
@@ -37,7 +38,7 @@ def request_body(
     sampling = request.sampling
     body: dict[str, Any] = {
         "model": settings.model,
-        "messages": _messages(request.messages, habits.no_content),
+        "messages": _messages(request.messages, habits),
         "temperature": sampling.temperature,
         habits.limit_field: sampling.max_tokens,
     }
@@ -133,14 +134,16 @@ def _choice(request: GenerateRequest) -> dict[str, Any]:
     return fields
 
 
-def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
     """The conversation, each call with an id of its own: some servers give every call the same id
     or none, and refuse or confuse their answers when they get them back."""
     result: list[dict[str, Any]] = []
     call_ids: set[str] = set()
     waiting: list[tuple[str, str]] = []
-    for place, message in enumerate(messages):
-        entry = _message(message, no_content)
+    for place, message in enumerate(
+        messages if habits.late_system else move_system_first(messages)
+    ):
+        entry = _message(message, habits.no_content)
         if message.name is not None and message.role != "tool":
             entry["name"] = message.name
         if message.tool_calls:
@@ -159,6 +162,12 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
                     waiting.remove(id_pair)
                     break
         result.append(entry)
+    if not habits.long_ids:
+        for entry in result:
+            for call in entry.get("tool_calls", ()):
+                call["id"] = short_id(call["id"])
+            if "tool_call_id" in entry:
+                entry["tool_call_id"] = short_id(entry["tool_call_id"])
     return result
 
 

@@ -93,6 +93,12 @@ def template_messages(
     return shaped
 
 
+def looks_like_control(token: str) -> bool:
+    """Whether an added token is a mark of a turn though its tokenizer does not call it special, as
+    DeepSeek's `<｜User｜>`. llama.cpp's converter has this rule."""
+    return any(token.startswith(f"<{bar}") and token.endswith(f"{bar}>") for bar in "|｜")
+
+
 def as_plain_text(text: str, control: Collection[str]) -> str:
     """The text without a control token: a space breaks each up."""
     for token in control:

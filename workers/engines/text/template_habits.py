@@ -1,9 +1,13 @@
 """What a chat template refuses, tried when its model is loaded, and conversations that suit it.
 
 Some templates know no system turn (Gemma's), some want user and assistant to take turns and so no
-turn of a tool, some take one call at once (Llama 3's). What is refused is said in another way:
+turn of a tool, some take one call at once (Llama 3's), some ids of calls of nine letters and digits
+alone (Mistral's), some a system turn as the first one alone (Qwen3.5's). What is refused is said in
+another way:
 
 - the system's text stands in front of the first user's turn;
+- a later system's turn stands behind the first one's text;
+- an id is a shorter one;
 - a tool's answer is a user's turn;
 - a call is written into the assistant's text;
 - of several calls at once each has a turn of its own, with its answer behind it.
@@ -14,8 +18,9 @@ the system's text out does so on purpose: its model was trained without.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopline.agents.records import Message, ToolCall, ToolSpec
 from loopline.workers.engines.text.tool_markup import write_tool_call
@@ -33,6 +38,8 @@ class TemplateHabits:
     """Whether calls go in a separate field. A local model's turns have theirs in their text
     (`raw_text`)."""
     calls_at_once: bool = True
+    long_ids: bool = True
+    late_system: bool = True
 
 
 EVERYTHING = TemplateHabits()
@@ -49,16 +56,39 @@ _TOOL = ToolSpec(
     description="Looks a word up.",
     parameters={"type": "object", "properties": {"word": {"type": "string"}}},
 )
+# As servers and this project write ids.
 _CALLS = tuple(
-    ToolCall(id=f"call{n:05}", name=_TOOL.name, arguments={"word": f"xq{n}"}) for n in (3, 4)
+    ToolCall(id=f"call_{n:024x}", name=_TOOL.name, arguments={"word": f"xq{n}"}) for n in (3, 4)
 )
 _SEEN = tuple(
-    Message(role="tool", content=f"Found yq{n}.", tool_call_id=f"call{n:05}") for n in (3, 4)
+    Message(role="tool", content=f"Found yq{n}.", tool_call_id=f"call_{n:024x}") for n in (3, 4)
 )
+
+_WHOLE = [_SYSTEM, _ASKED, Message(role="assistant", tool_calls=_CALLS), *_SEEN]
+_LATER = Message(role="system", content="More rules.")
 
 
 def habits_of(render: Render) -> TemplateHabits:
     """Try the template. Raises `TemplateRefuses`."""
+    habits = _habits_of(render)
+    if not (habits.tool_turns and habits.calls):
+        # It may be the ids that it refuses.
+        shortened = _habits_of(lambda messages, tools: render(_shorten_ids(messages), tools))
+        if (shortened.tool_turns, shortened.calls) != (habits.tool_turns, habits.calls):
+            habits = replace(shortened, long_ids=False)
+    later = [_SYSTEM, _ASKED, Message(role="assistant", content="Yes."), _LATER, _ASKED]
+    late = not habits.system or _refusal(render, later, "xq2") is None
+    habits = replace(habits, late_system=late)
+    whole = adapt_messages(_WHOLE, habits)
+    refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
+    if refusal is not None:
+        raise TemplateRefuses(
+            f"its chat template takes no conversation with a tool's answer in any form: {refusal}"
+        )
+    return habits
+
+
+def _habits_of(render: Render) -> TemplateHabits:
     refusal = _refusal(render, [_ASKED], "xq2")
     if refusal is not None:
         raise TemplateRefuses(f"its chat template refuses a question alone: {refusal}")
@@ -72,20 +102,13 @@ def habits_of(render: Render) -> TemplateHabits:
     )
     calls = _refusal(render, [_ASKED, single_call, tool_messages[0]], "xq3", "yq3") is None
     at_once = _refusal(render, [_ASKED, both, *tool_messages], "xq3", "xq4", "yq3", "yq4") is None
-    habits = TemplateHabits(
+    return TemplateHabits(
         system=_refusal(render, [_SYSTEM, _ASKED], "xq2") is None,
         tool_turns=takes_turns,
         calls=calls,
         # Written into the text, or told by a user in one turn, there is nothing to count.
         calls_at_once=at_once or not calls,
     )
-    whole = adapt_messages([_SYSTEM, _ASKED, both, *_SEEN], habits)
-    refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
-    if refusal is not None:
-        raise TemplateRefuses(
-            f"its chat template takes no conversation with a tool's answer in any form: {refusal}"
-        )
-    return habits
 
 
 def _refusal(render: Render, messages: Sequence[Message], *words: str) -> str | None:
@@ -102,6 +125,10 @@ def _refusal(render: Render, messages: Sequence[Message], *words: str) -> str | 
 def adapt_messages(messages: Sequence[Message], habits: TemplateHabits) -> list[Message]:
     """The conversation in a form that such a template takes."""
     shaped = list(messages)
+    if not habits.long_ids:
+        shaped = _shorten_ids(shaped)
+    if not habits.late_system:
+        shaped = move_system_first(shaped)
     if not habits.calls_at_once:
         shaped = _split_calls(shaped)
     if not habits.calls:
@@ -109,6 +136,32 @@ def adapt_messages(messages: Sequence[Message], habits: TemplateHabits) -> list[
     if not habits.tool_turns:
         shaped = _merge_user_turns([_tool_answer_as_user(message) for message in shaped])
     return shaped if habits.system else _fold_system_message(shaped)
+
+
+def _shorten_ids(messages: Sequence[Message]) -> list[Message]:
+    return [
+        message.model_copy(
+            update={
+                "tool_calls": tuple(
+                    call.model_copy(update={"id": short_id(call.id)}) for call in message.tool_calls
+                ),
+                "tool_call_id": message.tool_call_id and short_id(message.tool_call_id),
+            }
+        )
+        for message in messages
+    ]
+
+
+def short_id(identifier: str) -> str:
+    """Nine letters and digits that are the same for the same id."""
+    return hashlib.blake2b(identifier.encode(), digest_size=5).hexdigest()[:9]
+
+
+def move_system_first(messages: Sequence[Message]) -> list[Message]:
+    """One system turn, the first one, with the text of all."""
+    texts = [message.content for message in messages if message.role == "system"]
+    others = [message for message in messages if message.role != "system"]
+    return [Message(role="system", content="\n\n".join(texts)), *others] if texts else others
 
 
 def _split_calls(messages: Sequence[Message]) -> list[Message]:

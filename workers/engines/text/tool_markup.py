@@ -36,7 +36,8 @@ def parse_tool_calls(
     """Every call that a model's text makes, in order; those that it only thought of are none
     (`opened`: see `loopline.agents.thinking.split_thoughts`). Ids are a function of `id_seed` and
     the position, so that a replay gives the same ids. An opening tag without its closing one is a
-    call with an error. `tools`, those on offer, are needed for calls that have no markup.
+    call with an error, unless what stands behind it is a whole call. `tools`, those on offer, are
+    needed for calls that have no markup.
     """
     offered = {tool.name: tool.parameters for tool in tools}
     return tuple(

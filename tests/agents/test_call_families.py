@@ -1,0 +1,178 @@
+"""Calls as further families of models write them, and as servers spoil them: from the tests of
+parsers in vLLM and SGLang, and from public reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.agents.call_markup import Offered, strip_calls, written_calls
+
+OFFERED: Offered = {
+    "calculate": {"type": "object", "properties": {"expression": {"type": "string"}}},
+    "now": {"type": "object", "properties": {}},
+}
+ARGUMENTS = '{"expression": "6*7"}'
+CALL = f'{{"name": "calculate", "arguments": {ARGUMENTS}}}'
+MINIMAX = "]<]minimax[>["
+
+
+def invoked(prefix: str) -> str:
+    return (
+        f'<{prefix}tool_calls>\n<{prefix}invoke name="calculate">\n<{prefix}parameter '
+        f'name="expression" string="true">6*7</{prefix}parameter>\n</{prefix}invoke>\n'
+        f"</{prefix}tool_calls>"
+    )
+
+
+def deepseek(bar: str, space: str) -> str:
+    def mark(name: str) -> str:
+        return f"<{bar}{name.replace('_', space)}{bar}>"
+
+    return (
+        f"{mark('tool_calls_begin')}{mark('tool_call_begin')}function{mark('tool_sep')}calculate\n"
+        f"```json\n{ARGUMENTS}\n```{mark('tool_call_end')}{mark('tool_calls_end')}"
+    )
+
+
+MARKUPS = {
+    "Apertus": f'<|tools_prefix|>[{{"calculate": {ARGUMENTS}}}]<|tools_suffix|>',
+    "Hunyuan, Jamba": f"<tool_calls>[\n{CALL}\n]</tool_calls>",
+    "Hunyuan 3": "<tool_calls><tool_call>calculate<tool_sep>\n<arg_key>expression</arg_key>\n"
+    "<arg_value>6*7</arg_value>\n</tool_call></tool_calls>",
+    "Hunyuan 4": "<tool_calls:opensource><tool_call:opensource>calculate"
+    "<arg_key:opensource>expression</arg_key:opensource>"
+    "<arg_value:opensource>6*7</arg_value:opensource></tool_call:opensource>"
+    "</tool_calls:opensource>",
+    "MiniMax M3": f'{MINIMAX}<tool_call>\n{MINIMAX}<invoke name="calculate">{MINIMAX}<expression>'
+    f"6*7{MINIMAX}</expression>{MINIMAX}</invoke>\n{MINIMAX}</tool_call>",
+    "Seed": "<seed:tool_call>\n<function=calculate>\n<parameter=expression>6*7</parameter>\n"
+    "</function>\n</seed:tool_call>",
+    "Step 3": "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+    '<steptml:invoke name="calculate"><steptml:parameter name="expression">6*7'
+    "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+    "LongCat": f"<longcat_tool_call>\n{CALL}\n</longcat_tool_call>",
+    "LongCat, keys": "<longcat_tool_call>functions.calculate\n<longcat_arg_key>expression"
+    "</longcat_arg_key>\n<longcat_arg_value>6*7</longcat_arg_value>\n</longcat_tool_call>",
+    "GigaChat 3": f"function call<|role_sep|>\n{CALL}",
+    "GigaChat 3.1": f"<|function_call|>{CALL}</s>",
+    "GigaChat 3.5": invoked("｜GCML｜"),
+    "Gemma 4": '<|tool_call>call:calculate{expression:<|"|>6*7<|"|>}<tool_call|>',
+    "FunctionGemma": "<start_function_call>call:calculate{expression:<escape>6*7<escape>}"
+    "<end_function_call>",
+    "Gemma 3": '```tool_code\nprint(calculate(expression="6*7"))\n```',
+    "HyperCLOVA": f"-> tool/function_call\n[{CALL}]",
+    "Pangu": f"[unused11][{CALL}][unused12]",
+    "PLaMo 3": "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|>"
+    "<|plamo:begin_tool_name:plamo|>calculate<|plamo:end_tool_name:plamo|>"
+    "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
+    f"{ARGUMENTS}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
+    "<|plamo:end_tool_requests:plamo|>",
+    "Solar": "<|think|>I compute.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1"
+    f"<|tool_call:name|>calculate<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>",
+    "K2 Horizon": f"<ifm|tool_calls><ifm|tool_call>{CALL}</ifm|tool_call></ifm|tool_calls>",
+    "K2 Horizon, typed": "<ifm|tool_calls><ifm|tool_call>calculate<ifm|arg_key>expression"
+    "</ifm|arg_key><ifm|arg_type>string</ifm|arg_type><ifm|arg_value>6*7</ifm|arg_value>"
+    "</ifm|tool_call></ifm|tool_calls>",
+    "MiniCPM 5": '<function name="calculate"><param name="expression"><![CDATA[6*7]]></param>'
+    "</function>",
+    "Kimi K3": '<|open|>tools<|sep|><|open|>call tool="calculate" index="1"<|sep|><|open|>argument '
+    'key="expression" type="string"<|sep|>6*7<|close|>argument<|sep|><|close|>call<|sep|>'
+    "<|close|>tools<|sep|>",
+    "Kimi, section in the singular": "<|tool_call_section_begin|><|tool_call_begin|>"
+    f"functions.calculate:0<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|>"
+    "<|tool_call_section_end|>",
+    "Kimi, no section": "<|tool_call_begin|>functions.calculate:0<|tool_call_argument_begin|>"
+    f"{ARGUMENTS}<|tool_call_end|>",
+    "DeepSeek, bars doubled (opencompany#2093)": invoked("｜｜DSML｜｜"),
+    "DeepSeek, bars in ASCII (pythinker-code#288)": invoked("|DSML|"),
+    "DeepSeek 3, bars in ASCII": deepseek("|", "▁"),
+    "DeepSeek 3, one call without its list": "<｜tool▁call▁begin｜>calculate<｜tool▁sep｜>"
+    f"{ARGUMENTS}<｜tool▁call▁end｜>",
+    "Claude's, undecorated (claude-code#71508)": '<invoke name="calculate">\n'
+    '<parameter name="expression">6*7</parameter>\n</invoke>',
+    "Llama 4": '<|python_start|>[calculate(expression="6*7")]<|python_end|>',
+    "Llama 4, end of turn": '[calculate(expression="6*7")]<|eot|>',
+    "Llama 3, head of the turn": "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    f'{{"name": "calculate", "parameters": {ARGUMENTS}}}<|eot_id|>',
+    "GLM 4": f"calculate\n{ARGUMENTS}",
+    "Command R": 'Action: ```json\n[\n    {"tool_name": "calculate", "parameters": '
+    f"{ARGUMENTS}}}\n]\n```",
+    "NexusRaven": "Call: calculate(expression='6*7')<bot_end>",
+    "Gorilla": "<<function>>calculate(expression='6*7')",
+    "Qwen2.5-Coder": f"<tools>\n{CALL}\n</tools>",
+    "smolagents": f"Action:\n{CALL}<end_code>",
+    "xLAM": f'{{"tool_calls": [{CALL}]}}',
+    "Granite, no ending": f"<function_call> {CALL}",
+    "Phi 4, an ending": f"<|tool_call|>[{CALL}]<|/tool_call|>",
+    "Mistral, an ending": f"[TOOL_CALLS][{CALL}][/TOOL_CALLS]",
+    "the ending is the server's stop word": f"<tool_call>\n{CALL}\n",
+    "the beginning is lost (dynamo#10115)": f"[{CALL}]</TOOLCALL>",
+    "Python's quotation marks": "<tool_call>\n{'name': 'calculate', 'arguments': "
+    "{'expression': '6*7'}}\n</tool_call>",
+    "gpt-oss without its tokens": "analysisWe compute.assistantcommentary to=functions.calculate "
+    f"json{ARGUMENTS}",
+    "Qwen3.5 goes on from its thought": f"<think>\nI compute.\n<tool_call>\n{CALL}\n</tool_call>",
+    "Kimi K2 goes on from its thought": "<think>I compute.<|tool_calls_section_begin|>"
+    f"<|tool_call_begin|>functions.calculate:0<|tool_call_argument_begin|>{ARGUMENTS}"
+    "<|tool_call_end|><|tool_calls_section_end|>",
+}
+
+
+@pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
+def test_a_call_is_read_as_its_family_or_its_server_writes_it(markup: str) -> None:
+    (call,) = written_calls(markup, OFFERED)
+    assert (call.name, call.arguments, call.error) == ("calculate", {"expression": "6*7"}, None)
+    assert strip_calls(markup, OFFERED) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<function_call> {CALL} <function_call> {CALL}",
+        f"<tool_calls>\n{CALL}\n{CALL}\n</tool_calls>",
+        f"[unused11][{CALL}, {CALL}][unused12]",
+    ],
+)
+def test_several_calls_of_one_markup_are_all_read(text: str) -> None:
+    assert [call.name for call in written_calls(text, OFFERED)] == ["calculate", "calculate"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In Qwen's markup a call begins with `<function=NAME>`.",
+        "[unused11] is a token of Pangu.",
+        '<note name="x">6*7</note>',
+        "```python\nprint(calculate(3))\n```",
+        '<form action="now"><param name="x">1</param></form>',
+        "Action: press the button now.",
+        "Call: me (later).",
+        "now\nor never {",
+        '{"name": "calculate the sum", "value": 3}',
+    ],
+)
+def test_words_that_look_like_a_call_are_an_answer(text: str) -> None:
+    assert written_calls(text, OFFERED) == []
+    assert strip_calls(text, OFFERED) == text
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        f"<think>I might write\n<tool_call>{CALL}</tool_call>\nor not",
+        f"<think>I might write <tool_call>{CALL}",
+        f"<think>I might write <tool_call>{CALL}</tool_call></think>",
+    ],
+)
+def test_a_call_within_a_thought_that_is_not_its_end_is_none(thought: str) -> None:
+    assert written_calls(thought, OFFERED) == []
+
+
+def test_nested_values_of_minimax_are_refused_by_name() -> None:
+    text = (
+        f'{MINIMAX}<tool_call>{MINIMAX}<invoke name="now">{MINIMAX}<a>{MINIMAX}<b>1{MINIMAX}</b>'
+        f"{MINIMAX}</a>{MINIMAX}</invoke>{MINIMAX}</tool_call>"
+    )
+    (call,) = written_calls(text, OFFERED)
+    assert (call.name, call.arguments) == ("now", None)
+    assert "plain values" in (call.error or "")
