@@ -17,6 +17,7 @@ from statistics import fmean, variance
 from loopline.agents.records import Step, Trajectory
 from loopline.agents.router.watching import audited
 from loopline.bus.canaries import is_shadow
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.workers.router_watch import has_audit
 from loopline.workers.store.recent import RecentRuns
 
@@ -67,8 +68,8 @@ class Payoff:
         else:
             verdict = "it can't be told yet whether delegation pays"
         return (
-            f"{verdict}: {head} cost ${self.paid:,.4f}, by the big model alone they would have cost"
-            f" ${self.alone:,.4f} ({-self.saved / self.alone:+.0%}; saved ${self.saved:,.4f}, "
+            f"{verdict}: {head} cost {format_dollars(self.paid)}, by the big model alone they would have cost"
+            f" {format_dollars(self.alone)} ({-self.saved / self.alone:+.0%}; saved {format_dollars(self.saved)}, "
             f"95 % interval {self.low:,.4f} to {self.high:,.4f}); {self.different:,} of "
             f"{self.audited:,} audited answers of the small model differ from the big one's"
         )

@@ -233,14 +233,16 @@ def refresh_samples(table: Path, stop: Callable[[], bool]) -> None:
 
 def _write(path: Path, target: Path) -> None:
     file = open_parquet(path, checked=True)
+    repeated: Any = ["workflow"]
+    searched: Any = [*KEYS]
     with (
         atomic_file(target) as partial,
         pq.ParquetWriter(
             str(partial),
             _SCHEMA,
             compression="zstd",
-            use_dictionary=["workflow"],
-            write_statistics=[*KEYS],
+            use_dictionary=repeated,
+            write_statistics=searched,
             write_page_checksum=True,
         ) as writer,
     ):
