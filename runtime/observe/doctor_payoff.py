@@ -67,9 +67,10 @@ class Payoff:
             verdict = "delegation does not pay"
         else:
             verdict = "it can't be told yet whether delegation pays"
+        paid, alone, saved = map(format_dollars, (self.paid, self.alone, self.saved))
         return (
-            f"{verdict}: {head} cost {format_dollars(self.paid)}, by the big model alone they would have cost"
-            f" {format_dollars(self.alone)} ({-self.saved / self.alone:+.0%}; saved {format_dollars(self.saved)}, "
+            f"{verdict}: {head} cost {paid}, by the big model alone they would have cost"
+            f" {alone} ({-self.saved / self.alone:+.0%}; saved {saved}, "
             f"95 % interval {self.low:,.4f} to {self.high:,.4f}); {self.different:,} of "
             f"{self.audited:,} audited answers of the small model differ from the big one's"
         )

@@ -24,9 +24,7 @@ from loopline.runtime.observe.cost_words import format_dollars, spent_words
         (1e-12, "$0.00000000"),
     ],
 )
-def test_an_amount_has_four_decimals_and_two_significant_digits(
-    dollars: float, words: str
-) -> None:
+def test_an_amount_has_four_decimals_and_two_significant_digits(dollars: float, words: str) -> None:
     assert format_dollars(dollars) == words
 
 
