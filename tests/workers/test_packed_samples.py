@@ -149,6 +149,14 @@ def test_samples_of_files_that_are_gone_or_of_another_format_are_replaced(
     assert len(read_samples(store, None).records) == RUNS
 
 
+def test_a_compaction_that_is_stopped_leaves_no_half_of_the_samples(store: Path) -> None:
+    shutil.rmtree(store / "samples")
+    looks = iter([False, False])
+    samples.refresh_samples(store / "trajectories", lambda: next(looks, True))
+    assert list((store / "samples").iterdir()) == []
+    assert len(read_samples(store, None).records) == RUNS
+
+
 def test_a_compaction_writes_samples_of_large_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

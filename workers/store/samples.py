@@ -226,12 +226,19 @@ def refresh_samples(table: Path, stop: Callable[[], bool]) -> None:
                 stat = table.stat()
                 if stat.st_uid != os.geteuid():
                     os.chown(folder, stat.st_uid, stat.st_gid)
-            _write(path, folder / path.name)
+            _write(path, folder / path.name, stop)
+        except _Stopped:
+            return
         except (Damaged, FileNotFoundError) as error:
             log.warning("no samples of a file", file=path.name, why=str(error))
 
 
-def _write(path: Path, target: Path) -> None:
+class _Stopped(Exception):
+    """The writer is to end now."""
+
+
+def _write(path: Path, target: Path, stop: Callable[[], bool]) -> None:
+    """Raises `_Stopped`: nothing is left of the file then."""
     file = open_parquet(path, checked=True)
     repeated: Any = ["workflow"]
     searched: Any = [*KEYS]
@@ -247,6 +254,8 @@ def _write(path: Path, target: Path) -> None:
         ) as writer,
     ):
         for group in range(file.metadata.num_row_groups):
+            if stop():
+                raise _Stopped
             rows = read_group(path, file, group, (*KEYS, *BODIES))
             bodies = rows["trajectory"].cast("binary").to_pylist()
             samples = [
