@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from loopline.bench.results import Result
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.terminal.tables import new_table
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class RunProgress:
         from rich.console import Group
         from rich.text import Text
 
-        money = ["$"] if self._spent else []
+        money = ["cost"] if self._spent else []
         table = new_table("arm", "done", "right", "accuracy", "tokens/run", *money, words=("arm",))
         jobs_per_arm = self._jobs // max(1, len(self._arms))
         for arm in self._arms:
@@ -136,7 +137,7 @@ class RunProgress:
                 f"{sum(right):,}",
                 f"{sum(right) / n:.1%}" if n else "–",
                 f"{self._tokens[arm] / n:,.0f}" if n else "–",
-                *([f"{self._cost[arm] / 1e6:.4f}"] if self._spent else []),
+                *([f"{format_dollars(self._cost[arm] / 1e6)}"] if self._spent else []),
             )
         return Group(
             table, Text(self._totals()), *([Text(self._stopping)] if self._stopping else [])
@@ -155,7 +156,10 @@ class RunProgress:
             f"{tokens:,} tokens",
         ]
         if self._spent:
-            parts += [f"${self._spent / 1e6:.4f}", f"${self.dollars_per_hour:.2f}/h"]
+            parts += [
+                format_dollars(self._spent / 1e6),
+                f"{format_dollars(self.dollars_per_hour, 2)}/h",
+            ]
         remaining = self.seconds_left
         if remaining and not self._stopping:
             parts.append(f"{_clock(remaining)} left")

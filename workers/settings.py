@@ -113,7 +113,8 @@ class RecorderSettings(WorkerBase):
     store: Path
     """Folder of the store; created if missing."""
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
-    """How long a batch waits for more entries before it is written: fewer, larger files."""
+    """How long a batch waits for more entries before it is written, or its traces are sent: fewer,
+    larger files and requests."""
     compact_files: int = Field(default=32, ge=0, le=100_000)
     """This many small files of a table and shard are merged into one; 0: never."""
     compact_seconds: float = Field(default=30.0, gt=0)

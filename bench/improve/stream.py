@@ -47,6 +47,7 @@ from loopline.bench.improve.sitting import (
 )
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.core.json_records import find_record
 from loopline.trainers.improve.asking import ask_small
@@ -248,7 +249,7 @@ class _Stream:
         accepted = sum(entry.accepted for entry in batch) / len(batch)
         return (
             f"questions {indices.start + 1:,}–{indices.stop:,}: {right:.1%} right, "
-            f"{accepted:.1%} by the small model, ${dollars:.5f} each"
+            f"{accepted:.1%} by the small model, {format_dollars(dollars)} each"
         )
 
     def _is_altered(self, entry: Served) -> bool:

@@ -36,7 +36,7 @@ PROOFS: dict[str, Entry] = {
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
     "flow": Entry("Measure shared rate limits, and tenants next to each other.", 7),
-    "gateway": Entry("Measure what a call through the gateway costs, and LiteLLM's.", 3),
+    "gateway": Entry("Measure what a call through the gateway costs, and LiteLLM's.", 4),
     "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
     "gateway-fuzz": Entry("Send hostile requests to a gateway.", 4),
     "gpu": Entry(

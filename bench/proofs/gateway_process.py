@@ -17,6 +17,7 @@ from loopline.runtime.gateway.api_keys import key_file
 from loopline.runtime.supervise.listener import Listener
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.workers.settings import TracingSettings
 
 _STATE = "state"
 
@@ -33,7 +34,11 @@ class Gateway:
 
 
 def gateway_in(
-    folder: Path, name: str, models: Mapping[str, ModelSettings], **limits: float
+    folder: Path,
+    name: str,
+    models: Mapping[str, ModelSettings],
+    tracing: TracingSettings | None = None,
+    **limits: float,
 ) -> Gateway:
     """Return a gateway with these models, on a free port, whose settings are written to `folder`;
     `limits` are settings of the gateway."""
@@ -42,7 +47,13 @@ def gateway_in(
     port, url = probe.socket.getsockname()[1], probe.url
     probe.close()
     gateway_settings = deployment.gateway.model_copy(update={"port": port, **limits})
-    settings = deployment.model_copy(update={"models": dict(models), "gateway": gateway_settings})
+    settings = deployment.model_copy(
+        update={
+            "models": dict(models),
+            "gateway": gateway_settings,
+            "tracing": tracing or deployment.tracing,
+        }
+    )
     profile = folder / f"{name}.settings"
     profile.write_text(settings.to_json())
     program = (*OWN_PYTHON, "-m", "loopline.bench.proofs.gateway_process")

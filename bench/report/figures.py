@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from loopline.runtime.observe.cost_words import format_dollars
 
 
 def share(value: float | None, digits: int = 1) -> str:
@@ -31,10 +31,7 @@ def dollars(value: float | None) -> str:
         return "–"
     if value == 0:
         return "$0"
-    if abs(value) >= 1:
-        return f"${value:,.2f}"
-    digits = min(8, 1 - math.floor(math.log10(abs(value))))
-    return f"${value:.{digits}f}"
+    return format_dollars(value, 2)
 
 
 def count(value: float | None, digits: int = 0) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.observe.cost_words import format_dollars
 
 if TYPE_CHECKING:
     from loopline.bus import Bus
@@ -164,7 +165,7 @@ def _as_json(use: KeyUse) -> dict[str, object]:
 
 
 def _dollars(micro_dollars: int) -> str:
-    return f"${micro_dollars / MICRO:.4f}"
+    return format_dollars(micro_dollars / MICRO)
 
 
 def _limit_dollars(key: ApiKey) -> str | None:

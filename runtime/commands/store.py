@@ -51,6 +51,9 @@ def stats(store: Store = None, as_json: AsJson = False) -> None:
     ]  # fmt: skip
     head = ("table", "files", "rows", "MB", "first", "last")
     typer.echo("\n".join(align_columns(head, rows, numbers=("files", "rows", "MB"))))
+    if result["samples"]["files"]:
+        megabytes = result["samples"]["bytes"] / 1e6
+        typer.echo(f"\npacked for trainings, in samples/: {megabytes:,.1f} MB")
     if result["unreadable"]:
         typer.echo(f"\nset aside in {result['store']}/unreadable:")
         typer.echo("\n".join(f"    {name}" for name in result["unreadable"]))

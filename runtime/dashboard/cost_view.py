@@ -16,6 +16,7 @@ from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import Frame
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
 from loopline.runtime.gateway.api_keys import uses
+from loopline.runtime.observe.cost_words import spent_words
 from loopline.runtime.observe.costs import (
     GROUPINGS,
     MAX_DAYS,
@@ -144,12 +145,11 @@ def cost_words(line: CostLine) -> str:
     """Format dollars for a reader: an unknown amount is never shown as a number."""
     if not line.calls:
         return "nothing"
-    dollars = f"${line.micro_dollars / 1e6:,.4f}"
-    if not line.unknown_calls:
-        return dollars
-    if line.unknown_calls == line.calls:
-        return "unknown"
-    return f"{dollars} + unknown"
+    return spent_words(
+        line.micro_dollars,
+        all_known=not line.unknown_calls,
+        none_known=line.unknown_calls == line.calls,
+    )
 
 
 def _row(line: CostLine, by: Grouping, names: Mapping[str, str]) -> CostRow:

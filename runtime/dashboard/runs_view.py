@@ -104,6 +104,8 @@ class RunsView:
             rows=[self._row(line, now) for line in lines],
             recorded=[self._row(line, now) for line in recorded],
             fields=fields,
+            is_empty=is_first and not filters and not lines and not recorded,
+            api=f"{request.url.scheme}://{request.url.netloc}/v1",
             states=STATES,
             more=f"{PATH}/runs?" + urlencode({**filters, **following}) if following else None,
             live=f"{PATH}/runs/rows?" + urlencode(fields) if is_first else None,

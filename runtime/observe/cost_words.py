@@ -1,11 +1,24 @@
-"""Formats dollars for a reader: an unknown amount is never shown as a number."""
+"""Formats money for a reader: an unknown amount is never shown as a number, a small one never as
+nothing."""
 
 from __future__ import annotations
 
+import math
 
-def spent_words(micro_dollars: int, *, all_known: bool, none_known: bool, digits: int = 4) -> str:
+MAX_DECIMALS = 8
+
+
+def format_dollars(dollars: float, decimals: int = 4) -> str:
+    """Format an amount with this many decimals, and with more where it needs them for two
+    significant digits: `$1.2345`, `$0.0012`, `$0.000023`."""
+    if dollars:
+        decimals = max(decimals, 1 - math.floor(math.log10(abs(dollars))))
+    return f"${dollars:,.{min(MAX_DECIMALS, decimals)}f}"
+
+
+def spent_words(micro_dollars: int, *, all_known: bool, none_known: bool, decimals: int = 4) -> str:
     """Format a cost: `$0.0012`, `$0.0012 + unknown` where some of it has no price, or `unknown`."""
-    dollars = f"${micro_dollars / 1e6:,.{digits}f}"
+    dollars = format_dollars(micro_dollars / 1e6, decimals)
     if all_known:
         return dollars
     return "unknown" if none_known and not micro_dollars else f"{dollars} + unknown"

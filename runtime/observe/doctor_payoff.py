@@ -17,6 +17,7 @@ from statistics import fmean, variance
 from loopline.agents.records import Step, Trajectory
 from loopline.agents.router.watching import audited
 from loopline.bus.canaries import is_shadow
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.workers.router_watch import has_audit
 from loopline.workers.store.recent import RecentRuns
 
@@ -66,9 +67,10 @@ class Payoff:
             verdict = "delegation does not pay"
         else:
             verdict = "it can't be told yet whether delegation pays"
+        paid, alone, saved = map(format_dollars, (self.paid, self.alone, self.saved))
         return (
-            f"{verdict}: {head} cost ${self.paid:,.4f}, by the big model alone they would have cost"
-            f" ${self.alone:,.4f} ({-self.saved / self.alone:+.0%}; saved ${self.saved:,.4f}, "
+            f"{verdict}: {head} cost {paid}, by the big model alone they would have cost"
+            f" {alone} ({-self.saved / self.alone:+.0%}; saved {saved}, "
             f"95 % interval {self.low:,.4f} to {self.high:,.4f}); {self.different:,} of "
             f"{self.audited:,} audited answers of the small model differ from the big one's"
         )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from loopline.trainers.data.samples import AnyCandidate, AnyRun, SampledRun, rea
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.workers.recorder import TRAJECTORY_SCHEMA
+from loopline.workers.store import samples as packed_samples
 from loopline.workers.store.files import FileName, Place
 from loopline.workers.store.records import NO_RECORD
 from tests.trainers.grpo.recorded import a_candidate, a_run, a_step
@@ -150,6 +151,20 @@ def store_of(bodies: Sequence[tuple[str, str, str]], folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_files_get_samples() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_samples, "SMALLEST_BYTES", 0)
+        yield
+
+
+def packed(store: Path) -> Path:
+    """The store with samples, as after a compaction."""
+    packed_samples.refresh_samples(store / "trajectories", lambda: False)
+    assert list((store / "samples").iterdir())
+    return store
+
+
 def proposed(candidate: AnyCandidate) -> object:
     sampled = [[getattr(call, name) for name in CALL_FIELDS] for call in candidate.calls]
     return candidate.reward_parts, sampled
@@ -173,16 +188,22 @@ def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None
         rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
         store = store_of(rows, Path(folder))
         samples, whole = read_samples(store, None), read_trajectories(store, None)
+        from_packed, chosen = read_samples(packed(store), None), read_samples(store, "solo")
     assert [seen(item) for item in samples.records] == [seen(item) for item in whole.records]
-    assert samples.skipped == whole.skipped == ()
-    assert all(
-        isinstance(item, SampledRun)
-        for item in samples.records
-        if item.run.workflow != "chat" and item.team_reward is not None
-    )
+    assert [seen(item) for item in from_packed.records] == [seen(item) for item in whole.records]
+    solo = [item for item in whole.records if item.run.workflow == "solo"]
+    assert [seen(item) for item in chosen.records] == [*map(seen, solo)]
+    assert samples.skipped == whole.skipped == from_packed.skipped == ()
+    for records in (samples.records, from_packed.records):
+        assert all(
+            isinstance(item, SampledRun)
+            for item in records
+            if item.run.workflow != "chat" and item.team_reward is not None
+        )
     for grouping in ("at-grpo", "trajectory", "single"):
         sealing = Sealing(2, lambda call: call.text != "x", 6, grouping)
         assert seal(samples.records, sealing) == seal(whole.records, sealing)
+        assert seal(from_packed.records, sealing) == seal(whole.records, sealing)
 
 
 numbers = st.integers() | floats | st.integers(2**62, 2**80)
@@ -211,8 +232,10 @@ def test_what_stands_for_tokens_is_read_or_refused_as_by_the_whole_reader(
         with tempfile.TemporaryDirectory() as folder:
             store = store_of([(recorded.run.id, recorded.run.workflow, text)], Path(folder))
             samples, whole = read_samples(store, None), read_trajectories(store, None)
+            from_packed = read_samples(packed(store), None)
         if whole.records:
             assert [*map(seen, samples.records)] == [*map(seen, whole.records)]
+            assert [*map(seen, from_packed.records)] == [*map(seen, whole.records)]
             assert samples.skipped == ()
         elif samples.records:
             with pytest.raises(Unreadable, match=NO_RECORD):

@@ -11,5 +11,6 @@ query included, sees each row once, before and after, and a process that is kill
 leaves either the old folder or the new one.
 
 Next to the tables stand `compaction/`, in which the other folder is made (its lock is held by the
-only process that compacts), and `unreadable/`: files and entries that can't be read, kept whole.
+only process that compacts), `samples/`, which a compaction derives from the table for trainings,
+and `unreadable/`: files and entries that can't be read, kept whole.
 """

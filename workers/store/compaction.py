@@ -35,6 +35,7 @@ from loopline.workers.store.files import (
     parquet_files,
     read_group,
 )
+from loopline.workers.store.samples import refresh_samples
 
 log = structlog.get_logger("loopline.workers.store")
 
@@ -121,6 +122,8 @@ def compact(
     as often as the table doubles. `everything`: all files that are not full, and those that hold
     the same row of a run. `stop` is asked between two steps; what was done until then stays.
 
+    Of trajectories the samples of large files are written, too (`loopline.workers.store.samples`).
+
     Raises `AlreadyCompacting`, and OSError, also where a recorder holds the lock for long or the
     file system can't exchange folders: the table is then as it was.
     """
@@ -137,6 +140,8 @@ def compact(
             _rewrite(table, group, scratch, result, stop, outdated)
             done += len(group)
             on_progress(done, total)
+        if table.name == "trajectories":
+            refresh_samples(table, stop)
     return result
 
 

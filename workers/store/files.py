@@ -7,10 +7,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ TABLES = ("trajectories", "usage", "rewards")
 """Names of the tables: folders of a store."""
 
 _ROWS_AT_A_TIME = 64
+T = TypeVar("T")
 _FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-([0-9]+)\.parquet")
 
 
@@ -142,9 +143,14 @@ def _as_damage(path: Path, error: Exception) -> Exception:
 def read_batches(
     folder: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None = None
 ) -> Iterator[tuple[Path, int, Any]]:
-    """A whole table, row group by row group: the file, the number of the group's first row in it,
-    and these columns; of a workflow alone where it is given. What can't be read is added to
-    `damaged`, and costs its row group only.
+    """A whole table, as `read_files` and `batches_of`."""
+    return read_files(folder, lambda path: batches_of(path, columns, damaged, workflow), damaged)
+
+
+def read_files(
+    folder: Path, read: Callable[[Path], Iterator[T]], damaged: list[Damaged]
+) -> Iterator[T]:
+    """What `read` yields of each file of a table. What can't be read is added to `damaged`.
 
     A compaction that ends meanwhile replaces files that were listed: the table is then listed
     again, and rows that have been seen in the old files come a second time in the new one.
@@ -154,7 +160,7 @@ def read_batches(
         files = [path for path in parquet_files(folder) if path.name not in done]
         for path in files:
             try:
-                yield from _batches_of(path, columns, damaged, workflow)
+                yield from read(path)
             except FileNotFoundError:
                 break
             except Damaged as error:
@@ -164,15 +170,18 @@ def read_batches(
             return
 
 
-def _batches_of(
+def batches_of(
     path: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None
 ) -> Iterator[tuple[Path, int, Any]]:
+    """A file, row group by row group: its path, the number of the group's first row in it, and
+    these columns; of a workflow alone where it is given. A row group that can't be read is added to
+    `damaged`. Raises as `open_parquet`."""
     file = open_parquet(path)
     first = 0
     wanted = list(columns) if workflow is None else [*columns, "workflow"]
     groups = range(file.metadata.num_row_groups)
     held_by = set(
-        groups if workflow is None else _groups_that_may_hold(file.metadata, "workflow", workflow)
+        groups if workflow is None else groups_that_may_hold(file.metadata, "workflow", workflow)
     )
     for group in groups:
         rows: int = file.metadata.row_group(group).num_rows
@@ -212,7 +221,7 @@ def batches_since(
             file = open_parquet(path)
             recent = _groups_up_to(file.metadata, time_column, since)
             if workflow is not None:
-                held_by = set(_groups_that_may_hold(file.metadata, "workflow", workflow))
+                held_by = set(groups_that_may_hold(file.metadata, "workflow", workflow))
                 recent = (group for group in recent if group in held_by)
             for group in recent:
                 yield read_group(path, file, group, wanted)
@@ -269,7 +278,7 @@ def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
     # A large store has many files, of which one or two hold the run: the others are not opened
     # beyond their metadata.
     metadata = read_metadata(path)
-    held_by = [*_groups_that_may_hold(metadata, "run_id", run_id)]
+    held_by = [*groups_that_may_hold(metadata, "run_id", run_id)]
     if not held_by:
         return
     file = open_parquet(path, metadata=metadata, one_thread=True)
@@ -317,7 +326,7 @@ def read_metadata(path: Path) -> Any:
         raise _as_damage(path, error) from error
 
 
-def _groups_that_may_hold(metadata: Any, column: str, value: str) -> Iterator[int]:
+def groups_that_may_hold(metadata: Any, column: str, value: str) -> Iterator[int]:
     """Return the row groups that may hold the value, by their statistics; files of earlier
     recorders have them, too. All groups where there is no such column: reading it raises the
     error."""

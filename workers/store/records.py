@@ -12,7 +12,9 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from loopline.agents.records import RECORDS_VERSION, Trajectory
-from loopline.workers.store.files import Damaged, Place, parquet_files, read_batches
+from loopline.workers.store.files import Damaged, parquet_files, read_batches, read_files
+from loopline.workers.store.repeated_runs import newest_of_several
+from loopline.workers.store.samples import BODIES, KEYS, SampleGroup, sample_groups
 
 
 class Versioned(Protocol):
@@ -60,72 +62,96 @@ def parse_whole(body: bytes, workflow: str) -> Trajectory:
 
 
 def iterate_records(
-    store: Path, workflow: str | None, skipped: list[Skipped], read: Callable[[bytes, str], T]
+    store: Path,
+    workflow: str | None,
+    skipped: list[Skipped],
+    read: Callable[[bytes, str], T],
+    unpack: Callable[[bytes], T] | None = None,
 ) -> Iterator[T]:
     """What `read` makes of each recorded run and its workflow, in the order of the files, with no
     more than a row group of them in memory; of a run that was replayed the newest. What could not
-    be read (`read` raises ValidationError) is added to `skipped`. Raises `NoRecords` if there is no
-    store."""
+    be read (`read` raises ValidationError) is added to `skipped`. With `unpack` a run is read from
+    its sample, where it has one (`loopline.workers.store.samples`). Raises `NoRecords` if there is
+    no store."""
     folder = store / "trajectories"
     if not parquet_files(folder):
         raise NoRecords(
             f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
             ".loopline/store, after at least one run has ended"
         )
-    newest = _newest_of_several(folder)
+    newest = newest_of_several(folder)
     done: set[str] = set()
-    columns = ("trajectory", "run_id", "generation", "entry", "workflow")
-    for where, (body, run, generation, entry, played) in checked_rows(
-        folder, columns, skipped, workflow
-    ):
-        if run in done or newest.get(run, (generation, entry)) != (generation, entry):
-            continue
-        try:
-            record = read(body, played)
-        except ValidationError as error:
-            skipped.append(skipped_record(where, body, error))
-            continue
-        if record.version > RECORDS_VERSION:
-            skipped.append(_of_other_version(where, record.version))
-            continue
-        done.add(run)
-        yield record
+    damaged: list[Damaged] = []
+    for group in _groups(folder, damaged, workflow, with_samples=unpack is not None):
+        _name_damaged(damaged, skipped)
+        bodies = _checked_bodies(group, skipped)
+        keys = zip(*(group.rows[name].to_pylist() for name in KEYS), strict=True)
+        for number, (run, generation, entry, played) in enumerate(keys):
+            sample = None if group.samples is None else group.samples[number]
+            body = None if sample is not None else next(bodies)
+            if run in done or newest.get(run, (generation, entry)) != (generation, entry):
+                continue
+            if sample is not None and unpack is not None:
+                record = unpack(sample)
+            elif body is None:
+                continue
+            else:
+                try:
+                    record = read(body, played)
+                except ValidationError as error:
+                    skipped.append(skipped_record(_place(group, number), body, error))
+                    continue
+            if record.version > RECORDS_VERSION:
+                skipped.append(_of_other_version(_place(group, number), record.version))
+                continue
+            done.add(run)
+            yield record
+    _name_damaged(damaged, skipped)
 
 
-def _newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
-    """Generation and entry that count, of each run with several rows."""
-    import pyarrow as pa
-    import pyarrow.compute
+def _groups(
+    folder: Path, damaged: list[Damaged], workflow: str | None, *, with_samples: bool
+) -> Iterator[SampleGroup]:
+    if with_samples:
+        yield from read_files(folder, lambda path: sample_groups(path, damaged, workflow), damaged)
+        return
+    for path, first, rows in read_batches(folder, (*KEYS, *BODIES), damaged, workflow):
+        yield SampleGroup(path, first, rows, None)
 
-    def column(*names: str) -> Any:
-        batches = [batch for _, _, batch in read_batches(folder, names, [])]
-        return pa.concat_tables(batches, promote_options="permissive") if batches else None
 
-    compute: Any = pyarrow.compute
-    ids = column("run_id")
-    if ids is None:
-        return {}
-    # On one thread: a table of a million groups for each, and their union, takes three times as
-    # long.
-    counts: Any = ids.group_by("run_id", use_threads=False).aggregate([([], "count_all")])
-    several = counts.filter(compute.greater(counts["count_all"], 1))["run_id"]
-    if not len(several):
-        return {}
-    keys = column("run_id", "generation", "entry")
-    rows: list[dict[str, Any]] = keys.filter(
-        compute.is_in(keys["run_id"], several.combine_chunks())
-    ).to_pylist()
-    newest: dict[str, tuple[int, str]] = {}
-    for row in sorted(rows, key=lambda row: (row["generation"], Place.of(row["entry"]))):
-        newest[row["run_id"]] = row["generation"], row["entry"]
-    return newest
+def _place(group: SampleGroup, number: int) -> str:
+    return f"{group.path.name}[{group.first + number}]"
+
+
+def _checked_bodies(group: SampleGroup, skipped: list[Skipped]) -> Iterator[bytes | None]:
+    """The record of each row that has no sample; None in place of one that was changed."""
+    samples = group.samples
+    if samples is not None and None not in samples:
+        return
+    for begin in range(0, group.rows.num_rows, _ROWS):
+        rows = group.rows.slice(begin, _ROWS)
+        # As bytes: its hash is of them, and a parser of JSON takes them, so no text is made.
+        bodies = rows["trajectory"].cast("binary").to_pylist()
+        written = rows["sha256"].to_pylist()
+        for number, (body, digest) in enumerate(zip(bodies, written, strict=True), begin):
+            if samples is not None and samples[number] is not None:
+                continue
+            if hashlib.sha256(body).hexdigest() == digest:
+                yield body
+            else:
+                skipped.append(Skipped(_place(group, number), CHANGED))
+                yield None
+
+
+def _name_damaged(damaged: list[Damaged], skipped: list[Skipped]) -> None:
+    skipped.extend(
+        Skipped(error.path.name, "the file cannot be read", error.why) for error in damaged
+    )
+    damaged.clear()
 
 
 def checked_rows(
-    folder: Path,
-    columns: tuple[str, ...],
-    skipped: list[Skipped],
-    workflow: str | None = None,
+    folder: Path, columns: tuple[str, ...], skipped: list[Skipped]
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the place of each row of a table, with these columns. The first column is the record
     that the row's hash is of, in UTF-8. Files that can't be read and rows that were changed are
@@ -134,18 +160,10 @@ def checked_rows(
     A row comes twice where it stands twice, or where a compaction ends meanwhile.
     """
     damaged: list[Damaged] = []
-
-    def name_damaged() -> None:
-        skipped.extend(
-            Skipped(error.path.name, "the file cannot be read", error.why) for error in damaged
-        )
-        damaged.clear()
-
-    for path, first, group in read_batches(folder, (*columns, "sha256"), damaged, workflow):
-        name_damaged()
+    for path, first, group in read_batches(folder, (*columns, "sha256"), damaged):
+        _name_damaged(damaged, skipped)
         for begin in range(0, group.num_rows, _ROWS):
             rows = group.slice(begin, _ROWS)
-            # As bytes: its hash is of them, and a parser of JSON takes them, so no text is made.
             bodies = rows[columns[0]].cast("binary").to_pylist()
             values = [rows[name].to_pylist() for name in (*columns[1:], "sha256")]
             for number, (*row, written) in enumerate(zip(bodies, *values, strict=True), begin):
@@ -154,7 +172,7 @@ def checked_rows(
                     skipped.append(Skipped(where, CHANGED))
                 else:
                     yield where, tuple(row)
-    name_damaged()
+    _name_damaged(damaged, skipped)
 
 
 def skipped_record(where: str, row: str | bytes, error: ValidationError) -> Skipped:

@@ -24,6 +24,7 @@ from loopline.workers.store.files import (
     parquet_files,
     read_group,
 )
+from loopline.workers.store.samples import FOLDER, check_samples
 
 _BODIES = {"trajectories": "trajectory", "rewards": "reward"}
 """Column whose hash stands next to it."""
@@ -39,7 +40,8 @@ class Verified:
     files: int = 0
     rows: int = 0
     damaged: list[str] = field(default_factory=list[str])
-    """Files that were set aside, with the reason."""
+    """Files that were set aside, with the reason, and samples that were removed: the next
+    compaction writes them again."""
     changed: list[str] = field(default_factory=list[str])
     """Rows whose record isn't the one that was written: they stay, and readers pass them over."""
     complete: bool = True
@@ -81,6 +83,12 @@ def verify(
                 result.files += 1
                 result.rows += rows
                 remembered.add(path)
+        for path in parquet_files(store / FOLDER):
+            try:
+                check_samples(path)
+            except Damaged as error:
+                path.unlink()
+                result.damaged.append(f"{FOLDER}/{path.name}: {error.why}")
         on_progress(len(paths), len(paths))
         remembered.remove()
     return result
@@ -173,9 +181,14 @@ def summary(store: Path) -> dict[str, Any]:
             "last": max((name.last.milliseconds for name in names), default=0) / 1000 or None,
         }
     unreadable = store / "unreadable"
+    samples = parquet_files(store / FOLDER)
     return {
         "store": str(store),
         "tables": tables,
+        "samples": {
+            "files": len(samples),
+            "bytes": sum(path.stat().st_size for path in samples),
+        },
         "unreadable": sorted(path.name for path in unreadable.iterdir())
         if unreadable.is_dir()
         else [],

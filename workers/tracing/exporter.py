@@ -24,7 +24,7 @@ from loopline.agents.usage import UsageEntry
 from loopline.bus import Bus, LogConsumer, Shard, retry_during_outage
 from loopline.workers.installation import install_hint
 from loopline.workers.recorder import Entry, ended_run
-from loopline.workers.settings import RecorderSettings, TracingSettings
+from loopline.workers.settings import RecorderSettings
 from loopline.workers.tracing.conventions import Conventions
 from loopline.workers.tracing.outbox import span_of
 from loopline.workers.tracing.spans import (
@@ -74,7 +74,7 @@ class TraceExporter:
     """Sends the traces of a deployment's ended runs."""
 
     def __init__(
-        self, bus: Bus, collector: Collector, conventions: Conventions, settings: TracingSettings
+        self, bus: Bus, collector: Collector, conventions: Conventions, settings: RecorderSettings
     ) -> None:
         self.sent = 0
         """Spans that the collector has taken."""
@@ -83,7 +83,8 @@ class TraceExporter:
         self._bus = bus
         self._collector = collector
         self._conventions = conventions
-        self._settings = settings
+        self._settings = settings.tracing
+        self._linger = settings.linger_seconds
         self._unreachable_since: float | None = None
         self._gives_up = False
         """Whether the collector was away for so long that nothing waits for it any more."""
@@ -102,6 +103,7 @@ class TraceExporter:
             GROUP,
             export,
             batch=BATCH,
+            linger=self._linger,
             logs_itself=(CollectorUnavailable,),
         )
 
@@ -117,6 +119,7 @@ class TraceExporter:
             GROUP,
             export,
             batch=SPAN_BATCH,
+            linger=self._linger,
             logs_itself=(CollectorUnavailable,),
         )
 
@@ -264,7 +267,7 @@ async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[
         else:
             headers[name] = value
     async with Collector(tracing.endpoint, headers, tracing.timeout_seconds) as collector:
-        exporter = TraceExporter(bus, collector, conventions, tracing)
+        exporter = TraceExporter(bus, collector, conventions, settings)
         readers = [
             make(shard) for shard in shards for make in (exporter.reader, exporter.span_reader)
         ]

@@ -55,6 +55,7 @@ from loopline.bench.improve.worlds.playing import (
 from loopline.bench.improve.worlds.settings import WorldsSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.data.datasets import DataSet
 from loopline.trainers.improve.team import TeamDecision, TeamLoop, Trial
@@ -356,7 +357,8 @@ class _Stream:
         return (
             f"instructions {indices.start + 1:,}–{indices.stop:,}: the team alone solved "
             f"{by_team(new)} new ones and {by_team(old)} of old kinds; "
-            f"{sum(entry.right for entry in batch) / len(batch):.1%} solved, ${dollars:.5f} each"
+            f"{sum(entry.right for entry in batch) / len(batch):.1%} solved, "
+            f"{format_dollars(dollars)} each"
         )
 
     def _results(self) -> dict[int, ServedInstruction]:

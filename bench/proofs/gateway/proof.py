@@ -24,14 +24,18 @@ from loopline.bench.proofs.gateway.servers import (
     litellm,
     why_no_litellm,
 )
+from loopline.bench.proofs.gateway.tracing import collector, side_by_side, tracing_measurements
 from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import Spread, quantile, spread
+from loopline.workers.settings import TracingSettings
 
 MAX_P50_MS, MAX_P99_MS = 2.0, 6.0
 MIN_THROUGHPUT_RATIO = 4.0
 CALLERS = 32
 WARM_UP_CALLS = 50
+WINDOW_SECONDS = 1.0
+"""Stretch of time in which processor times are compared."""
 
 
 class GatewayOptions(Options):
@@ -48,8 +52,13 @@ class GatewayOptions(Options):
     """Interleaved repeats; the medians are reported."""
     open_streams: int = Field(default=300, ge=1, le=20_000)
     """Streams that are held open to measure their memory."""
+    traced_seconds: int = Field(default=60, ge=0, le=3_600)
+    """Seconds in which a gateway with traces and one without take half of the calls each; 0 leaves
+    traces out."""
     only_ours: bool = False
     """Leave LiteLLM out."""
+    only_traces: bool = False
+    """Measure what traces cost, and nothing else."""
 
 
 @dataclass
@@ -86,6 +95,10 @@ def run(options: GatewayOptions, progress: Progress) -> Outcome:
         url = stack.enter_context(endpoint(0.0))
         slow_url = stack.enter_context(endpoint(SLOW_SECONDS))
         progress.say("starting…")
+        if options.traced_seconds:
+            outcome.measurements = _traces(options, folder, url, slow_url, progress)
+        if options.only_traces:
+            return outcome
         servers = [
             Served(Target(DIRECT, url, "none", "llm"), []),
             stack.enter_context(gateway(folder, url, slow_url)),
@@ -93,11 +106,29 @@ def run(options: GatewayOptions, progress: Progress) -> Outcome:
         if not missing:
             servers.append(stack.enter_context(litellm(folder, url)))
         asyncio.run(_compare(options, servers, results, progress))
-        outcome.measurements = [*_table(results), *_ratios(results)]
+        outcome.measurements[:0] = [*_table(results), *_ratios(results)]
         progress.say(f"{options.open_streams} open streams…")
         memory = asyncio.run(_memory(servers[1], options.open_streams))
     outcome.measurements.append(measured("memory_per_stream_kb", memory, "kB", better="lower"))
     return outcome
+
+
+def _traces(
+    options: GatewayOptions, folder: Path, url: str, slow_url: str, progress: Progress
+) -> list[Measurement]:
+    progress.say("traces…")
+    places = [folder / name for name in ("plain", "traced")]
+    for place in places:
+        place.mkdir()
+    with (
+        collector() as collecting,
+        gateway(places[0], url, slow_url) as plain,
+        gateway(places[1], url, slow_url, TracingSettings(endpoint=collecting)) as traced,
+    ):
+        windows = side_by_side(
+            plain, traced, options.rate / 2, options.traced_seconds, WINDOW_SECONDS
+        )
+        return tracing_measurements(*asyncio.run(windows))
 
 
 async def _compare(
@@ -207,8 +238,12 @@ def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
 def _minutes(options: GatewayOptions) -> float:
     """Expected minutes. Each repeat of a server is three measurements; LiteLLM takes half a minute
     to start."""
+    traces = 10 + options.traced_seconds if options.traced_seconds else 0
+    if options.only_traces:
+        return traces / 60
     servers = 2 if options.only_ours else 3
-    return (20 + 30 * (servers - 2) + servers * (4 + options.repeats * 3 * options.seconds)) / 60
+    calls = servers * (4 + options.repeats * 3 * options.seconds)
+    return (20 + 30 * (servers - 2) + calls + traces) / 60
 
 
 PROOF = Proof(

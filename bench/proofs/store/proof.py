@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -28,17 +28,19 @@ from loopline.runtime.observe.recorded_index import NEWEST, recorded_page, recor
 from loopline.runtime.observe.recorded_runs import from_store
 from loopline.runtime.observe.run_index import RunQuery
 from loopline.trainers.data.json_files import Skipped
-from loopline.trainers.data.samples import AnyRun, parse_sample
+from loopline.trainers.data.samples import AnyRun, iterate_samples
 from loopline.workers.gc_tuning import pause_collection
 from loopline.workers.store.compaction import compact
 from loopline.workers.store.files import parquet_files
-from loopline.workers.store.records import iterate_records, parse_whole
+from loopline.workers.store.records import iterate_trajectories
+from loopline.workers.store.samples import FOLDER
 
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
 PAGE_MS = 300.0
 """Limit for the median page of the list, once a process has seen the files."""
 PAGE_LINES, PAGES = 50, 7
+Reader = Callable[[Path, str | None, list[Skipped]], Iterator[AnyRun]]
 BYTES_OF_RUN = 6_000
 """Bytes of a run on the disk; a compaction needs room for one more file."""
 
@@ -57,8 +59,8 @@ class StoreOptions(Options):
     shows: int = Field(default=200, ge=1)
     """Runs that are looked up after the compaction; before it a twentieth of them."""
     reads: int = Field(default=1_000_000, ge=1)
-    """Runs that are read, at most; with every token, and as whole records, a tenth of them. The
-    ids of all are looked through first, for runs that were recorded again."""
+    """Runs that are read, at most; as whole records a tenth of them. The ids of all are looked
+    through first, for runs that were recorded again."""
     folder: Path | None = None
     """Folder for the store, which is removed again; by default a temporary one."""
     seed: Annotated[int, Option(default="random")] = Field(default_factory=random_seed)
@@ -116,6 +118,9 @@ def _look(
     files = parquet_files(store / "trajectories")
     outcome.facts[f"files_{when}"] = len(files)
     outcome.facts[f"bytes_{when}"] = sum(path.stat().st_size for path in files)
+    outcome.facts[f"bytes_of_samples_{when}"] = sum(
+        path.stat().st_size for path in parquet_files(store / FOLDER)
+    )
     rng = random.Random(options.seed)
     ids = [run_id(rng.randrange(options.runs), options.seed) for _ in range(shows)]
     times: list[float] = []
@@ -155,12 +160,12 @@ def _look(
         figure(name, value, "ms", PAGE_MS if name.endswith("page p50") else None)
         for name, value in pages.items()
     ]
-    for name, parse, bar, reads in (
-        ("reader_steps_per_s", parse_sample, STEPS_PER_SECOND, options.reads),
-        ("reader that makes every token", _parse_with_tokens, None, options.reads // 10 or 1),
-        ("reader of whole records", parse_whole, None, options.reads // 10 or 1),
+    for name, iterate, bar, reads in (
+        ("reader_steps_per_s", iterate_samples, STEPS_PER_SECOND, options.reads),
+        ("reader that makes every token", _with_tokens, None, options.reads),
+        ("reader of whole records", iterate_trajectories, None, options.reads // 10 or 1),
     ):
-        read, wall, cpu = _read(store, parse, reads, outcome)
+        read, wall, cpu = _read(store, iterate, reads, outcome)
         if reads >= options.runs and read != steps:
             outcome.violate([Violation("read", f"{read:,} steps of {steps:,} were read", when)])
         progress.say(f"{name} {when}: {read / cpu:,.0f} steps/s per core")
@@ -192,24 +197,22 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _parse_with_tokens(body: bytes, workflow: str) -> AnyRun:
-    """Parse a sample and its tokens, as a training that learns from every completion does."""
-    run = parse_sample(body, workflow)
-    for step in run.steps:
-        for call in step.calls:
-            _ = call.prompt_ids, call.output_ids, call.logprobs
-    return run
+def _with_tokens(store: Path, workflow: str | None, skipped: list[Skipped]) -> Iterator[AnyRun]:
+    """Samples and their tokens, as a training that learns from every completion reads them."""
+    for run in iterate_samples(store, workflow, skipped):
+        for step in run.steps:
+            for call in step.calls:
+                _ = call.prompt_ids, call.output_ids, call.logprobs
+        yield run
 
 
-def _read(
-    store: Path, parse: Callable[[bytes, str], AnyRun], runs: int, outcome: Outcome
-) -> tuple[int, float, float]:
+def _read(store: Path, iterate: Reader, runs: int, outcome: Outcome) -> tuple[int, float, float]:
     """Read the steps of this many runs, whose rows are checked against their hashes; return
     seconds, and seconds of all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()
     with pause_collection():
-        records = islice(iterate_records(store, None, skipped, parse), runs)
+        records = islice(iterate(store, None, skipped), runs)
         steps = sum(len(record.steps) for record in records)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     outcome.violate(Violation("read", skip.reason, skip.where) for skip in skipped)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from loopline.agents.records import Call, Run, Step
-from loopline.runtime.observe.cost_words import spent_words
+from loopline.runtime.observe.cost_words import format_dollars, spent_words
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.run_page.bounds import MOST_MESSAGES, MOST_STEPS, SizeBudget
@@ -150,9 +150,9 @@ def _cost_words(calls: Sequence[Call], priced: Collection[str] | None) -> str:
     if priced is None:
         tokens = sum(call.usage.prompt + call.usage.completion for call in calls)
         has_cost = bool(micro) or not tokens
-        return spent_words(micro, all_known=has_cost, none_known=not has_cost, digits=6)
+        return spent_words(micro, all_known=has_cost, none_known=not has_cost, decimals=6)
     unpriced = [call.policy.name not in priced for call in calls]
-    return spent_words(micro, all_known=not any(unpriced), none_known=all(unpriced), digits=6)
+    return spent_words(micro, all_known=not any(unpriced), none_known=all(unpriced), decimals=6)
 
 
 def _cards(
@@ -168,7 +168,9 @@ def _cards(
     )
     spent = max(0.0, until - run.created)
     budget = run.budget
-    dollars = None if budget.micro_dollars is None else f"${budget.micro_dollars / 1e6:g}"
+    dollars = (
+        None if budget.micro_dollars is None else format_dollars(budget.micro_dollars / 1e6, 2)
+    )
     used = {
         "steps, calls": f"{len(known_run.steps):,}, {len(calls):,}",
         "tokens": _used_of_limit(

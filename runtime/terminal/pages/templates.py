@@ -19,6 +19,7 @@ from typing import Any, cast
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
@@ -43,6 +44,7 @@ def _environment(package: str) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["grouped"] = _grouped
+    environment.filters["dollars"] = format_dollars
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
     # Jinja2's own types know filters of one value, and some of its own.
