@@ -41,7 +41,9 @@ class Sizes:
     context: int = 512
 
 
-def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) -> Path:
+def write_base(
+    folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS, sizes: Sizes | None = None
+) -> Path:
     """Write a model folder with float32 weights from `seed`, and return it. Each of `answers` is a
     token."""
     import torch
@@ -50,7 +52,7 @@ def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) ->
 
     tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
-    sizes = Sizes()
+    sizes = sizes or Sizes()
     model = new_model(sizes, tokenizer.get_vocab_size())
     _bias_towards_answers(model, tokenizer, answers)
     export_model(model, tokenizer, folder, context=sizes.context)
