@@ -38,7 +38,8 @@ _STATIC = {
 def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Mount:
     """Return all routes below `/dashboard`."""
     frame = Frame(client, settings)
-    routes = [*Doors(frame).routes()]
+    doors = Doors(frame)
+    routes = [*doors.routes()]
     for view in (
         RunsView(frame, state),
         RunView(frame, state),
@@ -50,6 +51,8 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
         CostView(frame, state),
     ):
         routes += view.routes()
+    # Behind all others: who is signed in finds the way back.
+    routes.append(Route("/{place:path}", frame.page(doors.nowhere), methods=["GET"]))
     return Mount(PATH, routes=routes)
 
 
@@ -69,6 +72,13 @@ class Doors:
 
     async def _first(self, request: Request) -> Response:
         return RedirectResponse(f"{PATH}/runs", 303, headers=HEADERS)
+
+    async def nowhere(self, request: Request, viewer: Viewer) -> Response:
+        """Answer for a path that no other route has."""
+        place: str = request.path_params["place"]
+        if place.rstrip("/") != place:
+            return self._frame.go_to(f"/{place.strip('/')}")
+        return self._frame.error(request, viewer, 404, f"there is no page {place[:200]!r} here")
 
     async def _sign_in(self, request: Request) -> Response:
         """Sign in by a key, or by a ticket of `runtime dashboard`."""

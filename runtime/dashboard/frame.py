@@ -99,14 +99,14 @@ class Frame:
         try:
             return await answer
         except Refused as error:
-            return self._error(request, viewer, 403, str(error))
+            return self.error(request, viewer, 403, str(error))
         except OUTAGE as error:
-            return self._error(
+            return self.error(
                 request, viewer, 503, f"Redis does not answer ({type(error).__name__}); try again."
             )
         except (UserError, BusError) as error:
             status = 404 if "Unknown" in type(error).__name__ else 400
-            return self._error(request, viewer, status, str(error))
+            return self.error(request, viewer, status, str(error))
 
     def render(
         self,
@@ -143,7 +143,8 @@ class Frame:
         """Redirect after a form to the page that shows its result."""
         return RedirectResponse(PATH + place, 303, headers=HEADERS)
 
-    def _error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
+    def error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
+        """Return a page that says what was not done, and why."""
         return self.render(
             request, viewer, "error.html.j2", title="Not done", status=status, message=message
         )

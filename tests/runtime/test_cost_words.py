@@ -38,5 +38,5 @@ def test_an_unknown_part_is_said_with_the_known_amount() -> None:
 def test_no_amount_of_the_ledger_is_shown_as_nothing_or_far_from_itself(
     micro_dollars: int, decimals: int
 ) -> None:
-    shown = float(format_dollars(micro_dollars / 1e6, decimals)[1:].replace(",", ""))
-    assert math.isclose(shown, micro_dollars / 1e6, rel_tol=0.05)
+    amount = float(format_dollars(micro_dollars / 1e6, decimals)[1:].replace(",", ""))
+    assert math.isclose(amount, micro_dollars / 1e6, rel_tol=0.05)

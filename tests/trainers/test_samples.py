@@ -188,11 +188,11 @@ def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None
         rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
         store = store_of(rows, Path(folder))
         samples, whole = read_samples(store, None), read_trajectories(store, None)
-        from_packed, chosen = read_samples(packed(store), None), read_samples(store, "solo")
+        from_packed, only_solo = read_samples(packed(store), None), read_samples(store, "solo")
     assert [seen(item) for item in samples.records] == [seen(item) for item in whole.records]
     assert [seen(item) for item in from_packed.records] == [seen(item) for item in whole.records]
     solo = [item for item in whole.records if item.run.workflow == "solo"]
-    assert [seen(item) for item in chosen.records] == [*map(seen, solo)]
+    assert [seen(item) for item in only_solo.records] == [*map(seen, solo)]
     assert samples.skipped == whole.skipped == from_packed.skipped == ()
     for records in (samples.records, from_packed.records):
         assert all(

@@ -358,11 +358,11 @@ def _sampled(
             for name in BODIES:
                 rows = rows.append_column(name, bodies[name])
     if workflow is not None and set(rows["workflow"].to_pylist()) != {workflow}:
-        held = [
+        numbers = [
             number for number, name in enumerate(rows["workflow"].to_pylist()) if name == workflow
         ]
-        rows = rows.take(held)
-        packed = [packed[number] for number in held]
+        rows = rows.take(numbers)
+        packed = [packed[number] for number in numbers]
     return rows, packed
 
 

@@ -70,3 +70,13 @@ def test_ten_thousand_runs_are_read_page_by_page_each_once(dashboard: Dashboard)
         )
     assert listed_ids == [run.run.id for run in reversed(runs)][: len(listed_ids)]
     assert match == runs[1224].run.id
+
+
+def test_a_path_without_a_page_is_named_on_one_that_leads_back(dashboard: Dashboard) -> None:
+    with dashboard.signed_in() as client:
+        answer = client.get("/nowhere/<b>")
+        assert answer.status_code == 404
+        assert "there is no page &#39;nowhere/&lt;b&gt;&#39; here" in answer.text
+        assert 'href="/dashboard/runs"' in answer.text
+        assert client.get("/runs/").headers["location"] == "/dashboard/runs"
+        assert client.get("/static/none.css").status_code == 404
