@@ -187,9 +187,9 @@ def test_a_bound_from_feedback_is_tested_by_runs_with_feedback_alone(router: Rou
 
 
 def test_questions_whose_feedback_is_on_its_way_calibrate_no_bound() -> None:
-    def rows(known: int, waiting: int) -> list[Labelled]:
+    def rows(count: int, waiting: int) -> list[Labelled]:
         evidence = AnswerEvidence("q", "a")
-        labels = [at < known for at in range(known + waiting)]
+        labels = [at < count for at in range(count + waiting)]
         return [Labelled("", evidence, True, True, 0, 0, has_feedback=label) for label in labels]
 
     assert without_waiting(rows(90, 10)) == (rows(90, 0), True)

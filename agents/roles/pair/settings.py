@@ -42,7 +42,7 @@ class PairOptions(BaseModel):
         most = self.candidates * (self.adaptive.rounds if self.adaptive else 1)
         if most > MOST_CANDIDATES:
             raise ValueError(
-                f"{self.candidates} candidates in each of so many rounds may be {most} in all; "
+                f"{self.candidates} candidates in each round may be {most} in all; "
                 f"a step has {MOST_CANDIDATES} at most"
             )
         return self

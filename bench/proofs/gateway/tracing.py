@@ -61,7 +61,7 @@ class Windows:
 async def side_by_side(
     plain: Served, traced: Served, rate: float, windows: int, seconds: float
 ) -> tuple[Windows, Windows]:
-    """Let both take calls at this rate at the same time, in this many windows of this many seconds.
+    """Let both take calls at this rate at the same time, in `windows` windows of `seconds` each.
     What a process does later for a call counts, too, and other load of the machine affects both
     alike. Raises `BenchError`."""
     servers = [(plain, Windows()), (traced, Windows())]
