@@ -52,12 +52,12 @@ async def test_a_candidate_that_forgets_is_tried_again_as_a_blend_and_the_next_b
     bus: Bus, settings: BusSettings, tmp_path: Path
 ) -> None:
     judge = Judge(
-        {"base": (0, 18), "0001": (15, 10), "0001-blend-50": (10, 18), "0002": (5, 18)}
+        {"base": (0, 18), "0001": (15, 10), "0001-blend-50": (10, 18), "0002": (9, 18)}
     )  # fmt: skip
     async with Client(settings) as client:
         loop = TeamLoop(SETTINGS, tmp_path, client=client, trials=judge)
         first = await loop.run_round(12, lessons)
-        assert (first.promoted, first.share, first.serving) == (True, 0.5, "0001")
+        assert (first.promoted, first.share, first.serving) == (True, 0.5, "0001-blend-50")
         assert (first.gate.candidate, first.guard.candidate) == (0.5, 0.9)
         assert first.micro_dollars == 10
         folder = tmp_path / "rounds" / "0001"
@@ -72,8 +72,9 @@ async def test_a_candidate_that_forgets_is_tried_again_as_a_blend_and_the_next_b
         assert any(not torch.equal(blend[name], trained[name]) for name in blend)
 
         second = await loop.run_round(24, lessons)
-        # It is not better at the new kinds, so no blend of it is tried out.
-        assert (second.promoted, second.share, second.serving) == (False, 1.0, "0001")
+        # It is not better at the new kinds than the blend, so no blend of it is tried out.
+        assert second.gate.serving == 0.5
+        assert (second.promoted, second.share, second.serving) == (False, 1.0, "0001-blend-50")
         training = tmp_path / "rounds/0002/training/settings.json"
         assert claimed_settings(training, GlpftSettings).base == str(folder / "blend-50")
         assert set(judge.pins) == {"base", "0001", "0001-blend-50", "0002"}
@@ -85,3 +86,18 @@ def test_models_of_different_layers_do_not_blend(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match="is missing"):
         write_blend(tmp_path, BASE, 0.5, tmp_path / "blend")
     assert not (tmp_path / "blend").exists()
+
+
+async def test_forgetting_does_not_add_up_over_rounds(
+    settings: BusSettings, tmp_path: Path
+) -> None:
+    judge = Judge({"base": (0, 18), "0001": (10, 17), "0002": (15, 16)})
+    loop_settings = SETTINGS.model_copy(update={"old_margin": 0.06, "blends": (1.0,)})
+    async with Client(settings) as client:
+        loop = TeamLoop(loop_settings, tmp_path, client=client, trials=judge)
+        assert (await loop.run_round(12, lessons)).promoted
+        second = await loop.run_round(24, lessons)
+    # Each lost 5 points to the one before it; the second has lost 10 since the first training.
+    assert second.gate.passed
+    assert not second.promoted
+    assert (second.guard.candidate, second.guard.serving) == (0.8, 0.9)

@@ -9,9 +9,11 @@ policy, so a version is tried out, serves, and is rolled back for all three at o
 
 A candidate begins with the version that serves and is trained on the three roles' own texts, as its
 base was (`--method multitask`, micro schedules at a part of their rates). It must be better at the
-new kinds, and not worse at the old ones. What a team learns from matters more than how: its own
-solved runs hold nothing new, and a stage that teaches another form (the backbone of `--method
-glpft`) makes it forget the roles.
+new kinds than that version, and not worse at the old ones than the pool's own model. What a team
+learns from matters more than how: its own solved runs hold nothing new, and a stage that teaches
+another form (the backbone of `--method glpft`) makes it forget the roles. One that is better at the
+new kinds and forgets too much of the old ones gets another try, as a blend with the version that
+serves.
 
 A round that was killed is repeated, as in `loopline.trainers.improve.loop`.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +32,7 @@ from loopline.trainers.core.checkpoints import claimed_settings, require_same_re
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.network import base_folder
 from loopline.trainers.data.datasets import DataSet, write
+from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.facts import read_facts
 from loopline.trainers.improve.blends import write_blend
 from loopline.trainers.improve.gate import GateResult, compare
@@ -65,12 +68,12 @@ class TeamDecision(Record):
     gate: GateResult
     """Comparison on the new kinds."""
     guard: GateResult
-    """Comparison on the old kinds."""
+    """Comparison on the old kinds; its `serving` is what the pool's own model solves."""
     share: float = 1.0
     """Share of the trained weights in the candidate; the rest is of the version that served."""
     promoted: bool
     serving: str
-    """Version that serves from now on: the name of its round, or `base`."""
+    """Version that serves from now on: the name of its round, with that of a blend, or `base`."""
     cpu_seconds: float
     """CPU seconds of the training, without parts of it that were killed."""
     micro_dollars: int
@@ -98,6 +101,11 @@ class _Tried:
 def _weights(folder: Path, share: float) -> Path:
     """Folder of the weights of a round of which this share is what was trained."""
     return folder / "training" / STAGE if share == 1 else folder / f"blend-{share * 100:.0f}"
+
+
+def _version(folder: Path, share: float) -> str:
+    """Name of the version with these weights."""
+    return folder.name if share == 1 else f"{folder.name}-{_weights(folder, share).name}"
 
 
 class TeamLoop:
@@ -157,14 +165,21 @@ class TeamLoop:
             f"in {facts.tokens:,} tokens"
         )
         before = self.serving
-        serving = await self._trials.play(before, await self._serving_pin(before))
-        first, *others = self.settings.blends
-        tried = [await self._try_out(number, folder, first, serving)]
+        first = await self._trials.play(BASE, self.settings.pool)
+        serving = first
+        if before != BASE:
+            pin = await self._versions.pin(self.settings.policy)
+            serving = await self._trials.play(before, pin)
+        # Old kinds are compared with what the team could do at first: a margin to the version that
+        # serves would let it forget as much in every round.
+        known = replace(serving, old=first.old)
+        whole, *others = self.settings.blends
+        tried = [await self._try_out(number, folder, whole, known)]
         for share in others:
             # Less of what is not better at the new kinds is not better, either.
             if tried[-1].passed or not tried[-1].gate.passed:
                 break
-            tried.append(await self._try_out(number, folder, share, serving))
+            tried.append(await self._try_out(number, folder, share, known))
         last = tried[-1]
         if last.passed:
             await self._versions.publish(self.settings.policy, _weights(folder, last.share))
@@ -175,7 +190,7 @@ class TeamLoop:
             guard=last.guard,
             share=last.share,
             promoted=last.passed,
-            serving=folder.name if last.passed else before,
+            serving=_version(folder, last.share) if last.passed else before,
             cpu_seconds=cpu_seconds,
             micro_dollars=sum(entry.micro_dollars for entry in tried),
         )
@@ -183,19 +198,18 @@ class TeamLoop:
         self._say(f"round {number}: {'promoted' if last.passed else 'rolled back'}")
         return decision
 
-    async def _try_out(self, number: int, folder: Path, share: float, serving: Trial) -> _Tried:
-        """Publish this share of what was trained as the candidate and compare it with the version
-        that serves; it is rolled back where it does not pass."""
+    async def _try_out(self, number: int, folder: Path, share: float, known: Trial) -> _Tried:
+        """Publish this share of what was trained as the candidate and compare it with what is
+        solved so far; it is rolled back where it does not pass."""
         weights = await self._blend(folder, share)
         pin = await self._versions.publish(self.settings.candidate, weights)
-        name = folder.name if share == 1 else f"{folder.name}-{weights.name}"
-        candidate = await self._trials.play(name, pin)
-        gate = self._compare(candidate.new, serving.new, self.settings.margin)
-        guard = self._compare(candidate.old, serving.old, self.settings.old_margin)
+        candidate = await self._trials.play(_version(folder, share), pin)
+        gate = self._compare(candidate.new, known.new, self.settings.margin)
+        guard = self._compare(candidate.old, known.old, self.settings.old_margin)
         what = f"round {number}" if share == 1 else f"round {number}, {share:.0%} of it"
         self._say(f"{what}: new kinds: {gate.verdict}")
         self._say(
-            f"{what}: old kinds: {guard.candidate:.1%} solved, the serving version "
+            f"{what}: old kinds: {guard.candidate:.1%} solved, at first it was "
             f"{guard.serving:.1%} of the same {guard.questions:,}"
         )
         passed = gate.passed and remembers(guard, self.settings)
@@ -215,8 +229,12 @@ class TeamLoop:
         """The weights that serve: a folder, or the pool's own model."""
         if self.serving == BASE:
             return self.settings.model
-        [decision] = [entry for entry in self.decisions() if entry.number == int(self.serving)]
-        return str(_weights(self.output / "rounds" / self.serving, decision.share))
+        rounds = self.output / "rounds"
+        for decision in self.decisions():
+            folder = rounds / f"{decision.number:04d}"
+            if _version(folder, decision.share) == self.serving:
+                return str(_weights(folder, decision.share))
+        raise TrainingError(f"{rounds} holds no round whose version is {self.serving}")
 
     def _compare(
         self, candidate: Sequence[bool], serving: Sequence[bool], margin: float
@@ -233,10 +251,3 @@ class TeamLoop:
         return await asyncio.to_thread(
             run_training, arguments, folder / "training", folder / "training.log"
         )
-
-    async def _serving_pin(self, version: str) -> str:
-        """The policy pinned to a version. The pool's own model is asked by the pool's name: before
-        the first version the policy has none to pin."""
-        if version == BASE:
-            return self.settings.pool
-        return await self._versions.pin(self.settings.policy)
