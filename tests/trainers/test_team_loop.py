@@ -61,9 +61,9 @@ async def test_a_candidate_that_forgets_is_tried_again_as_a_blend_and_the_next_b
         assert (first.gate.candidate, first.guard.candidate) == (0.5, 0.9)
         assert first.micro_dollars == 10
         folder = tmp_path / "rounds" / "0001"
-        served = await load_policy(bus, SETTINGS.policy)
-        assert served is not None
-        assert served.path_of(served.current) == str(folder / "blend-50")
+        policy = await load_policy(bus, SETTINGS.policy)
+        assert policy is not None
+        assert policy.path_of(policy.current) == str(folder / "blend-50")
         parts = (folder / "blend-50", folder / "training/multitask", BASE)
         blend, trained, base = (load_file(part / WEIGHTS) for part in parts)
         for name, tensor in blend.items():

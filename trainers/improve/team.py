@@ -172,15 +172,15 @@ class TeamLoop:
             serving = await self._trials.play(before, pin)
         # Old kinds are compared with what the team could do at first: a margin to the version that
         # serves would let it forget as much in every round.
-        known = replace(serving, old=first.old)
+        so_far = replace(serving, old=first.old)
         whole, *others = self.settings.blends
-        tried = [await self._try_out(number, folder, whole, known)]
+        tries = [await self._try_out(number, folder, whole, so_far)]
         for share in others:
             # Less of what is not better at the new kinds is not better, either.
-            if tried[-1].passed or not tried[-1].gate.passed:
+            if tries[-1].passed or not tries[-1].gate.passed:
                 break
-            tried.append(await self._try_out(number, folder, share, known))
-        last = tried[-1]
+            tries.append(await self._try_out(number, folder, share, so_far))
+        last = tries[-1]
         if last.passed:
             await self._versions.publish(self.settings.policy, _weights(folder, last.share))
         decision = TeamDecision(
@@ -192,20 +192,20 @@ class TeamLoop:
             promoted=last.passed,
             serving=_version(folder, last.share) if last.passed else before,
             cpu_seconds=cpu_seconds,
-            micro_dollars=sum(entry.micro_dollars for entry in tried),
+            micro_dollars=sum(entry.micro_dollars for entry in tries),
         )
         write_record(folder / DECISION, decision)
         self._say(f"round {number}: {'promoted' if last.passed else 'rolled back'}")
         return decision
 
-    async def _try_out(self, number: int, folder: Path, share: float, known: Trial) -> _Tried:
+    async def _try_out(self, number: int, folder: Path, share: float, so_far: Trial) -> _Tried:
         """Publish this share of what was trained as the candidate and compare it with what is
         solved so far; it is rolled back where it does not pass."""
         weights = await self._blend(folder, share)
         pin = await self._versions.publish(self.settings.candidate, weights)
         candidate = await self._trials.play(_version(folder, share), pin)
-        gate = self._compare(candidate.new, known.new, self.settings.margin)
-        guard = self._compare(candidate.old, known.old, self.settings.old_margin)
+        gate = self._compare(candidate.new, so_far.new, self.settings.margin)
+        guard = self._compare(candidate.old, so_far.old, self.settings.old_margin)
         what = f"round {number}" if share == 1 else f"round {number}, {share:.0%} of it"
         self._say(f"{what}: new kinds: {gate.verdict}")
         self._say(
