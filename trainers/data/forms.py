@@ -1,4 +1,4 @@
-"""More forms of a few trajectories: the same way with other names, and with other tools beside
+"""More forms of a few trajectories: the same way with other names, and with other tools next to
 those that it calls. A small model that sees one lesson ten times learns its names by heart; with
 ten forms of it, it learns where to read them.
 

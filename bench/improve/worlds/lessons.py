@@ -35,8 +35,8 @@ def lessons_of(
     turned: bool = False,
 ) -> DataSet:
     """Build the data set from these recorded runs, which were solved, and from `rehearsal`
-    instructions of the training split drawn from `seed`. Lessons of new kinds have so many forms
-    that they are about `new_share` of all. `turned`: each run's steps are put under the instruction
+    instructions of the training split drawn from `seed`. Lessons of new kinds have as many forms
+    as make them about `new_share` of all. `turned`: each run's steps are put under the instruction
     of another run. Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
@@ -57,8 +57,8 @@ def _may_be_learned(run: Run) -> None:
 
 
 def forms_of(new: int, others: int, new_share: float) -> int:
-    """Return in how many forms each of `new` lessons is about `new_share` of all, beside so many
-    `others`."""
+    """Return the number of forms in which `new` lessons are about `new_share` of all, in addition
+    to this many `others`."""
     if not new:
         return 1
     return max(1, round(new_share / (1 - new_share) * others / new))
