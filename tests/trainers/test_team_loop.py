@@ -33,7 +33,7 @@ def lessons() -> DataSet:
 
 
 class Judge:
-    """What each version solves: of 20 new instructions so many, of 20 old ones so many."""
+    """What each version solves: the number of 20 new instructions, and of 20 old ones."""
 
     def __init__(self, solved: dict[str, tuple[int, int]]) -> None:
         self._solved = solved
