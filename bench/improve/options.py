@@ -98,10 +98,10 @@ class ImproveOptions(StreamPriceOptions):
         default=None, ge=1
     )
     """Tokens that go through the model in one round."""
-    rehearsal: Annotated[float, OnlyWith("--worlds", _asks_instructions)] = Field(
-        default=_WORLDS.rehearsal, ge=0, le=100
+    rehearsal: Annotated[int, OnlyWith("--worlds", _asks_instructions)] = Field(
+        default=_WORLDS.rehearsal, ge=0, le=100_000
     )
-    """Instructions of the team's first training that are learned again, for each solved run."""
+    """Instructions of the kinds of the team's first training that are learned in each round."""
     alpha: Annotated[float, OnlyWith("word problems, not with --worlds", _asks_word_problems)] = (
         Field(default=_STREAM.loop.alpha, gt=0, lt=1)
     )

@@ -21,6 +21,7 @@ from loopline.bench.improve.worlds.instructions import (
     is_kept_back,
     kind_of,
 )
+from loopline.bench.improve.worlds.lessons import forms_of
 from loopline.bench.improve.worlds.report import document
 from loopline.bench.improve.worlds.settings import WorldsSettings
 from loopline.bench.improve.worlds.stream import ServedInstruction, WorldsResult, play_stream
@@ -36,6 +37,7 @@ TINY = WorldsSettings(
     guard=4,
     kept_back=0.4,
     attack_every=20,
+    rehearsal=20,
     loop=TeamLoopSettings(every=3, least=1, tokens=4_000),
 )
 SMALL = WorldsSettings(questions=40, held_out=10, guard=10)
@@ -151,10 +153,21 @@ def test_each_missed_bar_is_named(missing: WorldsResult, bar: str) -> None:
     assert "Missed" in html(document(report))
 
 
+@pytest.mark.parametrize("new", [20, 82, 160, 500])
+def test_lessons_of_new_kinds_get_their_share_by_as_many_forms_as_it_takes(new: int) -> None:
+    forms = forms_of(new, 1_200, 0.3)
+    assert abs(new * forms / (new * forms + 1_200) - 0.3) < 0.05 or forms == 1
+
+
+def test_lessons_without_others_and_others_without_lessons_have_a_single_form() -> None:
+    assert forms_of(50, 0, 0.3) == forms_of(0, 50, 0.3) == 1
+
+
 def test_options_become_the_settings_of_either_stream() -> None:
-    options = ImproveOptions(output=Path("out"), worlds=True, held_out=50, every=7)
+    options = ImproveOptions(output=Path("out"), worlds=True, held_out=50, every=7, rehearsal=9)
     settings = options.worlds_stream(3)
     assert (settings.seed, settings.held_out, settings.loop.every) == (3, 50, 7)
+    assert settings.rehearsal == 9
     assert settings.questions == WorldsSettings().questions
     assert WorldsSettings.model_validate(settings.model_dump()) == settings
     problems = ImproveOptions(output=Path("out"), every=7).stream(3)

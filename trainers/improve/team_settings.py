@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,11 +24,11 @@ class TeamLoopSettings(Record):
     model: str = "micro:umi"
     """Model that the pool serves."""
     schedules: Schedules = "micro"
-    rate: float = Field(default=0.3, gt=0)
+    rate: float = Field(default=0.15, gt=0)
     """Factor of all learning rates."""
     batch: int = Field(default=16, ge=1)
     """Rows per step."""
-    tokens: int = Field(default=2_000_000, ge=1)
+    tokens: int = Field(default=1_500_000, ge=1)
     """Tokens that go through the model in one round: the bound of its compute."""
     seed: int = 1
     every: int = Field(default=100, ge=1)
@@ -37,6 +38,11 @@ class TeamLoopSettings(Record):
     confidence."""
     old_margin: float = Field(default=0.03, ge=0, lt=1)
     """Margin at the old kinds, by the estimate alone: an interval would be too wide."""
+    blends: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        default=(1.0, 0.85), min_length=1
+    )
+    """Shares of the trained weights in what is tried out, one after the other, until one of them
+    forgets no more than the margin."""
     least: int = Field(default=20, ge=1)
     """Instructions of either kind; with fewer the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)

@@ -1,6 +1,10 @@
 """Lessons for a candidate of a stream: the solved runs of the stream, the team's own and those of
 the big model, and in addition the oracle's ways through instructions of the team's first training,
-so that it does not forget."""
+so that it does not forget.
+
+What keeps a team from forgetting is how many different instructions it rehearses, not how often: so
+those are many, each learned about once, and the few lessons of new kinds get their share by as many
+forms as it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ from pathlib import Path
 from loopline.agents.records import Run
 from loopline.agents.roles.umi.settings import options_of
 from loopline.bench.errors import BenchError
+from loopline.bench.improve.worlds.instructions import OLD_KIND
 from loopline.trainers.data.datasets import DataSet, build
+from loopline.trainers.data.forms import with_forms
 from loopline.trainers.data.json_files import Reading
 from loopline.trainers.data.sources import Source, from_recorded, from_worlds
 from loopline.trainers.data.store import read_trajectories
@@ -20,18 +26,26 @@ _REHEARSED = "train"
 
 
 def lessons_of(
-    store: Path, runs: Collection[str], *, rehearsal: int, seed: int, turned: bool = False
+    store: Path,
+    runs: Collection[str],
+    *,
+    rehearsal: int,
+    new_share: float,
+    seed: int,
+    turned: bool = False,
 ) -> DataSet:
     """Build the data set from these recorded runs, which were solved, and from `rehearsal`
-    instructions of the training split drawn from `seed`. `turned`: each run's steps are put under
-    the instruction of another run. Raises `UnreadableData`."""
+    instructions of the training split drawn from `seed`. Lessons of new kinds have as many forms
+    as make them about `new_share` of all. `turned`: each run's steps are put under the instruction
+    of another run. Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
     if not records:
         raise BenchError(f"none of the {len(runs):,} solved runs is in the store {store}")
     source = from_recorded(Reading(records, ()), require=_may_be_learned)
     source = _turned(source) if turned else source
-    sources = [source]
+    new = frozenset(entry.run.id for entry in records if entry.run.tags.get("kind") != OLD_KIND)
+    sources = [_with_forms(source, new, rehearsal, new_share, seed)]
     if rehearsal:
         sources.append(from_worlds(_REHEARSED, rehearsal, seed))
     return build(sources, options_of(records[0].run))
@@ -40,6 +54,23 @@ def lessons_of(
 def _may_be_learned(run: Run) -> None:
     """Accept every run. The split is held out from every other training; here the stream has chosen
     the runs, and its measurements use none of them."""
+
+
+def forms_of(new: int, others: int, new_share: float) -> int:
+    """Return the number of forms in which `new` lessons are about `new_share` of all, in addition
+    to this many `others`."""
+    if not new:
+        return 1
+    return max(1, round(new_share / (1 - new_share) * others / new))
+
+
+def _with_forms(
+    source: Source, new: Collection[str], rehearsal: int, new_share: float, seed: int
+) -> Source:
+    lessons = [entry for entry in source.trajectories if entry.id in new]
+    others = [entry for entry in source.trajectories if entry.id not in new]
+    forms = forms_of(len(lessons), len(others) + rehearsal, new_share)
+    return replace(source, trajectories=(*others, *with_forms(lessons, forms, seed)))
 
 
 def _turned(source: Source) -> Source:

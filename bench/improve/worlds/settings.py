@@ -21,15 +21,18 @@ class WorldsSettings(Record):
     """Instructions of the new kinds, never served, that the team alone is measured on; and as many
     of the old kinds, times `old_times`."""
     old_times: float = Field(default=1.25, gt=0)
-    guard: int = Field(default=120, ge=1)
+    guard: int = Field(default=240, ge=1)
     """Instructions of old kinds, never served, on which no version may be worse."""
     old_share: float = Field(default=0.25, ge=0, lt=1)
     """Share of the stream that consists of instructions of old kinds, which callers keep asking."""
     kept_back: float = Field(default=0.2, gt=0, lt=1)
     """Share of the stream's new kinds on which versions are compared, and from which none
     learns."""
-    rehearsal: float = Field(default=3.0, ge=0, le=100)
-    """Ways through instructions of the team's first training, for each lesson of the stream."""
+    rehearsal: int = Field(default=1_200, ge=0, le=100_000)
+    """Ways through instructions of the team's first training in each round, every time others."""
+    new_share: float = Field(default=0.3, gt=0, lt=1)
+    """Share of the new kinds among all ways that a candidate learns: their lessons get as many
+    forms as it takes."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of the instructions that the big model solves."""
     attack_every: int = Field(default=60, ge=0)

@@ -235,7 +235,8 @@ class _Stream:
         return lessons_of(
             self._deployment.store,
             runs,
-            rehearsal=0 if turned else round(len(runs) * settings.rehearsal),
+            rehearsal=0 if turned else settings.rehearsal,
+            new_share=settings.new_share,
             seed=1_000 * settings.seed + number,
             turned=turned,
         )
