@@ -133,7 +133,7 @@ class Gateway:
                     caller.id,
                 ),
                 idempotency_key=key,
-                body_digest="" if key is None else idempotency.digest_of(body),
+                body_digest="" if key is None else idempotency.digest_of("chat", body),
                 trace_tags=partial(trace_tags, request),
             )
         )

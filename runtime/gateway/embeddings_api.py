@@ -106,7 +106,7 @@ class EmbeddingsApi:
                     caller.id,
                 ),
                 idempotency_key=key,
-                body_digest="" if key is None else idempotency.digest_of(body),
+                body_digest="" if key is None else idempotency.digest_of("embeddings", body),
                 trace_tags=partial(trace_tags, request),
                 embedding=EmbeddingInput(input=params.inputs, dimensions=params.dimensions),
             )

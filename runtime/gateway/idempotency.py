@@ -20,9 +20,11 @@ HEADER = "idempotency-key"
 MAX_KEY = 255
 
 
-def digest_of(body: Mapping[str, Any]) -> str:
-    """Digest of a request's body, independent of the order of its fields."""
-    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def digest_of(route: str, body: Mapping[str, Any]) -> str:
+    """Digest of a request, independent of the order of its body's fields. `route`: what the body is
+    sent to. The same fields may ask one route for an answer, and another for something else."""
+    fields = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(route.encode() + b"\0" + fields).hexdigest()
 
 
 async def run_of_key(
@@ -31,7 +33,7 @@ async def run_of_key(
     """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
     time. `delay`: seconds until the run begins, for which the key lives longer, or a client that
     asks again would start a second one. Raises `ApiError` 409 if the caller has used it
-    for another body.
+    for another request.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():
         raise invalid(
@@ -52,7 +54,8 @@ async def run_of_key(
     if first_digest != body_digest:
         raise ApiError(
             409,
-            f"this {HEADER} was used for another request: one key stands for one body",
+            f"this {HEADER} was used for another request: one key stands for one route, session and"
+            " body",
             code="idempotency_key_reused",
         )
     return first_run

@@ -150,7 +150,7 @@ class ResponsesApi:
                 stream=bool(params.stream),
                 session=self._session(request, caller),
                 idempotency_key=key,
-                body_digest=idempotency.digest_of(body),
+                body_digest=idempotency.digest_of("responses", body),
                 trace_tags=partial(trace_tags, request),
             )
         )
@@ -181,7 +181,7 @@ class ResponsesApi:
                 stream=False,
                 session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
-                body_digest=idempotency.digest_of(body),
+                body_digest=idempotency.digest_of("compact", body),
                 trace_tags=partial(trace_tags, request),
             )
         )

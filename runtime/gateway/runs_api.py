@@ -85,7 +85,7 @@ class RunsApi:
         run_id = new_run_id(self._bus.clock.now())
         key = request.headers.get(idempotency.HEADER)
         if key is not None:
-            digest = idempotency.digest_of({"runs": body})
+            digest = idempotency.digest_of("runs", body)
             run_id = await idempotency.run_of_key(
                 self._bus, caller.id, key, digest, run_id, params.start_after
             )

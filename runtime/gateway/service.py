@@ -136,11 +136,13 @@ class Service:
         outlives_client = question.idempotency_key is not None
         try:
             if question.idempotency_key is not None:
+                # A session's answer depends on what was said in it before.
+                session = "" if question.session is None else question.session.name
                 run_id = await run_of_key(
                     bus,
                     question.caller.id,
                     question.idempotency_key,
-                    question.body_digest,
+                    f"{question.body_digest}/{session}",
                     run_id,
                 )
                 state = await bus.run_state(run_id)

@@ -37,6 +37,19 @@ async def test_another_body_under_the_same_key_is_a_conflict(http: httpx.AsyncCl
     assert response.json()["error"]["code"] == "idempotency_key_reused"
 
 
+async def test_the_same_body_to_another_route_or_session_is_another_request(
+    http: httpx.AsyncClient,
+) -> None:
+    body, key = {"model": "llm", "input": "How old?"}, {"idempotency-key": "places"}
+    assert (await http.post("responses", json=body, headers=key)).status_code == 200
+    assert (await http.post("responses", json=body, headers=key)).status_code == 200
+    elsewhere = {"x-loopline-session": "other"}
+    for route, headers in (("responses/compact", key), ("responses", key | elsewhere)):
+        response = await http.post(route, json=body, headers=headers)
+        assert response.status_code == 409
+        assert response.json()["error"]["code"] == "idempotency_key_reused"
+
+
 async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
     clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than admission allows
