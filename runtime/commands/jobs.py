@@ -53,8 +53,9 @@ def add(
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import InputError
+    from loopline.runtime.jobs.programs import MODULES
     from loopline.runtime.jobs.queue import enqueue
-    from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
+    from loopline.runtime.jobs.requests import JobRequest, require_allowed
 
     if program not in MODULES:
         raise InputError(f"{program!r} is not a program of a job; there are: {', '.join(MODULES)}")

@@ -113,6 +113,10 @@ class JobSettings(Section):
     without a claim, another worker takes the job."""
 
 
+ImproveOption = bool | int | float | str | list[str]
+"""Value of one option of `train improve`."""
+
+
 class TenantSettings(Section):
     """One `[tenants.<name>]` table. It sets how a tenant's runs take turns where `bus.max_working`,
     or the tenant's own limit, makes runs wait."""

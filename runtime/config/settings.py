@@ -27,6 +27,7 @@ from loopline.runtime.config.prompt_files import shipped_prompt
 from loopline.runtime.config.sections import (
     AppFile,
     GatewaySettings,
+    ImproveOption,
     JobSettings,
     LoggingSettings,
     PromptFile,
@@ -52,7 +53,7 @@ from loopline.workers.settings import MetricsSettings, TracingSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
-SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
+SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "improve", "gateway")
 """Worker kinds that need neither roles nor models."""
 _checked: ContextVar[bool] = ContextVar("checked", default=False)
 """Whether a supervisor has already checked the options. `BaseSettings` does not pass on the context
@@ -68,6 +69,8 @@ def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
         return "a gpu worker takes models.POOL.max_concurrency of each of its pools"
     if kind == "recorder":
         return "a recorder writes what there is in one batch"
+    if kind == "improve":
+        return "a loop takes one round at a time"
     return "jobs.max_jobs is for all of them" if kind == "jobs" else ""
 
 
@@ -113,6 +116,8 @@ class Settings(BaseSettings):
     """The store's files."""
     jobs: JobSettings = JobSettings()
     """Offline jobs."""
+    improve: dict[str, ImproveOption] = Field(default_factory=dict)
+    """Options of `train improve` by name, as in `max_usd = 5`, for the worker kind `improve`."""
     tenants: dict[str, TenantSettings] = Field(default_factory=dict)
     """Tenants by name. A run's tenant is that of its key (`runtime keys create --tenant`), or of
     its tag `tenant`, or else the id of its key."""
@@ -141,6 +146,13 @@ class Settings(BaseSettings):
             for workflow, workflow_options in options.items()
         }
 
+    @field_validator("improve", mode="before")
+    @classmethod
+    def _parse_text_improve_options(cls, options: JsonValue) -> JsonValue:
+        if not isinstance(options, dict):
+            return options
+        return {name: option_value(value) for name, value in options.items()}
+
     @model_validator(mode="after")
     def _check_references(self) -> Self:
         for kind, worker in self.workers.items():
@@ -156,6 +168,8 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"workers.{kind}.concurrency has no effect: {instead}; leave it out"
                 )
+            if kind == "improve" and worker.count > 1:
+                raise ValueError("workers.improve.count is 1 at most: there is one loop")
             if worker.roles and worker.models:
                 raise ValueError(f"workers.{kind} has roles and models: make it two kinds")
             for pool in worker.models:

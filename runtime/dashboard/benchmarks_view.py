@@ -17,7 +17,7 @@ from starlette.routing import Route
 from loopline.runtime.dashboard.frame import HEADERS, Frame
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
 from loopline.runtime.errors import UserError
-from loopline.runtime.jobs.requests import MODULES
+from loopline.runtime.jobs.programs import MODULES
 from loopline.runtime.observe.result_folders import (
     PAGE,
     BenchmarkReader,

@@ -15,10 +15,9 @@ import structlog
 from arq.worker import Worker
 
 from loopline.bus.connection import OUTAGE
+from loopline.runtime.jobs.programs import RETRY_SECONDS
 
 log = structlog.get_logger("loopline.runtime.jobs.queue")
-
-RETRY_SECONDS = 2.0
 
 
 class LastingWorker(Worker):

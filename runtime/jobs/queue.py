@@ -17,8 +17,8 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Collection, Coroutine
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import Collection
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -29,28 +29,22 @@ from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import Function, func
 from pydantic import BaseModel
 
-from loopline.bus import Bus, BusUnavailable, WorkerPresence, announce, connection_pool, tasks
+from loopline.bus import Bus, WorkerPresence, announce, connection_pool
 from loopline.bus.connection import OUTAGE
 from loopline.bus.remedies import remedy
 from loopline.runtime import __version__
 from loopline.runtime.config.settings import Settings
-from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError, Unreachable
-from loopline.runtime.jobs.arq_worker import RETRY_SECONDS, LastingWorker
-from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
-from loopline.runtime.observe.log_files import LAST_LINES, RotatingLog, tail
-from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
-from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.runtime.jobs.arq_worker import LastingWorker
+from loopline.runtime.jobs.programs import STOP_SECONDS, run_program, serve_through_outages
+from loopline.runtime.jobs.requests import JobRequest, require_allowed
 from loopline.workers.messages import METRICS_ADDRESS
-from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
-from loopline.workers.stop_signals import send
 
 log = structlog.get_logger("loopline.runtime.jobs.queue")
 
 FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
-STOP_SECONDS = 20.0
 CANCEL_GRACE_SECONDS = 10.0
 """Seconds until a worker sees a cancellation, and until the stopped job is listed as ended."""
 MAX_TRIES = 1_000
@@ -243,22 +237,7 @@ def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
 
 def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
     """Serve the queue until SIGTERM; a running job is stopped and started again later."""
-    asyncio.run(_serve_through_outages(settings, name, state))
-
-
-async def _serve_through_outages(settings: Settings, name: str, state: StateDirectory) -> None:
-    """Under a supervisor the worker waits for a Redis that is not there yet. Started by hand, it
-    reports that and ends."""
-    while True:
-        began = time.monotonic()
-        try:
-            await _serve(settings, name, state)
-            return
-        except (*OUTAGE, BusUnavailable) as error:
-            if PARENT_VARIABLE not in os.environ and time.monotonic() - began < RETRY_SECONDS:
-                raise
-            log.warning("waiting for the bus", error=str(error), again_in=RETRY_SECONDS)
-        await asyncio.sleep(RETRY_SECONDS)
+    asyncio.run(serve_through_outages(lambda: _serve(settings, name, state)))
 
 
 async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
@@ -391,15 +370,6 @@ async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str])
         await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
 
 
-def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
-    """Return the environment that makes a job one of its worker's deployment, even if that was
-    started on another bus than its environment names."""
-    environment = {**os.environ, "LOOPLINE_STATE": str(state.path)}
-    if URL_VARIABLE in environment:
-        environment[URL_VARIABLE] = settings.bus.redis_url
-    return environment
-
-
 async def _run(
     request: JobRequest, job_id: str, settings: Settings, state: StateDirectory
 ) -> dict[str, Any]:
@@ -412,48 +382,13 @@ async def _run(
     if again and request.program == "bench" and request.output and _has_begun(Path(request.output)):
         argv = ["resume", request.output]
     log.info("job started", job=job_id, program=request.program, argv=argv)
-
-    def start(writing: int) -> Coroutine[Any, Any, asyncio.subprocess.Process]:
-        return asyncio.create_subprocess_exec(
-            *OWN_PYTHON,
-            "-c",
-            f"from {MODULES[request.program]} import main; main()",
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=writing,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=request.cwd,
-            env=_environment(settings, state),
-            start_new_session=True,
-            # At once: two of them must never write into one directory.
-            preexec_fn=dies_with_parent(signal.SIGKILL),
-        )
-
     output_log.touch()  # says that it has begun, also where it prints nothing
-    process, output = await start_with_output(start)
-    printed = RotatingLog(output_log, settings.supervisor.log_bytes, settings.supervisor.log_files)
-    with output, closing(printed):
-        copying = asyncio.create_task(copy_until_dead(process, output, printed))
-        try:
-            code = await asyncio.shield(copying)
-        except asyncio.CancelledError:
-            await tasks.finish(_stop_process(process, copying))
-            raise
-    lines = [line for line in tail(output_log, LAST_LINES) if line.strip()]
+    code, last_line = await run_program(
+        request.program, argv, Path(request.cwd), output_log, settings, state
+    )
     log.info("job ended", job=job_id, exit_code=code)
-    return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
+    return {"exit_code": code, "log": str(output_log), "last_line": last_line}
 
 
 def _has_begun(output: Path) -> bool:
     return (output / "manifest.json").exists()
-
-
-async def _stop_process(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
-    """Stop the process, and return when all its output is in its log."""
-    send(process, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        send(process, signal.SIGKILL)
-    await copying

@@ -15,9 +15,6 @@ from loopline.agents.records import Record
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError
 
-MODULES = {"bench": "loopline.bench.cli", "train": "loopline.trainers.cli"}
-"""Programs that a job may run: their `main` is called in a separate process."""
-
 _FROM_A_TERMINAL = ("--unsafe-exec", "--batched-bench")
 """Options that remove isolation, or name a program to run."""
 

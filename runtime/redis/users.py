@@ -155,7 +155,7 @@ def user_kind(settings: Settings, kind: str) -> UserKind:
         return "gpu"
     others: dict[str, UserKind] = {
         "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs",
-        "gateway": "gateway",
+        "improve": "jobs", "gateway": "gateway",
     }  # fmt: skip
     return others.get(kind, "tool")  # an unknown kind ends with an error
 

@@ -47,8 +47,8 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
         return of_sources | set(settings.app.env if settings.app else ())
     if kind == "recorder":
         return set(settings.tracing.headers_env.values())
-    if kind == "jobs":
-        # A job joins the bus with it, as a command in a terminal does.
+    if kind in ("jobs", "improve"):
+        # Their programs join the bus with it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}
     callers: set[str] = set()
     if kind == GATEWAY:

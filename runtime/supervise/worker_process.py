@@ -134,6 +134,11 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
+    if kind == "improve":
+        from loopline.runtime.jobs.improve_worker import run_improve_worker
+
+        run_improve_worker(settings, name, state)
+        return
     if settings.app is not None and kind in ("tool", "gateway"):
         from loopline.runtime.app.loading import load_app
 

@@ -41,6 +41,7 @@ from loopline.trainers.improve.versions import BASE, Versions, run_training
 from loopline.trainers.router.labelled import without_waiting
 from loopline.trainers.router.policy import LEAST_QUESTIONS
 from loopline.trainers.router.training import describe, first_run_id, train_router
+from loopline.workers.store.records import has_records
 
 SETTINGS = "settings.json"
 GATE, DECISION = "gate.json", "decision.json"
@@ -124,6 +125,8 @@ class ImprovementLoop:
     async def look(self) -> Decision | None:
         """Take a round if it is due; else calibrate the router again where enough further questions
         were held back. Raises `TrainingError`."""
+        if not has_records(self._store):
+            return None
         # Reading a store and fitting a router take seconds, in which the client has to be served.
         if await asyncio.to_thread(self.is_due):
             return await self.run_round()

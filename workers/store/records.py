@@ -49,6 +49,11 @@ class NoRecords(ValueError):
     """There is no store, or nothing in it."""
 
 
+def has_records(store: Path) -> bool:
+    """Whether any run has been recorded."""
+    return bool(parquet_files(store / "trajectories"))
+
+
 def iterate_trajectories(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[Trajectory]:
@@ -74,7 +79,7 @@ def iterate_records(
     its sample, where it has one (`loopline.workers.store.samples`). Raises `NoRecords` if there is
     no store."""
     folder = store / "trajectories"
-    if not parquet_files(folder):
+    if not has_records(store):
         raise NoRecords(
             f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
             ".loopline/store, after at least one run has ended"
