@@ -60,5 +60,11 @@ def test_a_call_that_must_come_is_no_thought_though_the_prompt_opened_one() -> N
     assert [tool_call.name for tool_call in completion.tool_calls] == ["calculate"]
     assert not completion.begins_in_thought
     assert completion.usage.reasoning == 0
-    freely = completed("assistant\n<think>\n", call, tools=[CALCULATE])
-    assert freely.tool_calls == ()
+
+
+def test_a_call_that_ends_a_thought_which_nobody_closed_is_one() -> None:
+    call = write_tool_call("calculate", {"expression": "1 + 1"})
+    ended = completed("assistant\n<think>\n", f"I compute.\n{call}", tools=[CALCULATE])
+    assert [tool_call.name for tool_call in ended.tool_calls] == ["calculate"]
+    weighed = completed("assistant\n<think>\n", f"{call}\nNo, I know it.", tools=[CALCULATE])
+    assert weighed.tool_calls == ()
