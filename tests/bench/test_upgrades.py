@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.upgrades import proof
+from loopline.bench.proofs.upgrades import deployment, proof
 from loopline.bench.proofs.upgrades.other_version import CHANGES, copy_of_this
 from loopline.bench.proofs.upgrades.proof import UpgradesOptions, Way, upgrade_and_back
 
@@ -22,6 +22,8 @@ async def test_runs_in_flight_end_well_and_stay_readable_on_both_sides(
 ) -> None:
     # One worker of each kind: the new one is there before the old one leaves.
     monkeypatch.setattr(proof, "ROLLING_PAIRS", 1)
+    # So few runs would all have ended before a busy machine has looked at them.
+    monkeypatch.setattr(deployment, "LATENCY_SECONDS", 2.0)
     old = copy_of_this(tmp_path, "old")
     new = copy_of_this(tmp_path, "new", CHANGES[change])
     options = UpgradesOptions(runs=RUNS, forks=1)
