@@ -52,7 +52,8 @@ def _written(messages: tuple[Message, ...], *others: BaseModel) -> None:
 
 BODIES: tuple[Callable[[Any], object], ...] = (
     _chat, _response, _run,
-    lambda body: validated(ForkRun, body), lambda body: validated(Feedback, body), digest_of,
+    lambda body: validated(ForkRun, body), lambda body: validated(Feedback, body),
+    lambda body: digest_of("runs", body),
 )  # fmt: skip
 TEXTS: tuple[Callable[[str], object], ...] = (
     is_entry_id,
