@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loopline.agents.environments import (
-    math_team,
-)
+from loopline.agents.environments import math_team
 from loopline.agents.environments.code import team as code_team
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.game import replay_episode
@@ -30,7 +28,6 @@ from loopline.agents.environments.word_problem_team.generation import (
 )
 from loopline.agents.errors import (
     EnvironmentFault,
-    InvalidOptions,
     MalformedModelOutput,
     NoRoute,
     RequestFailed,
@@ -49,7 +46,6 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.agents.replay import replay
-from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling, Exit
 from loopline.agents.roles.pair.episode import episode_of, executed_action
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import add_rewards as workflows_rewarded
@@ -385,69 +381,6 @@ async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> 
         pair_run(a_task(turns=1), candidates=1), tool=[["#### [step(D)]"]], plan=[[answer("D")]]
     )
     assert agreement_rate(trajectory, always, always) == 0.75
-
-
-@pytest.mark.parametrize(
-    ("successes", "exit_when", "expected"),
-    [
-        ([0, 0, 0, 0], "positive", True),
-        ([0, 0, 0, 1], "positive", False),
-        ([0, 0, 0, 1], "balanced", True),
-        ([0, 0, 1, 1], "balanced", False),
-        ([1, 1, 1, 1], "balanced", True),
-        ([1, 1, 1, 1], "positive", False),
-    ],
-)
-def test_an_observation_is_sampled_until_it_has_shown_enough(
-    successes: list[bool], exit_when: Exit, expected: bool
-) -> None:
-    adaptive = AdaptiveSampling(exit_when=exit_when, rounds=3)
-    assert adaptive.wants_more(successes, 4, 1) == expected
-    assert not adaptive.wants_more(successes, 4, 3)
-
-
-async def test_a_success_is_what_solves_the_task_and_not_what_dense_rewards_add_up_to() -> None:
-    """A step along a shortest path earns more than 1, and a roundabout way to the goal less than
-    some that don't get there."""
-    run = pair_run(a_task(team=["plan_agent"]), candidates=2, adaptive={"exit_when": "positive"})
-    trajectory, *_ = await play(
-        run, tool=[], plan=[[answer("D"), "?"], [answer("D"), "?"], [TO_THE_GOAL, "?"]]
-    )
-    (step,) = trajectory.steps
-    totals = [candidate.reward_parts["total"] for candidate in step.candidates]
-    assert totals[0] > 1
-    assert (trajectory.outcome, len(step.candidates)) == (Outcome.SOLVED, 6)
-
-
-async def test_adaptive_sampling_draws_further_candidates_and_executes_the_best_of_all() -> None:
-    run = pair_run(
-        a_task(team=["plan_agent"]), candidates=2,
-        adaptive={"exit_when": "positive", "rounds": 3, "success": 1.5},
-    )  # fmt: skip
-    trajectory, _, plan = await play(
-        run, tool=[], plan=[["?", answer("U")], [answer("D"), "?"], [TO_THE_GOAL, "?"]]
-    )
-    (step,) = trajectory.steps
-    assert (trajectory.outcome, step.selected) == (Outcome.SOLVED, 4)
-    assert len(step.candidates) == 6
-    assert len({sampling.seed for sampling in plan.sampling}) == 3
-    assert (await replay(trajectory)).reproduced
-
-
-async def test_adaptive_sampling_ends_with_its_rounds_and_does_not_concern_greedy_play() -> None:
-    adaptive: JsonObject = {"exit_when": "positive", "rounds": 2}
-    alone = a_task(team=["plan_agent"], turns=1)
-    trajectory, *_ = await play(
-        pair_run(alone, candidates=1, adaptive=adaptive), tool=[], plan=[["?"], ["?"]]
-    )
-    assert len(trajectory.steps[0].candidates) == 2
-    greedy, *_ = await play(pair_run(alone, greedy=True, adaptive=adaptive), tool=[], plan=[["?"]])
-    assert len(greedy.steps[0].candidates) == 1
-
-
-def test_more_candidates_than_a_step_can_have_are_refused() -> None:
-    with pytest.raises(InvalidOptions, match="may be 80 in all; a step has 64 at most"):
-        pair_run(a_task(), candidates=20, adaptive={"exit_when": "balanced", "rounds": 4})
 
 
 @pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "word_problems"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations
@@ -28,7 +27,7 @@ from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import override_setting
 from loopline.bench.datasets import Item, Request
-from loopline.bench.errors import DataError, OutputError, UsageError
+from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.puzzles.baselines import baselines_of
 from loopline.bench.puzzles.judge import PuzzlesJudge, class_of
@@ -48,18 +47,6 @@ from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, oracle
 
 GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
-BOXOBAN = """; 7
-##########
-##########
-##########
-#### # ###
-##  .  ###
-## $@  ###
-#   . $###
-#  $.$ ###
-##  .#####
-##########
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -390,43 +377,6 @@ def test_what_the_tools_solve_without_any_thought_is_little_unless_they_look_far
 def test_levels_with_several_boxes_have_no_players_by_hand() -> None:
     several = wanted("sokoban", 2, size=7, difficulty={"boxes": 2})
     assert load("puzzles", several).reference["baselines"] == {}
-
-
-def test_boxoban_levels_are_read_from_a_file_or_a_folder_of_files(tmp_path: Path) -> None:
-    (tmp_path / "hard").mkdir()
-    file = tmp_path / "hard" / "003.txt"
-    file.write_text(BOXOBAN)
-    for data, split in ((file, "boxoban"), (tmp_path, "boxoban/hard"), (tmp_path, "boxoban")):
-        [item] = load("puzzles", wanted("sokoban", 5, split=split, data=data)).items
-        assert item.id.endswith("003/7")
-        assert "##########" in str(item.about["task"])
-
-
-@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
-def test_published_boxoban_levels_are_drawn_as_instances() -> None:
-    dataset = load("puzzles", wanted("sokoban", 20, split="boxoban/unfiltered/test"))
-    assert len(dataset.items) == 20
-    assert dataset.available >= 1000
-    assert all(item.id.startswith("puzzles/boxoban/unfiltered/test/") for item in dataset.items)
-    assert str(os.environ["LOOPLINE_DATA"]) not in dataset.source
-
-
-def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no levels"):
-        load("puzzles", wanted("sokoban", 2, split="boxoban/easy", data=tmp_path))
-    (tmp_path / "1.txt").write_text("; 0\n####\n")
-    with pytest.raises(DataError, match=r"1\.txt, line 1, level 0"):
-        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
-    (tmp_path / "1.txt").write_text("; 0\n" + "#" * 10**6)
-    with pytest.raises(DataError, match=r"1\.txt, line 1, level 0"):
-        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
-    with (tmp_path / "1.txt").open("wb") as file:
-        file.truncate(2**40)
-    with pytest.raises(DataError, match=r"1\.txt: 1,099,511,627,776 bytes .* split it"):
-        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
-    (tmp_path / "1.txt").write_text(BOXOBAN + "\n" + BOXOBAN)
-    with pytest.raises(DataError, match="stands twice"):
-        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
 
 
 # ---- figures ----
