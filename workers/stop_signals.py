@@ -29,6 +29,17 @@ def send(process: asyncio.subprocess.Process, *numbers: signal.Signals) -> None:
                 os.kill(process.pid, number)
 
 
+async def stop(process: asyncio.subprocess.Process, seconds: float) -> None:
+    """Let a process stop by itself within `seconds`, else kill it; return when it has ended."""
+    send(process, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        send(process, signal.SIGKILL)
+        await process.wait()
+
+
 @contextlib.contextmanager
 def stop_signals(
     drain: Callable[[signal.Signals], None], abandon: Callable[[signal.Signals], None]

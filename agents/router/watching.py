@@ -120,8 +120,9 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     promise = router.guarantee
     test = Watch(promise.alpha, promise.delta)
     counted = [run for run in runs if run.has_feedback or not promise.by_feedback]
-    waiting = sum(run.run_id > router.watched_after for run in runs) - sum(
-        run.run_id > router.watched_after for run in counted
+    waiting = sum(
+        promise.by_feedback and not run.has_feedback and run.run_id > router.watched_after
+        for run in runs
     )
     for at, run in enumerate(counted):
         if run.run_id <= router.watched_after:

@@ -22,7 +22,7 @@ from loopline.runtime.observe.log_files import LAST_LINES, RotatingLog, tail
 from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
-from loopline.workers.stop_signals import send
+from loopline.workers.stop_signals import stop
 
 log = structlog.get_logger("loopline.runtime.jobs.programs")
 
@@ -102,10 +102,5 @@ def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
 
 async def _stop(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
     """Stop the process, and return when all its output is in its log."""
-    send(process, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        send(process, signal.SIGKILL)
+    await stop(process, STOP_SECONDS)
     await copying

@@ -32,7 +32,7 @@ from loopline.runtime.redis.binary import RedisBinary
 from loopline.runtime.redis.users import KINDS, UserKind, password_of, rules, url_as, user_name
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.process_lifetime import dies_with_parent
-from loopline.workers.stop_signals import send
+from loopline.workers.stop_signals import send, stop
 
 log = structlog.get_logger("runtime.redis")
 
@@ -150,13 +150,7 @@ class RedisServer:
         if process is None or process.returncode is not None:
             return
         self._listens = False
-        send(process, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            send(process, signal.SIGKILL)
-            await process.wait()
+        await stop(process, _STOP_SECONDS)
         self.socket_path.unlink(missing_ok=True)
 
     async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> None:
