@@ -4,16 +4,13 @@ policy, so a version is tried out, serves, and is rolled back for all three at o
     OUTPUT/settings.json               what determines it
     OUTPUT/rounds/0001/data/           what the candidate learns: a data set of `train glpft`
     OUTPUT/rounds/0001/training/       the folder of `train glpft`
-    OUTPUT/rounds/0001/blend-70/       70 % of what was trained, 30 % of the version that serves
     OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
 A candidate begins with the version that serves and is trained on the three roles' own texts, as its
 base was (`--method multitask`, micro schedules at a part of their rates). It must be better at the
 new kinds than that version, and not worse at the old ones than the pool's own model. What a team
 learns from matters more than how: its own solved runs hold nothing new, and a stage that teaches
-another form (the backbone of `--method glpft`) makes it forget the roles. One that is better at the
-new kinds and forgets too much of the old ones gets another try, as a blend with the version that
-serves.
+another form (the backbone of `--method glpft`) makes it forget the roles.
 
 A round that was killed is repeated, as in `loopline.trainers.improve.loop`.
 """
@@ -22,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -30,11 +27,8 @@ from loopline.agents.records import Record
 from loopline.runtime.client.client import Client
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.network import base_folder
 from loopline.trainers.data.datasets import DataSet, write
-from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.report import read_facts
-from loopline.trainers.improve.blends import write_blend
 from loopline.trainers.improve.gate import GateResult, compare
 from loopline.trainers.improve.loop import DECISION, SETTINGS
 from loopline.trainers.improve.team_settings import STAGE, TeamLoopSettings
@@ -69,15 +63,13 @@ class TeamDecision(Record):
     """Comparison on the new kinds."""
     guard: GateResult
     """Comparison on the old kinds; its `serving` is what the pool's own model solves."""
-    share: float = 1.0
-    """Share of the trained weights in the candidate; the rest is of the version that served."""
     promoted: bool
     serving: str
-    """Version that serves from now on: the name of its round, with that of a blend, or `base`."""
+    """Version that serves from now on: the name of its round, or `base`."""
     cpu_seconds: float
     """CPU seconds of the training, without parts of it that were killed."""
     micro_dollars: int
-    """Cost of the candidate's runs, those of all blends."""
+    """Cost of the candidate's runs."""
 
 
 def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
@@ -85,27 +77,6 @@ def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
     an interval of few instructions would let nothing pass."""
     enough = guard.questions >= settings.least
     return enough and guard.candidate - guard.serving >= -settings.old_margin
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A candidate that was tried out."""
-
-    share: float
-    gate: GateResult
-    guard: GateResult
-    passed: bool
-    micro_dollars: int
-
-
-def _weights(folder: Path, share: float) -> Path:
-    """Folder of the weights of a round of which this share is what was trained."""
-    return folder / "training" / STAGE if share == 1 else folder / f"blend-{share * 100:.0f}"
-
-
-def _version(folder: Path, share: float) -> str:
-    """Name of the version with these weights."""
-    return folder.name if share == 1 else f"{folder.name}-{_weights(folder, share).name}"
 
 
 class TeamLoop:
@@ -156,85 +127,52 @@ class TeamLoop:
         that serves, and let it serve or not. Raises `TrainingError`."""
         number = len(self.decisions()) + 1
         folder = self.output / "rounds" / f"{number:04d}"
-        trained = folder / "training" / STAGE
+        weights = self._weights(folder.name)
         cpu_seconds = await self._train(folder, data)
-        facts = read_facts(trained)
+        facts = read_facts(weights)
         assert facts is not None, "a finished training has its facts"
         self._say(
             f"round {number}: a candidate learned from {lessons:,} lessons, {facts.rows:,} rows, "
             f"in {facts.tokens:,} tokens"
         )
-        before = self.serving
-        first = await self._trials.play(BASE, self.settings.pool)
-        serving = first
+        before, name = self.serving, folder.name
+        first = serving = await self._trials.play(BASE, self.settings.pool)
         if before != BASE:
-            pin = await self._versions.pin(self.settings.policy)
-            serving = await self._trials.play(before, pin)
+            serving_pin = await self._versions.pin(self.settings.policy)
+            serving = await self._trials.play(before, serving_pin)
+        pin = await self._versions.publish(self.settings.candidate, weights)
+        candidate = await self._trials.play(name, pin)
+        gate = self._compare(candidate.new, serving.new, self.settings.margin)
         # Old kinds are compared with what the team could do at first: a margin to the version that
         # serves would let it forget as much in every round.
-        so_far = replace(serving, old=first.old)
-        whole, *others = self.settings.blends
-        tries = [await self._try_out(number, folder, whole, so_far)]
-        for share in others:
-            # Less of what is not better at the new kinds is not better, either.
-            if tries[-1].passed or not tries[-1].gate.passed:
-                break
-            tries.append(await self._try_out(number, folder, share, so_far))
-        last = tries[-1]
-        if last.passed:
-            await self._versions.publish(self.settings.policy, _weights(folder, last.share))
+        guard = self._compare(candidate.old, first.old, self.settings.old_margin)
+        self._say(f"round {number}: new kinds: {gate.verdict}")
+        self._say(
+            f"round {number}: old kinds: {guard.candidate:.1%} solved, at first it was "
+            f"{guard.serving:.1%} of the same {guard.questions:,}"
+        )
+        promoted = gate.passed and remembers(guard, self.settings)
+        if promoted:
+            await self._versions.publish(self.settings.policy, weights)
+        else:
+            await self._versions.roll_back(self.settings.candidate, weights)
         decision = TeamDecision(
             number=number,
             lessons=lessons,
-            gate=last.gate,
-            guard=last.guard,
-            share=last.share,
-            promoted=last.passed,
-            serving=_version(folder, last.share) if last.passed else before,
+            gate=gate,
+            guard=guard,
+            promoted=promoted,
+            serving=name if promoted else before,
             cpu_seconds=cpu_seconds,
-            micro_dollars=sum(entry.micro_dollars for entry in tries),
+            micro_dollars=candidate.micro_dollars,
         )
         write_record(folder / DECISION, decision)
-        self._say(f"round {number}: {'promoted' if last.passed else 'rolled back'}")
+        self._say(f"round {number}: {'promoted' if promoted else 'rolled back'}")
         return decision
 
-    async def _try_out(self, number: int, folder: Path, share: float, so_far: Trial) -> _Tried:
-        """Publish this share of what was trained as the candidate and compare it with what is
-        solved so far; it is rolled back where it does not pass."""
-        weights = await self._blend(folder, share)
-        pin = await self._versions.publish(self.settings.candidate, weights)
-        candidate = await self._trials.play(_version(folder, share), pin)
-        gate = self._compare(candidate.new, so_far.new, self.settings.margin)
-        guard = self._compare(candidate.old, so_far.old, self.settings.old_margin)
-        what = f"round {number}" if share == 1 else f"round {number}, {share:.0%} of it"
-        self._say(f"{what}: new kinds: {gate.verdict}")
-        self._say(
-            f"{what}: old kinds: {guard.candidate:.1%} solved, at first it was "
-            f"{guard.serving:.1%} of the same {guard.questions:,}"
-        )
-        passed = gate.passed and remembers(guard, self.settings)
-        if not passed:
-            await self._versions.roll_back(self.settings.candidate, weights)
-        return _Tried(share, gate, guard, passed, candidate.micro_dollars)
-
-    async def _blend(self, folder: Path, share: float) -> Path:
-        """Weights of a round of which this share is what was trained."""
-        weights = _weights(folder, share)
-        if share != 1:
-            trained, serving = _weights(folder, 1.0), base_folder(self._serving_weights())
-            await asyncio.to_thread(write_blend, serving, trained, share, weights)
-        return weights
-
-    def _serving_weights(self) -> str:
-        """The weights that serve: a folder, or the pool's own model."""
-        if self.serving == BASE:
-            return self.settings.model
-        rounds = self.output / "rounds"
-        for decision in self.decisions():
-            folder = rounds / f"{decision.number:04d}"
-            if _version(folder, decision.share) == self.serving:
-                return str(_weights(folder, decision.share))
-        raise TrainingError(f"{rounds} holds no round whose version is {self.serving}")
+    def _weights(self, version: str) -> Path:
+        """Folder of the weights of a round's version."""
+        return self.output / "rounds" / version / "training" / STAGE
 
     def _compare(
         self, candidate: Sequence[bool], serving: Sequence[bool], margin: float
@@ -246,7 +184,7 @@ class TeamLoop:
         if not (folder / "data").exists():
             # Making the data takes seconds, in which the client has to be served.
             await asyncio.to_thread(lambda: write(data(), folder / "data"))
-        begin = self._serving_weights()
+        begin = self.settings.model if self.serving == BASE else str(self._weights(self.serving))
         arguments = self.settings.arguments(folder / "data", folder / "training", begin)
         return await asyncio.to_thread(
             run_training, arguments, folder / "training", folder / "training.log"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field
 
@@ -38,11 +37,6 @@ class TeamLoopSettings(Record):
     confidence."""
     old_margin: float = Field(default=0.03, ge=0, lt=1)
     """Margin at the old kinds, by the estimate alone: an interval would be too wide."""
-    blends: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
-        default=(1.0, 0.85), min_length=1
-    )
-    """Shares of the trained weights in what is tried out, one after the other, until one of them
-    forgets no more than the margin."""
     least: int = Field(default=20, ge=1)
     """Instructions of either kind; with fewer the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)

@@ -108,13 +108,12 @@ def _seeds(results: Sequence[WorldsResult]) -> Table:
 
 def _rounds(entries: Sequence[tuple[WorldsResult, int, TeamDecision]]) -> Table:
     head = ["seed", "after", "lessons", "new: candidate", "serving", "old: candidate", "at first",
-            "blend", "verdict", "CPU s"]  # fmt: skip
+            "verdict", "CPU s"]  # fmt: skip
     rows = [
         [
             str(result.settings.seed), count(at), count(decision.lessons),
             share(decision.gate.candidate), share(decision.gate.serving),
             share(decision.guard.candidate), share(decision.guard.serving),
-            share(decision.share, 0),
             "promoted" if decision.promoted else "rolled back", f"{decision.cpu_seconds:.0f}",
         ]
         for result, at, decision in entries
