@@ -119,7 +119,7 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         for named, inner in split_at_marks(_PLAMO.finditer(body, requested.start()), body):
             inner = inner.partition("<|plamo:end_tool_arguments:plamo|>")[0]
             yield call_from_json_arguments(named["head"].strip(), inner.strip())
-    elif "[ARGS]" in body and "[" not in body[:1]:
+    elif "[ARGS]" in body and not body.startswith("["):
         name, _, arguments = body.partition("[ARGS]")
         yield call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
     elif "arg_key" in body and _ARGUMENT.search(body):
