@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from loopline.runtime.client.waiting import ApprovalConflict, PendingApproval
 from loopline.runtime.dashboard.frame import Frame
-from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
+from loopline.runtime.dashboard.sign_in import Viewer, require_change
+from loopline.runtime.errors import InputError
 
 _TIME = "%Y-%m-%d %H:%M"
 
@@ -64,7 +65,7 @@ class ApprovalsView:
         require_change(viewer)
         decision = {"approve": "approved", "deny": "denied"}.get(form.get("decision", ""))
         if decision is None:
-            raise Refused("approve or deny")
+            raise InputError("approve or deny")
         approval = await self._frame.client.approval(form.get("id", ""))
         if approval.request.digest != form.get("digest", ""):
             raise ApprovalConflict(

@@ -15,8 +15,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from loopline.runtime.dashboard.frame import HEADERS, Frame
-from loopline.runtime.dashboard.sign_in import Refused, Viewer
-from loopline.runtime.errors import UserError
+from loopline.runtime.dashboard.sign_in import Viewer
+from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.jobs.programs import MODULES
 from loopline.runtime.observe.result_folders import (
     PAGE,
@@ -93,18 +93,18 @@ class BenchmarksView:
             return folders, await asyncio.to_thread(self._reader.read, folders.benchmarks)
 
     async def _known(self, folder: str) -> BenchmarkResult:
-        """Return the benchmark of that folder, which must be one of the list. Raises `Refused`."""
+        """Return the benchmark of that folder, which must be on the list. Raises `InputError`."""
         _, results = await self._results()
         for result in results:
             if result.folder == folder:
                 return result
-        raise Refused(f"{folder[:200]!r} is not the folder of a benchmark below {self._root}")
+        raise InputError(f"{folder[:200]!r} is not the folder of a benchmark below {self._root}")
 
     async def _report(self, request: Request, viewer: Viewer) -> Response:
         """Return the page that the bench wrote."""
         result = await self._known(request.query_params.get("folder", ""))
         if not result.has_page:
-            raise Refused(f"{result.folder} has no report yet: `bench report` writes one")
+            raise InputError(f"{result.folder} has no report yet: `bench report` writes one")
         return FileResponse(
             self._root / result.folder / PAGE, media_type="text/html", headers=_REPORT_HEADERS
         )

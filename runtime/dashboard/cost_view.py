@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import Frame
-from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.dashboard.sign_in import Viewer
+from loopline.runtime.errors import InputError
 from loopline.runtime.gateway.api_keys import uses
 from loopline.runtime.observe.cost_words import spent_words
 from loopline.runtime.observe.costs import (
@@ -111,14 +112,14 @@ class CostView:
 
 def period(fields: Mapping[str, str], now: float) -> tuple[float, float]:
     """Return the first and the last day that a form asks for, as the Unix seconds of their
-    beginnings. Raises `Refused`."""
+    beginnings. Raises `InputError`."""
     today = now - now % DAY_SECONDS
     last = _day(fields, "until", today)
     first = _day(fields, "since", last - (DEFAULT_DAYS - 1) * DAY_SECONDS)
     if first > last:
-        raise Refused("the first day of the period lies behind its last one")
+        raise InputError("the first day of the period lies behind its last one")
     if last - first >= MAX_DAYS * DAY_SECONDS:
-        raise Refused(f"a period has at most {MAX_DAYS} days")
+        raise InputError(f"a period has at most {MAX_DAYS} days")
     return first, last
 
 
@@ -129,16 +130,16 @@ def _day(fields: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(calendar.timegm(time.strptime(text, _DAY)))
     except ValueError:
-        raise Refused(f"{name}: {text[:40]!r} is not a day such as 2026-01-31") from None
+        raise InputError(f"{name}: {text[:40]!r} is not a day such as 2026-01-31") from None
 
 
 def grouping(fields: Mapping[str, str]) -> Grouping:
-    """Grouping of the table's sums. Raises `Refused`."""
+    """Grouping of the table's sums. Raises `InputError`."""
     name = fields.get("by") or "model"
     for known_grouping in GROUPINGS:
         if name == known_grouping:
             return known_grouping
-    raise Refused(f"by: {name[:40]!r} is none of {', '.join(GROUPINGS)}")
+    raise InputError(f"by: {name[:40]!r} is none of {', '.join(GROUPINGS)}")
 
 
 def cost_words(line: CostLine) -> str:

@@ -23,6 +23,7 @@ from loopline.runtime.dashboard.runs_view import RunsView
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
 from loopline.runtime.dashboard.trainings_view import TrainingsView
 from loopline.runtime.dashboard.workers_view import WorkersView
+from loopline.runtime.errors import InputError
 
 _PACKAGE = "loopline.runtime.dashboard"
 _STATIC = {
@@ -87,10 +88,10 @@ class Doors:
         if request.method == "POST":
             try:
                 sign_in.require_same_origin(request)
-            except Refused as error:
+                key = (await self._frame.read_form(request)).get("key", "")
+            except (Refused, InputError) as error:
                 message = str(error)
             else:
-                key = (await self._frame.read_form(request)).get("key", "")
                 key_digest = sign_in.key_digest_of(key) if key else None
                 message = "This key is not known here, was revoked, or may not see the dashboard."
         elif (ticket := request.query_params.get("ticket")) is not None:

@@ -22,11 +22,13 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.dashboard import sign_in
 from loopline.runtime.dashboard.sign_in import NotSignedIn, Refused, Viewer
-from loopline.runtime.errors import UserError
+from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.terminal.pages.templates import render
 
 PATH = "/dashboard"
 _PACKAGE = "loopline.runtime.dashboard"
+MAX_FIELDS = 100
+"""Most fields of a form."""
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none';"
@@ -155,27 +157,31 @@ class Frame:
         return RedirectResponse(f"{PATH}/sign-in", 303, headers=HEADERS)
 
     async def read_form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form; the last of several with the same name. Raises `Refused`."""
+        """Return the fields of a form; the last of several with the same name. Raises
+        `InputError`."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
             if len(body) > sign_in.MAX_FORM_BYTES:
-                raise Refused(f"the form has more than {sign_in.MAX_FORM_BYTES} bytes")
+                raise InputError(f"the form has more than {sign_in.MAX_FORM_BYTES} bytes")
         text = body.decode(errors="replace")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100))
+        try:
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        except ValueError as error:
+            raise InputError(f"the form has more than {MAX_FIELDS} fields") from error
 
 
 def number_of(form: Mapping[str, Any], name: str) -> float | None:
-    """Parse a number of a form or an address; None where it is empty. Raises `Refused`."""
+    """Parse a number of a form or an address; None where it is empty. Raises `InputError`."""
     text = str(form.get(name, "")).strip()
     if not text:
         return None
     try:
         value = float(text)
     except ValueError:
-        raise Refused(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number") from None
+        raise InputError(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number") from None
     if value != value or value in (float("inf"), float("-inf")):
-        raise Refused(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number")
+        raise InputError(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number")
     return value
 
 

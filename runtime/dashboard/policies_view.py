@@ -25,7 +25,8 @@ from loopline.runtime.client.policy_changes import (
     routers_of,
 )
 from loopline.runtime.dashboard.frame import Frame, number_of
-from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
+from loopline.runtime.dashboard.sign_in import Viewer, require_change
+from loopline.runtime.errors import InputError
 
 LOG_ROWS = 30
 WAIT_SECONDS = 5.0
@@ -105,7 +106,7 @@ class PoliciesView:
         name = form.get("name", "").strip()
         pools = self._frame.settings.models
         if pool_of(name) not in pools:
-            raise Refused(f"there is no pool {pool_of(name)[:64]!r}; pools: {', '.join(pools)}")
+            raise InputError(f"there is no pool {pool_of(name)[:64]!r}; pools: {', '.join(pools)}")
         by = f"{viewer.key.name}, on the page"
         await change(self._frame.bus, name, _action(form), WAIT_SECONDS, by=by)
         return self._frame.go_to("/policies")
@@ -116,17 +117,17 @@ def _action(form: dict[str, str]) -> Callable[[Policy], Policy]:
         case "publish":
             weights = form.get("weights", "").strip()
             if not weights or not Path(weights).exists():
-                raise Refused(f"{weights[:200]!r} does not exist on the gateway's machine")
+                raise InputError(f"{weights[:200]!r} does not exist on the gateway's machine")
             path = str(Path(weights).resolve())
             return lambda policy: policy.published(path, time.time())
         case "pin":
             version = number_of(form, "version")
             if version is None:
-                raise Refused("a version is a number; 0 is the model without an adapter")
+                raise InputError("a version is a number; 0 is the model without an adapter")
             return lambda policy: policy.with_version_in_use(int(version))
         case "roll_back":
             return lambda policy: policy.rolled_back()
         case "stop_canary":
             return lambda policy: policy.without_canary()
         case _:
-            raise Refused("publish, pin, roll_back or stop_canary")
+            raise InputError("publish, pin, roll_back or stop_canary")

@@ -19,7 +19,8 @@ from loopline.runtime.client.waiting import describe_waits, pending_approval
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.approvals_view import approval_row
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
-from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
+from loopline.runtime.dashboard.sign_in import Viewer, require_change
+from loopline.runtime.errors import InputError
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.observe.run_history import KnownRun, find_run
 from loopline.runtime.observe.run_page.page import render_body
@@ -122,7 +123,7 @@ class RunView:
         run_id = request.path_params["id"]
         after = request.headers.get("last-event-id", "0-0")
         if not all(part.isdecimal() for part in after.split("-")) or len(after) > 40:
-            raise Refused(f"{after[:40]!r} is not the id of an event")
+            raise InputError(f"{after[:40]!r} is not the id of an event")
         # After a failure the browser comes back with the last id that it has.
         lost = event(orjson.dumps({"kind": "lost", "agent": "", "text": ""}))
         return event_stream(self._follow(run_id, after), lambda _: lost, HEADERS)
@@ -168,7 +169,7 @@ class RunView:
         require_change(viewer)
         run_id, value = request.path_params["id"], number_of(form, "value")
         if value is None:
-            raise Refused("a reward is a number: 1 for good, 0 for bad, or anything between")
+            raise InputError("a reward is a number: 1 for good, 0 for bad, or anything between")
         turn = number_of(form, "turn")
         await self._frame.client.reward(
             run_id,
@@ -184,7 +185,7 @@ class RunView:
     async def _compare(self, request: Request, viewer: Viewer) -> Response:
         ids = [request.query_params.get(name, "") for name in ("a", "b")]
         if not all(ids):
-            raise Refused("two runs are compared: /dashboard/compare?a=ID&b=ID")
+            raise InputError("two runs are compared: /dashboard/compare?a=ID&b=ID")
         known_runs = await asyncio.gather(*(self._find(run_id) for run_id in ids))
         return self._frame.render(
             request,

@@ -17,7 +17,8 @@ from loopline.agents.records import Outcome
 from loopline.bus import pool_of
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import PATH, Frame, number_of
-from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.dashboard.sign_in import Viewer
+from loopline.runtime.errors import InputError
 from loopline.runtime.observe.cost_words import spent_words
 from loopline.runtime.observe.recorded_index import (
     NEWEST,
@@ -155,12 +156,12 @@ class RunsView:
 
 
 def query_of(fields: Mapping[str, str]) -> RunQuery:
-    """Return the query of a form. Raises `Refused` for a field that can't be read."""
+    """Return the query of a form. Raises `InputError` for a field that can't be read."""
     tags: dict[str, str] = {}
     if tag := fields.get("tag", "").strip():
         name, equals, value = tag.partition("=")
         if not equals:
-            raise Refused(f"tag: {tag[:40]!r} is not of the form name=value")
+            raise InputError(f"tag: {tag[:40]!r} is not of the form name=value")
         tags[name] = value
     return RunQuery(
         workflow=fields.get("workflow", "").strip(),
@@ -181,7 +182,7 @@ def _time(fields: Mapping[str, str], name: str) -> float | None:
     try:
         return float(calendar.timegm(time.strptime(text, _TIME)))
     except ValueError:
-        raise Refused(f"{name}: {text[:40]!r} is not a time such as 2026-01-31T18:30") from None
+        raise InputError(f"{name}: {text[:40]!r} is not a time such as 2026-01-31T18:30") from None
 
 
 def _waits(line: RunLine) -> str:

@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, number_of
-from loopline.runtime.dashboard.sign_in import Refused, Viewer
-from loopline.runtime.errors import UserError
+from loopline.runtime.dashboard.sign_in import Viewer
+from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.result_folders import scan
 from loopline.runtime.observe.run_history import find_run
@@ -118,7 +118,7 @@ class TrainingsView:
             drawn = await asyncio.to_thread(self._draw, selected, weight)
         sampled = fields.get("of") or next(iter(selected), "")
         if sampled and sampled not in folders:
-            raise Refused(f"{sampled[:200]!r} is not the folder of a training")
+            raise InputError(f"{sampled[:200]!r} is not the folder of a training")
         rounds = await asyncio.to_thread(rounds_of, self._root / sampled) if sampled else []
         number = _round(number_of(fields, "round"), rounds)
         return self._frame.render(
@@ -258,27 +258,27 @@ def _seconds(trainings: Sequence[Path]) -> int:
 
 
 def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """Return the folders to draw; without a choice the first. Raises `Refused`."""
+    """Return the folders to draw; without a choice the first. Raises `InputError`."""
     for folder in folders_of_form:
         if folder not in folders:
-            raise Refused(f"{folder[:200]!r} is not the folder of a training")
+            raise InputError(f"{folder[:200]!r} is not the folder of a training")
     if len(folders_of_form) > MAX_CHOSEN:
-        raise Refused(f"at most {MAX_CHOSEN} trainings are drawn over each other")
+        raise InputError(f"at most {MAX_CHOSEN} trainings are drawn over each other")
     return list(dict.fromkeys(folders_of_form)) or list(folders[:1])
 
 
 def _weight(value: float | None) -> float:
     if value is not None and not 0 <= value < 1:
-        raise Refused(f"smoothing is at least 0 and less than 1; got {value:g}")
+        raise InputError(f"smoothing is at least 0 and less than 1; got {value:g}")
     return 0.0 if value is None else value
 
 
 def _round(value: float | None, rounds: Sequence[int]) -> int | None:
-    """Return the requested round, else the newest. Raises `Refused`."""
+    """Return the requested round, else the newest. Raises `InputError`."""
     if value is None:
         return rounds[-1] if rounds else None
     if value not in rounds:
-        raise Refused(f"this training has no groups of a round {value:g}")
+        raise InputError(f"this training has no groups of a round {value:g}")
     return int(value)
 
 

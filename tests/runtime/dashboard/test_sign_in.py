@@ -54,6 +54,21 @@ def test_a_key_signs_in_as_far_as_it_may(dashboard: Dashboard) -> None:
         assert "reader" in client.get("/runs").text
 
 
+def test_a_form_that_is_too_large_is_refused_before_and_after_signing_in(
+    dashboard: Dashboard,
+) -> None:
+    forms = ("key=" + "x" * 10**6, "&".join(f"key{n}=x" for n in range(200)))
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    with httpx.Client(base_url=dashboard.url) as stranger, dashboard.signed_in() as client:
+        for form in forms:
+            answer = stranger.post("/sign-in", content=form, headers=headers)
+            assert answer.status_code == 403
+            assert "the form has more than" in answer.text
+            answer = client.post("/policies/change", content=form, headers=headers)
+            assert answer.status_code == 400
+            assert "the form has more than" in answer.text
+
+
 def test_who_may_only_look_changes_nothing(dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     reader = dashboard.deployment.new_key("looker", "--dashboard", "read")
