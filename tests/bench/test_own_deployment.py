@@ -56,6 +56,7 @@ def own(path: Path) -> tuple[str, str, str, str]:
     return ("--profile", str(path / "small.toml"), "--output", str(path / "out"))
 
 
+@pytest.mark.slow
 def test_one_command_starts_a_deployment_measures_and_stops_it(tmp_path: Path) -> None:
     process = command(tmp_path, PROFILE, *own(tmp_path), "--json")
     output, errors = process.communicate(timeout=120)

@@ -70,6 +70,7 @@ def wanted(
 
 
 @pytest.mark.parametrize("game", GAMES)
+@pytest.mark.slow
 def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: str) -> None:
     bench_manifest = manifest(wanted(game, 4), "pair,plan_agent_alone")
     facts = measured(tmp_path / "out", bench_manifest, PuzzleClient())
@@ -360,6 +361,7 @@ def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> 
 
 
 @pytest.mark.parametrize("game", ["plan_path", "sokoban", "sudoku"])
+@pytest.mark.slow
 def test_what_the_tools_solve_without_any_thought_is_little_unless_they_look_far_ahead(
     game: str,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from loopline.bus import BusSettings
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings
@@ -32,6 +34,7 @@ def team(bus: BusSettings) -> list[WorkerBase]:
     ]
 
 
+@pytest.mark.slow
 async def test_every_instance_is_played_once_by_each_arm_though_the_bench_is_killed(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,7 @@ def sudokus(samples: int) -> Request:
     return Request("test", samples, seed=7, choices={"game": "sudoku"})
 
 
+@pytest.mark.slow
 def test_a_report_says_in_every_form_how_completions_were_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -36,6 +37,7 @@ def test_a_report_says_in_every_form_how_completions_were_drawn(
     assert summary_line(ended)["options"] == {"candidates": 8, "temperature": 0.7}
 
 
+@pytest.mark.slow
 def test_completions_that_were_cut_off_are_counted_and_the_limit_is_named(tmp_path: Path) -> None:
     bench_manifest = manifest(sudokus(3), greedy=True, max_tokens=64)
     whole = measured(tmp_path / "whole", bench_manifest, PuzzleClient())

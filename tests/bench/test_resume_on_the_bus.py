@@ -25,6 +25,7 @@ def results_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.slow
 async def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_report(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,7 @@ ROOM = Room(max_context=1024, overhead=20, per_word=2)
 
 
 @pytest.mark.parametrize("engine", ["llama_cpp", "torch"])
+@pytest.mark.slow
 def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
     if engine == "llama_cpp":
         pytest.importorskip("llama_cpp", reason="needs make gguf")
@@ -58,6 +59,7 @@ def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
     assert facts["compared_in_quiet"] > 10
 
 
+@pytest.mark.slow
 def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp#26207: what one adapter has computed serves another one."""
     pytest.importorskip("llama_cpp", reason="needs make gguf")

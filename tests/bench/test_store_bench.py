@@ -29,6 +29,7 @@ def test_runs_that_were_written_at_once_are_records_as_a_recorder_writes_them(
     assert from_store(tmp_path, run_id(60, 7)) == reading.records[60]
 
 
+@pytest.mark.slow
 def test_all_runs_are_shown_and_read_before_and_after_the_compaction(tmp_path: Path) -> None:
     outcome = measure(StoreOptions(runs=200, shows=20, folder=tmp_path, seed=1), Progress())
     assert not outcome.broken

@@ -79,6 +79,7 @@ DOMAINS = {"umi": ("bank", "tasks"), "delegate": ("age",)}
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("split", ["train", "unseen_wordings"])
 @pytest.mark.parametrize("workflow", ["umi", "delegate"])
+@pytest.mark.slow
 def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str, narrow: bool) -> None:
     settings = TeamSettings.model_validate(
         {

@@ -354,6 +354,7 @@ def stopped_between() -> Iterator[CodeProblem]:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_start_that_is_stopped_leaves_a_folder_in_which_the_same_can_be_started(
     tmp_path: Path,
 ) -> None:

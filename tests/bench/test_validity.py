@@ -51,6 +51,7 @@ def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
     assert (counts.written, counts.cut, counts.parsed, counts.valid) == (5, 1, 3, 1)
 
 
+@pytest.mark.slow
 def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None:
     arguments = ("--samples", "6", "--temperatures", "1.5", "--json")
     process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)

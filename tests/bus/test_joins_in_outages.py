@@ -96,6 +96,7 @@ async def test_a_server_that_restarts_at_any_step_of_a_start_is_outlasted(
     own_server.start()
 
 
+@pytest.mark.slow
 async def test_a_server_that_goes_while_a_process_joins_and_stays_away_is_named(
     own_server: RedisProcess,
 ) -> None:

@@ -438,6 +438,7 @@ class BusMachine(DrivenBus):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_the_bus_keeps_the_rules_of_its_model(shared_server: RedisProcess) -> None:
     class Machine(BusMachine):
         url = shared_server.url

@@ -149,6 +149,7 @@ def test_a_redis_whose_restart_fails_is_started_again_later_with_its_data(
     assert json.loads(deployment.ok("runs", "show", run_id, "--json"))["answer"] == "29"
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_work(
     deployment: Deployment,
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_benchmark_is_not_queued_onto_the_results_of_another(
         queue(shared, tmp_path / "results", samples=2)
 
 
+@pytest.mark.slow
 def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_what_was_seen_before_an_outage_sets_no_job_free_after_it() -> None:
     assert unclaimed.gone({"job"}, 60.0) == []
 
 
+@pytest.mark.slow
 def test_a_running_job_can_be_cancelled_and_is_stopped(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
     assert "is over" in process.stderr
 
 
+@pytest.mark.slow
 def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     deployment: Deployment, own_server: RedisProcess, tmp_path: Path
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_ratio_of_one_has_no_colour(ratio: float, look: int) -> None:
     assert ratio_class(ratio) == look
 
 
+@pytest.mark.slow
 def test_huge_texts_are_cut_and_the_page_says_so() -> None:
     calls = [says("x" * 100_000) for _ in range(300)]
     candidates = [Candidate(calls=(call,), reward_parts={"team": 0.5}) for call in calls]

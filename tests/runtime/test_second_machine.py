@@ -41,6 +41,7 @@ def machines(any_server: RedisProcess) -> Iterator[tuple[Deployment, Deployment]
             machine.end()
 
 
+@pytest.mark.slow
 def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
     machines: tuple[Deployment, Deployment],
 ) -> None:

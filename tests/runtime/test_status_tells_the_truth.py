@@ -46,6 +46,7 @@ def send(processes: list[int], number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+@pytest.mark.slow
 def test_workers_that_are_all_frozen_are_not_ready(running: Deployment) -> None:
     frozen = pids(running)
     send(frozen, signal.SIGSTOP)
@@ -76,6 +77,7 @@ def test_a_kind_of_which_nobody_is_ready_is_named_though_others_are() -> None:
     assert status.unserved == ["tool"]
 
 
+@pytest.mark.slow
 def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) -> None:
     redis: int = running.status()["redis"]["pid"]
     send([redis], signal.SIGSTOP)
@@ -89,6 +91,7 @@ def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) ->
     until(lambda: well(running), "answer of the server that woke up")
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_does_not_answer_is_named(running: Deployment) -> None:
     supervisor = running.supervisor_pid()
     send([supervisor], signal.SIGSTOP)

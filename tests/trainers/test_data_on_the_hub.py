@@ -103,6 +103,7 @@ def test_a_router_reads_its_labels_from_the_hub_and_names_what_they_lack(
         router(options)
 
 
+@pytest.mark.slow
 def test_offline_the_error_says_what_to_do(hub: Hub) -> None:
     hub.server.shutdown()
     hub.server.server_close()

@@ -48,6 +48,7 @@ def of_grpo(folder: Path) -> None:
         (of_grpo, "loopline.trainers.grpo.pipeline.forget_work"),
     ],
 )
+@pytest.mark.slow
 def test_its_last_checkpoint_goes_when_it_is_found_finished(
     train: Callable[[Path], None], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def report_of(output: Path) -> Report:
     return report
 
 
+@pytest.mark.slow
 def test_a_backbone_learns_from_all_agents_and_each_agent_from_its_own_sessions(
     base: Path, tmp_path: Path
 ) -> None:

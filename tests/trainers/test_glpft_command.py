@@ -28,6 +28,7 @@ def command(*arguments: object) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
+@pytest.mark.slow
 def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
     data: Path, tmp_path: Path
 ) -> None:

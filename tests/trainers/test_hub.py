@@ -66,6 +66,7 @@ def test_what_was_fetched_is_read_without_a_network(server: Hub) -> None:
     assert path.read_bytes() == LINES
 
 
+@pytest.mark.slow
 def test_without_a_network_the_error_says_what_to_do(server: Hub) -> None:
     server.server.shutdown()
     server.server.server_close()

@@ -158,6 +158,7 @@ def divergence(student: str, teacher: str, rows: list[TokenRow]) -> float:
     return float(torch.cat(values).mean())
 
 
+@pytest.mark.slow
 def test_a_small_model_comes_closer_to_its_teacher_on_questions_that_are_held_out(
     tmp_path: Path,
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_small_model_comes_closer_to_its_teacher_on_questions_that_are_held_ou
     assert stage.validation_after < 0.5 * stage.validation_before
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
     base = write_base(tmp_path / "base")
     teacher = perturbed(tmp_path / "teacher", str(base), 0.3)

@@ -45,6 +45,7 @@ def one_by_one(model: Model, prompt: list[int], limit: int) -> list[int]:
     return ids[len(prompt) :]
 
 
+@pytest.mark.slow
 def test_a_batch_gives_what_each_prompt_gives_alone(model: Model) -> None:
     texts = ["Tom has 3 apples.", "A", "There are 40 pears. Then 13 go away. How many are left?"]
     prompts = [model.tokenizer.encode(text).ids for text in texts]

@@ -183,6 +183,7 @@ def seen(trajectory: AnyRun) -> object:
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(trajectories(), min_size=1, max_size=6, unique_by=lambda item: item.run.id))
+@pytest.mark.slow
 def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
@@ -216,6 +217,7 @@ lists = st.lists(numbers | json_values, max_size=3)
     st.sampled_from(["prompt_ids", "output_ids", "logprobs", "policy", "sampling"]),
     lists | json_values | st.lists(st.integers()) | st.lists(floats),
 )
+@pytest.mark.slow
 def test_what_stands_for_tokens_is_read_or_refused_as_by_the_whole_reader(
     recorded: Trajectory, name: str, value: Any
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
     assert load_model(tmp_path).context == TINY.context
 
 
+@pytest.mark.slow
 def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
@@ -224,6 +225,7 @@ def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut_short", ["model", "facts"])
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_the_end_costs_no_step(
     cut_short: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

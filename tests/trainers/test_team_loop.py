@@ -59,6 +59,7 @@ async def test_a_candidate_that_forgets_does_not_serve_and_the_next_begins_with_
     assert set(judge.pins) == {"base", "0001", "0002", "0003"}
 
 
+@pytest.mark.slow
 async def test_forgetting_does_not_add_up_over_rounds(
     settings: BusSettings, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def compact_killed(store: Path, line: int) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(STEP, max_size=14))
+@pytest.mark.slow
 def test_any_order_of_writes_compactions_and_crashes_leaves_the_same_rows(
     steps: list[tuple[str, object]],
 ) -> None:

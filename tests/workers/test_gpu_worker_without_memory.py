@@ -28,6 +28,7 @@ def _bounded() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("_bounded")
+@pytest.mark.slow
 def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
     deployment: Deployment,
     tiny_gguf: Path,

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from loopline.workers.store.compaction import compact
 from loopline.workers.store.files import parquet_files
@@ -87,6 +88,7 @@ def plain_query(store: Path) -> list[str]:
         return [entry for table in tables for entry in table["entry"].to_pylist()]
 
 
+@pytest.mark.slow
 def test_killed_compactions_lose_no_row_and_show_none_twice(tmp_path: Path) -> None:
     write(tmp_path, entry(1, 1))
     recorder = a_table(tmp_path)

@@ -24,6 +24,7 @@ LEAST_GAP = 20
 
 
 @pytest.mark.parametrize("game", taught())
+@pytest.mark.slow
 def test_the_best_blind_player_is_far_below_the_best_player_by_hand(game: str) -> None:
     """On held-out puzzles, as the table of `bench grpo` has them; the oracle does not count."""
     solved = LearnedGame.of(game).baselines(2027, HELD_OUT)

@@ -182,6 +182,7 @@ async def test_a_file_that_has_changed_is_told_to_the_one_who_asks(
     assert done.stdout == "A7: 12.50 euros\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_examples_run(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     hello = ROOT / "examples/hello_app.py"
     assert len(hello.read_text().splitlines()) <= 12

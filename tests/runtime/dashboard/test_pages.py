@@ -17,6 +17,7 @@ PAGES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/runs")
     run_id = dashboard.ask("Name a colour.")
@@ -110,6 +111,7 @@ def test_a_run_that_is_nowhere_is_named(page: Page, dashboard: Dashboard) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str) -> None:
     """By axe-core's rules, at a desk's width and a phone's."""
     run_id = dashboard.ask("Name a fruit.")

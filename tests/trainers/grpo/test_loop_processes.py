@@ -66,6 +66,7 @@ def environment(where: Deployed, state: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["whole weights", "FSDP"])
+@pytest.mark.slow
 def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_of_one_process(
     spread: bool, where: Deployed, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_what_a_round_came_to_samples_the_next_one(
         assert not same(first, two)
 
 
+@pytest.mark.slow
 def test_a_killed_loop_comes_to_the_same_models(where: Deployed, tmp_path: Path) -> None:
     settings = loop_settings(where.base, weights="full", learning_rate=1e-3, rounds=2)
     run_loop(settings, tmp_path / "whole", where.settings)

@@ -195,6 +195,7 @@ def where(
         yield deployment
 
 
+@pytest.mark.slow
 def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path: Path) -> None:
     large = Path(where.settings.models["large"].model)
     settings = loop_settings(

@@ -92,6 +92,7 @@ def test_two_processes_that_share_the_weights_make_the_steps_of_one(
             assert torch.allclose(weights[0][key], tensor, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_with_the_same_weights(
     base: Path, store: Path, tmp_path: Path
 ) -> None:

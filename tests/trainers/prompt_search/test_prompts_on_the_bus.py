@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loopline.agents.prompts import load_prompt
 from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
@@ -99,6 +101,7 @@ async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted
     assert last.run.prompts["umi_planner.md"] in (prompt["adopted"], shipped)
 
 
+@pytest.mark.slow
 async def test_where_no_prompt_is_better_the_shipped_one_stays(tmp_path: Path) -> None:
     """A candidate that leads by a little in the search, and one that changes nothing."""
     variants, output = tmp_path / "variants", tmp_path / "out"

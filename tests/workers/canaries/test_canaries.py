@@ -125,6 +125,7 @@ async def trial(
         yield trial
 
 
+@pytest.mark.slow
 async def test_a_better_canary_is_promoted_once_by_two_recorders_and_a_worse_one_rolled_back(
     trial: Trial,
 ) -> None:

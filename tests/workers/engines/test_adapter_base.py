@@ -66,6 +66,7 @@ async def the_second_is_refused(engine: Engine, own_path: Path, foreign: Path) -
     assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
 
 
+@pytest.mark.slow
 async def test_torch_refuses_an_adapter_of_another_base_and_the_one_before_serves(
     torch_engine: Engine, tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ async def doubles(tiny_model: Path) -> AsyncIterator[list[VllmDouble]]:
         yield [first, second]
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_is_left_out_until_it_answers(
     tiny_model: Path, doubles: list[VllmDouble], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ class TestExchangedWhereTheyLie:
         yield engine
         await engine.close()
 
+    @pytest.mark.slow
     async def test_no_request_is_lost_and_each_answer_is_of_its_version(
         self, engine: SglangEngine, models: list[Path]
     ) -> None:
