@@ -25,11 +25,18 @@ def arm_class(facts: Facts, arm: str) -> str:
     return f"arm-{3 + others.index(arm) % 3}"
 
 
+def has_dollars(arms: dict[str, Any]) -> bool:
+    """Whether arms can be compared by their dollars: something was paid, and all of it is known."""
+    return any(arm["usage"]["micro_dollars"] for arm in arms.values()) and not any(
+        arm["unpriced"] for arm in arms.values()
+    )
+
+
 def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     """Return the plot and its caption. Cost in dollars per 1,000 questions; in tokens per question
-    where nothing has a price."""
+    where something has no price."""
     arms = facts.results["arms"]
-    priced = any(arms[name]["usage"]["micro_dollars"] for name in arms)
+    priced = has_dollars(arms)
     unit = "micro_dollars" if priced else "tokens"
     per = 1e-3 if priced else 1.0  # micro-dollars per question → dollars per 1,000
     spots = {

@@ -74,7 +74,7 @@ def render_body(
         earlier=max(0, len(known_run.run.task.messages) - MOST_MESSAGES),
         notices=_notices(known_run, material, learned),
         cards=_cards(known_run, priced),
-        tree=(tree(steps, colours), _way(known_run, steps), "The way through the run")
+        tree=(tree(steps, colours), _way(known_run, steps), "Path through the run")
         if steps
         else (),
         time=(timeline(steps, known_run.run.created, colours), time_of(known_run.steps), "Time"),

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.labels import spaced_ticks
 
-WIDTH = 460.0
-HEIGHT = 250.0
+WIDTH = 400.0
+"""Little more than the width of a phone, on which a drawing keeps its size."""
+HEIGHT = 230.0
 MOST_POINTS = 120
 """Most points of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40

@@ -9,7 +9,7 @@ from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
 """Pixels by which a name is moved up or down from its best place."""
-_TICK_SIZE = 11.0
+_TICK_SIZE = 12.0
 """Size of the labels of an axis."""
 _GAP = 10.0
 """Pixels between a mark and its name."""

@@ -28,7 +28,7 @@ def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: 
 def test_the_list_is_filtered(page: Page, dashboard: Dashboard) -> None:
     fruit, colour = dashboard.ask("Name a fruit."), dashboard.ask("Name a colour.")
     page.goto(f"{dashboard.url}/runs")
-    page.get_by_label("Words").fill("A FRUIT")
+    page.get_by_label("Search").fill("A FRUIT")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(f"#to-{fruit}")).to_be_visible()
     expect(page.locator(f"#to-{colour}")).to_have_count(0)
@@ -50,7 +50,7 @@ def test_a_run_is_forked_with_another_question_and_stands_beside_it(
 ) -> None:
     run_id = dashboard.ask("Name a fruit.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
-    page.get_by_text("Fork it").click()
+    page.get_by_text("Fork this run").click()
     page.get_by_label("Question").fill("Name a colour.")
     page.get_by_role("button", name="Fork and compare").click()
     sides = page.locator("#compare .pair").first.locator("section")
@@ -62,7 +62,7 @@ def test_a_run_is_forked_with_another_question_and_stands_beside_it(
 def test_a_run_is_rewarded(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
-    page.get_by_text("Reward it").click()
+    page.get_by_text("Reward this run").click()
     page.get_by_label("Value").fill("0.5")
     page.get_by_label("Comment").fill("ripe")
     page.get_by_role("button", name="Reward", exact=True).click()
