@@ -148,7 +148,7 @@ def payoffs(facts: Facts) -> list[str]:
 def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
     arms = facts.results["arms"]
     paid, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
-    if not paid or not alone or not has_dollars({name: arms[name] for name in (arm, BIG_ALONE)}):
+    if not paid or not alone or arms[arm]["unpriced"] or arms[BIG_ALONE]["unpriced"]:
         return ""
     sign = 1 if pair["a"] == arm else -1
     extra, gap = pair["micro_dollars"], pair["difference"]

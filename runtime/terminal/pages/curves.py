@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.labels import spaced_ticks
+from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
 
 WIDTH = 400.0
 """Little more than the width of a phone, on which a drawing keeps its size."""
@@ -103,7 +103,8 @@ def curves_plot(
     ticks = x_ticks or _whole_ticks(x.ticks(5))
     for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
-        parts.append(svg.text(x(tick), height - _BOTTOM + 16, words, "tick", "middle"))
+        middle = min(x(tick), WIDTH - svg.width_of(words, TICK_SIZE) / 2)
+        parts.append(svg.text(middle, height - _BOTTOM + 16, words, "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):
         parts += _line(curve, x, y, at, say, lambda value: f"{x_label} {say_x(value)}")

@@ -9,7 +9,7 @@ from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
 """Pixels by which a name is moved up or down from its best place."""
-_TICK_SIZE = 12.0
+TICK_SIZE = 12.0
 """Size of the labels of an axis."""
 _GAP = 10.0
 """Pixels between a mark and its name."""
@@ -118,7 +118,7 @@ def spaced_ticks(
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
-        half = svg.width_of(text, _TICK_SIZE) / 2
+        half = svg.width_of(text, TICK_SIZE) / 2
         if scale(tick) - half >= end:
             placed.append((tick, text))
             end = scale(tick) + half + 4
