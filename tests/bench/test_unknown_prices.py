@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import re
 from pathlib import Path
 
 import pytest
 
 from loopline.bench.checkers import Scorer
+from loopline.bench.interchange.exports import export
 from loopline.bench.output import OutputDirectory
 from loopline.bench.report.figures import cost
 from loopline.bench.report.terminal import print_report
@@ -75,3 +77,13 @@ def test_a_cost_is_said_as_far_as_it_is_known() -> None:
     assert cost(0.0, has_unpriced=False) == "$0"
     assert cost(0.0, has_unpriced=True) == "unknown"
     assert cost(1.5, has_unpriced=True) == "$1.50 + unknown"
+
+
+def test_a_table_of_runs_leaves_an_unknown_cost_empty(
+    finished: OutputDirectory, tmp_path: Path
+) -> None:
+    (path,) = export(finished, "csv", tmp_path)
+    with path.open(encoding="utf-8", newline="") as file:
+        costs = {row["arm"]: row["micro_dollars"] for row in csv.DictReader(file)}
+    assert costs["slm"] == ""
+    assert int(costs["llm"]) > 0

@@ -266,7 +266,7 @@ def test_promtool_finds_nothing_to_say(measured: Measured, tmp_path: Path) -> No
             ["promtool", "check", "metrics"], input=scraped.text, capture_output=True, text=True
         )
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, ""), worker
-    # Queries of the dashboard are checked as rules; Grafana fills in what stands for a span of time.
+    # Queries of the dashboard are checked as rules, with a span of time that Grafana fills in.
     names = itertools.count()
     rules = [
         {"record": f"query:{next(names)}", "expr": query.replace("$__rate_interval", "5m")}

@@ -184,7 +184,8 @@ def _cards(
     policy_names = dict.fromkeys(
         f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
     )
-    cards.append(("policies", ", ".join(policy_names) or ("none yet" if ended is None else "none"), policies))
+    names = ", ".join(policy_names) or ("none yet" if ended is None else "none")
+    cards.append(("policies", names, policies))
     return cards
 
 
