@@ -11,7 +11,8 @@ from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.labels import LINE, Box, Labels, broken_words, spaced_ticks
 from loopline.runtime.terminal.pluralize import format_count
 
-WIDTH = 460.0
+WIDTH = 420.0
+"""Little more than the width of a phone, on which a drawing keeps its size."""
 _DOT = 5.5
 """Radius of an arm's dot."""
 
@@ -112,19 +113,19 @@ def differences(facts: Facts) -> str:
     x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
     words_of_pairs = [broken_words(_pair_words(pair), x.end - x.start) for pair in pairs]
     row, top = 46.0 + LINE * (max(map(len, words_of_pairs)) - 1), 8.0
-    height = top + row * len(pairs) + 34
+    height = top + row * len(pairs) + 42
     parts: list[str] = []
     ticks = x.ticks(6)
     placed_ticks = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
     for tick, words in placed_ticks:
-        parts.append(svg.text(x(tick), height - 16, words, "tick", "middle"))
+        parts.append(svg.text(x(tick), height - 24, words, "tick", "middle"))
     for at in range(len(pairs)):
         # In stretches, since the words of a pair are between them, and no line crosses them.
         begin, end = top + row * (at + 1) - 24, top + row * (at + 1) - 4
         parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
         parts.append(svg.line(x(0), begin, x(0), end, "zero"))
     parts.append(
-        svg.text(WIDTH / 2, height - 2, "difference of accuracies, percentage points", "axis",
+        svg.text(WIDTH / 2, height - 6, "difference of accuracies, percentage points", "axis",
                  "middle")
     )  # fmt: skip
     for at, pair in enumerate(pairs):

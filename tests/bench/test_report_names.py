@@ -61,7 +61,8 @@ def reach(drawing: str, words: str) -> tuple[float, float]:
     ):
         if unescape(label) == words:
             wide = width_of(words)
-            return (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+            begin = float(x) - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+            return begin, begin + wide
     raise AssertionError(f"{words!r} is not there")
 
 
