@@ -28,7 +28,7 @@ from loopline.runtime.observe.costs import (
 )
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import WIDTH, number
-from loopline.runtime.terminal.pages.labels import spaced_ticks
+from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
 
 DAY_SECONDS = 86_400
 DEFAULT_DAYS = 7
@@ -187,18 +187,21 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
     }
     most = max(values.values()) or 1.0
     count = round((last - first) / DAY_SECONDS) + 1
-    x = svg.Scale(0.0, float(count), _LEFT, WIDTH - 8)
     y = svg.Scale(0.0, most * 1.08, _HEIGHT - _BOTTOM, _TOP)
+    say = _axis_dollars if priced else number
+    left = svg.margin_for(map(say, y.ticks(4)), _LEFT, WIDTH / 3)
+    x = svg.Scale(0.0, float(count), left, WIDTH - 8)
     parts: list[str] = []
     for tick in y.ticks(4):
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
-        words = _axis_dollars(tick) if priced else number(tick)
+        words = say(tick)
         parts.append(svg.text(x.start - 6, y(tick) + 4, words, "tick", "end"))
     by_day = {line.name: line for line in days}
     dates = [time.strftime(_DAY, time.gmtime(first + at * DAY_SECONDS)) for at in range(count)]
     middles = [at + 0.5 for at in range(count)]
     for middle, day in spaced_ticks(x, middles, [date[5:] for date in dates]):
-        parts.append(svg.text(x(middle), _HEIGHT - _BOTTOM + 16, day, "tick", "middle"))
+        place = min(x(middle), WIDTH - svg.width_of(day, TICK_SIZE) / 2)
+        parts.append(svg.text(place, _HEIGHT - _BOTTOM + 19, day, "tick", "middle"))
     for at, day in enumerate(dates):
         if (line := by_day.get(day)) is None:
             continue
@@ -211,5 +214,5 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
             )
         )  # fmt: skip
     what = "US dollars per day" if priced else "Tokens per day: no call has a price"
-    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 8, f"{what} (UTC)", "axis", "middle"))
+    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 6, f"{what} (UTC)", "axis", "middle"))
     return svg.picture(WIDTH, _HEIGHT, what, *parts)

@@ -93,8 +93,9 @@ def curves_plot(
     top = 10.0 + _ROW * len(names)
     height = HEIGHT + _ROW * len(names)
     xs = [point.x for point in points]
-    x = svg.Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT, log_x)
     y = svg.Scale(*_axis_range(points, least, most), height - _BOTTOM, top)
+    left = svg.margin_for(map(say, y.ticks(4)), _LEFT, WIDTH / 3)
+    x = svg.Scale(min(xs), max(xs), left, WIDTH - _RIGHT, log_x)
     parts = _legend(names)
     for tick in y.ticks(4):
         kind = "zero" if abs(tick) < 1e-12 else "grid"
@@ -104,8 +105,8 @@ def curves_plot(
     for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
         middle = min(x(tick), WIDTH - svg.width_of(words, TICK_SIZE) / 2)
-        parts.append(svg.text(middle, height - _BOTTOM + 16, words, "tick", "middle"))
-    parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
+        parts.append(svg.text(middle, height - _BOTTOM + 19, words, "tick", "middle"))
+    parts.append(svg.text((x.start + x.end) / 2, height - 6, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):
         parts += _line(curve, x, y, at, say, lambda value: f"{x_label} {say_x(value)}")
     return svg.picture(WIDTH, height, label, *parts)

@@ -130,6 +130,49 @@ def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str
             assert wide <= 0, f"{place} is wider than a screen of {width}"
 
 
+DRAWN = (
+    "/benchmarks", "/trainings?run=taught&run=grid/seed-1&smoothing=0.6", "/cost",
+    "/cost?since=2026-01-01&until=2026-12-31",
+)  # fmt: skip
+CHARTS = """() => [...document.querySelectorAll("svg.plot")].flatMap(drawing => {
+  const scale = drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width;
+  const {width, height} = drawing.viewBox.baseVal;
+  const texts = [...drawing.querySelectorAll("text")].map(text => [text, text.getBBox()]);
+  const over = (a, b) => a.x + 1 < b.x + b.width && b.x + 1 < a.x + a.width
+    && a.y + 3 < b.y + b.height && b.y + 3 < a.y + a.height;
+  return texts.flatMap(([text, box], at) => {
+    const size = parseFloat(getComputedStyle(text).fontSize) * scale;
+    const [right, bottom] = [box.x + box.width, box.y + box.height];
+    const inside = box.x >= -1 && right <= width + 1 && bottom <= height + 3;
+    const alone = texts.every(([_, other], place) => place === at || !over(box, other));
+    return size >= 9.5 && inside && alone ? [] : [[text.textContent, size, inside, alone]];
+  });
+})"""
+"""Texts of drawings that are smaller than 9.5 pixels, reach out of them or stand over others."""
+
+
+def test_drawings_can_be_read_on_a_desk_and_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a fruit.")
+    dashboard.ask("Name a colour.", model="slm")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for place in (*DRAWN, f"/runs/{run_id}"):
+            page.goto(dashboard.url + place)
+            assert page.evaluate(CHARTS) == [], f"{place} at {width}"
+
+
+def test_a_run_of_the_list_is_whole_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a colour.")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{dashboard.url}/runs")
+    row = page.locator("tr", has=page.locator(f"#to-{run_id}"))
+    for words in ("answered", "chat", "Name a colour.", "blue"):
+        box = row.get_by_text(words).first.bounding_box()
+        assert box is not None, words
+        assert box["x"] >= 0, words
+        assert box["x"] + box["width"] <= 390, words
+
+
 def test_all_of_it_works_without_a_script(dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     with dashboard.signed_in() as client:
