@@ -101,10 +101,12 @@ $(VENV)/vllm/.installed: $(STAMP)
 vllm: $(VENV)/vllm/.installed
 
 # What tests use of the system: a second Redis, the sandbox of generated programs, a reader of
-# compose.yaml. Only root of a Debian machine can install them without asking.
+# compose.yaml, a checker of metrics and alert rules. Only root of a Debian machine can install them
+# without asking.
 packages:
 	@missing=; \
-	for pair in redis-server:redis-server bwrap:bubblewrap docker-compose:docker-compose; do \
+	for pair in redis-server:redis-server bwrap:bubblewrap docker-compose:docker-compose \
+	  promtool:prometheus; do \
 	  command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \
 	done; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -137,7 +137,7 @@ class RunProgress:
                 f"{sum(right):,}",
                 f"{sum(right) / n:.1%}" if n else "–",
                 f"{self._tokens[arm] / n:,.0f}" if n else "–",
-                *([f"{format_dollars(self._cost[arm] / 1e6)}"] if self._spent else []),
+                *([_dollars(self._cost[arm])] if self._spent else []),
             )
         return Group(
             table, Text(self._totals()), *([Text(self._stopping)] if self._stopping else [])
@@ -173,6 +173,11 @@ class RunProgress:
             if right
         )
         self.notice(f"{self._totals()}; {accuracies}")
+
+
+def _dollars(micro_dollars: int) -> str:
+    """Format what an arm has cost so far; a dash where no call has cost anything that is known."""
+    return format_dollars(micro_dollars / 1e6) if micro_dollars else "–"
 
 
 def _clock(seconds: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from loopline.bench.errors import DataError, UsageError
+from loopline.runtime.terminal.pluralize import format_count
 
 MAX_SAMPLES = 2_000_000
 NAMED = 5
@@ -69,7 +70,14 @@ class Evaluation:
         for a scorer whose scores are not shares."""
         names = self.scorers
         if not names:
-            raise UsageError(f"{self.path}: no sample has a score that is a number")
+            errors = [sample.error for sample in self.samples if sample.error]
+            why = (
+                f": {len(errors):,} of {format_count(len(self.samples), 'sample')} failed, the "
+                f"first with {errors[0][:300]}"
+                if errors
+                else ""
+            )
+            raise UsageError(f"{self.path}: no sample has a score that is a number{why}")
         if name is None and len(names) > 1:
             raise UsageError(
                 f"{self.path} has several scorers; choose one by --scorer: {'; '.join(names)}"

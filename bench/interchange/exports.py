@@ -182,6 +182,7 @@ def _csv(directory: OutputDirectory, facts: Facts, output: Path) -> Iterator[Pat
         writer = csv.writer(file)
         writer.writerow(head)
         for arm in facts.arms:
+            has_unpriced = bool(facts.results["arms"][arm.name]["unpriced"])
             for result in arm.results:
                 item = facts.items[result.item]
                 writer.writerow(
@@ -192,7 +193,8 @@ def _csv(directory: OutputDirectory, facts: Facts, output: Path) -> Iterator[Pat
                         *(int(result.verdicts[name]) for name in checkers),
                         *(result.measures.get(name) for name in measures),
                         result.calls, result.prompt_tokens, result.completion_tokens,
-                        result.micro_dollars, result.seconds.wall, result.run_id,
+                        result.micro_dollars or (None if has_unpriced else 0),
+                        result.seconds.wall, result.run_id,
                     ]
                 )  # fmt: skip
     yield path

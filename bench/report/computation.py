@@ -283,6 +283,7 @@ def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> d
         "tools": sum(r.tools for r in arm.results),
         "usage": arm.paid.as_dict(),
         "pools": {name: arm.pools[name].as_dict() for name in sorted(arm.pools)},
+        "unpriced": _unpriced(arm, manifest),
         "per_question": {
             "micro_dollars": _mean(arm, "micro_dollars", seed),
             "tokens": _mean(arm, "tokens", seed),
@@ -293,6 +294,16 @@ def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> d
             arm.paid.micro_dollars / 1e6 / arm.right() if arm.right() else None
         ),
     }
+
+
+def _unpriced(arm: ArmRuns, manifest: Manifest) -> list[str]:
+    """Return the pools that the arm called and nobody gave a price: what they cost is unknown."""
+    priced = {name for name, facts in manifest.pools.items() if facts.price}
+    return sorted(
+        name
+        for name, paid in arm.pools.items()
+        if paid.tokens and not paid.micro_dollars and name not in priced
+    )
 
 
 def _mean(arm: ArmRuns, what: str, seed: int) -> dict[str, float | None]:

@@ -34,6 +34,14 @@ def dollars(value: float | None) -> str:
     return format_dollars(value, 2)
 
 
+def cost(value: float | None, *, has_unpriced: bool) -> str:
+    """Format the dollars of calls of which some may have no price: an unknown amount is never shown
+    as a number."""
+    if value is None or not has_unpriced:
+        return dollars(value)
+    return f"{dollars(value)} + unknown" if value else "unknown"
+
+
 def count(value: float | None, digits: int = 0) -> str:
     """Format a count with separators of thousands."""
     return "–" if value is None else f"{value:,.{digits}f}"

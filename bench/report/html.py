@@ -48,6 +48,7 @@ def _block(name: str, value: object) -> str:
 
 def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
     by_arm = {arm.name: arm for arm in facts.arms}
+    unpriced_arms = {name for name, arm in facts.results["arms"].items() if arm["unpriced"]}
     runs = {arm.name: arm.by_item() for arm in facts.arms}
     items: list[dict[str, Any]] = []
     chunks: list[dict[str, Any]] = []
@@ -76,7 +77,7 @@ def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
                 "o": str(result.outcome),
                 "why": result.reason,
                 "t": paid.tokens,
-                "m": paid.micro_dollars,
+                "m": paid.micro_dollars or (None if name in unpriced_arms else 0),
                 "s": result.seconds.wall,
                 "sec": {
                     "queue": result.seconds.queue,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from loopline.bench.report.plots import WIDTH
 from loopline.bench.statistics import Interval
 from loopline.runtime.terminal.pages import svg
+from loopline.runtime.terminal.pages.labels import LINE, broken_words, spaced_ticks
 
 _ROW = 46.0
 _TOP = 8.0
@@ -51,16 +52,23 @@ def _ends(line: Line) -> tuple[float, float]:
 
 
 def _plot(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str]) -> str:
-    bottom = _TOP + _ROW * len(lines)
     parts: list[str] = []
-    for tick in x.ticks(5):
-        kind = "zero" if tick == 0 else "grid"
-        parts.append(svg.line(x(tick), _TOP, x(tick), bottom, kind))
-        parts.append(svg.text(x(tick), bottom + 16, say(tick), "tick", "middle"))
+    words = [broken_words(line.words, x.end - x.start) for line in lines]
+    row = _ROW + LINE * (max(map(len, words), default=1) - 1)
+    bottom = _TOP + row * len(lines)
+    ticks = x.ticks(5)
+    placed_ticks = spaced_ticks(x, ticks, [say(tick) for tick in ticks])
+    for tick, text in placed_ticks:
+        parts.append(svg.text(x(tick), bottom + 16, text, "tick", "middle"))
     for at, line in enumerate(lines):
-        y = _TOP + _ROW * at + 30
+        y = _TOP + row * (at + 1) - 16
         interval = line.interval
-        parts.append(svg.text(x.start, y - 12, line.words, "label"))
+        # In stretches, since the words of an interval are between them, and no line crosses them.
+        for tick, _ in placed_ticks:
+            kind = "zero" if tick == 0 else "grid"
+            parts.append(svg.line(x(tick), y - 8, x(tick), y + 12, kind))
+        for place, text in enumerate(reversed(words[at])):
+            parts.append(svg.text(x.start, y - 12 - LINE * place, text, "label"))
         parts.append(svg.line(x(interval.low), y, x(interval.high), y, f"interval {line.mark}"))
         parts += [
             svg.tag("circle", cx=x(dot), cy=y, r=2.5, class_=f"dot {line.mark}")

@@ -67,7 +67,9 @@ def main_rows(facts: Facts) -> list[list[str]]:
                 say.share(score["estimate"]),
                 say.span(score["low"], score["high"]),
                 say.count(arm["tokens_per_question"], 1),
-                say.dollars(None if money is None else money / 1000),
+                say.cost(
+                    None if money is None else money / 1000, has_unpriced=bool(arm["unpriced"])
+                ),
                 say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
             ]
         )
@@ -160,7 +162,7 @@ def _ledger(facts: Facts) -> list[str]:
             name,
             pool,
             *(f"{paid[key]:,}" for key in ("calls", "prompt", "cached", "completion")),
-            say.dollars(paid["micro_dollars"] / 1e6),
+            say.cost(paid["micro_dollars"] / 1e6, has_unpriced=pool in arm["unpriced"]),
         ]
         for name, arm in facts.results["arms"].items()
         for pool, paid in arm["pools"].items()

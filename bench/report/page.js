@@ -42,7 +42,7 @@ function seconds(value) {
 }
 
 function dollars(micro) {
-  return micro ? "$" + (micro / 1e6).toPrecision(2) : "$0";
+  return micro === null ? "unknown cost" : micro ? "$" + (micro / 1e6).toPrecision(2) : "$0";
 }
 
 // ---- which items ----
@@ -171,7 +171,7 @@ function callView(call) {
     ...call.tools.map(toolLine),
     make("div", { class: "small soft" },
       call.model + ": " + call.tokens[0] + " + " + call.tokens[2] + " tokens" + (call.tokens[1] ? " (" + call.tokens[1] + " cached)" : "") +
-      ", " + dollars(call.micro) + (call.finish === "length" ? ", cut off" : "")),
+      (call.micro ? ", " + dollars(call.micro) : "") + (call.finish === "length" ? ", cut off" : "")),
   ].filter(Boolean);
 }
 

@@ -8,9 +8,11 @@ from loopline.bench.report import links
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.figures import count, dollars, p_value, points, share, span
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.labels import Box, Labels, spaced_ticks
+from loopline.runtime.terminal.pages.labels import LINE, Box, Labels, broken_words, spaced_ticks
+from loopline.runtime.terminal.pluralize import format_count
 
-WIDTH = 460.0
+WIDTH = 420.0
+"""Little more than the width of a phone, on which a drawing keeps its size."""
 _DOT = 5.5
 """Radius of an arm's dot."""
 
@@ -25,11 +27,18 @@ def arm_class(facts: Facts, arm: str) -> str:
     return f"arm-{3 + others.index(arm) % 3}"
 
 
+def has_dollars(arms: dict[str, Any]) -> bool:
+    """Whether arms can be compared by their dollars: something was paid, and all of it is known."""
+    return any(arm["usage"]["micro_dollars"] for arm in arms.values()) and not any(
+        arm["unpriced"] for arm in arms.values()
+    )
+
+
 def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     """Return the plot and its caption. Cost in dollars per 1,000 questions; in tokens per question
-    where nothing has a price."""
+    where something has no price."""
     arms = facts.results["arms"]
-    priced = any(arms[name]["usage"]["micro_dollars"] for name in arms)
+    priced = has_dollars(arms)
     unit = "micro_dollars" if priced else "tokens"
     per = 1e-3 if priced else 1.0  # micro-dollars per question → dollars per 1,000
     spots = {
@@ -85,6 +94,11 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
             "only that solves it; no router of whole questions lies above. Dotted: mixing the two "
             "models at random; a router on this line has learnt nothing."
         )
+    if labels.left_out:
+        caption += (
+            f" There is no room for {format_count(labels.left_out, 'name')}: a pointer over a dot "
+            "shows its own."
+        )
     drawing = svg.picture(WIDTH, height, "Accuracy against cost", *parts)
     return drawing, caption
 
@@ -96,35 +110,41 @@ def differences(facts: Facts) -> str:
         return ""
     edges = [pair["difference"][edge] for pair in pairs for edge in ("low", "high")]
     reach = max(0.02, *(abs(edge) for edge in edges)) * 1.1
-    row, top = 46.0, 8.0
-    height = top + row * len(pairs) + 34
     x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
+    words_of_pairs = [broken_words(_pair_words(pair), x.end - x.start) for pair in pairs]
+    row, top = 46.0 + LINE * (max(map(len, words_of_pairs)) - 1), 8.0
+    height = top + row * len(pairs) + 42
     parts: list[str] = []
     ticks = x.ticks(6)
     placed_ticks = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
     for tick, words in placed_ticks:
-        parts.append(svg.text(x(tick), height - 16, words, "tick", "middle"))
+        parts.append(svg.text(x(tick), height - 24, words, "tick", "middle"))
     for at in range(len(pairs)):
         # In stretches, since the words of a pair are between them, and no line crosses them.
-        begin, end = top + row * at + 22, top + row * at + 42
+        begin, end = top + row * (at + 1) - 24, top + row * (at + 1) - 4
         parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
         parts.append(svg.line(x(0), begin, x(0), end, "zero"))
     parts.append(
-        svg.text(WIDTH / 2, height - 2, "difference of accuracies, percentage points", "axis",
+        svg.text(WIDTH / 2, height - 6, "difference of accuracies, percentage points", "axis",
                  "middle")
     )  # fmt: skip
     for at, pair in enumerate(pairs):
-        y = top + row * at + 30
+        y = top + row * (at + 1) - 16
         gap = pair["difference"]
-        words = (
-            f"{pair['a']} − {pair['b']}: {points(gap['estimate'])} "
-            f"[{points(gap['low'])}, {points(gap['high'])}], {p_value(pair['p'])}"
-        )
-        parts.append(svg.text(16, y - 12, words, "label"))
+        for place, words in enumerate(reversed(words_of_pairs[at])):
+            parts.append(svg.text(16, y - 12 - LINE * place, words, "label"))
         mark = "sure" if pair["p"] < 0.05 else "unsure"
         parts.append(svg.line(x(gap["low"]), y, x(gap["high"]), y, f"interval {mark}"))
         parts.append(svg.tag("circle", cx=x(gap["estimate"]), cy=y, r=5, class_=f"dot {mark}"))
     return svg.picture(WIDTH, height, "Paired differences of accuracy", *parts)
+
+
+def _pair_words(pair: dict[str, Any]) -> str:
+    gap = pair["difference"]
+    return (
+        f"{pair['a']} − {pair['b']}: {points(gap['estimate'])} "
+        f"[{points(gap['low'])}, {points(gap['high'])}], {p_value(pair['p'])}"
+    )
 
 
 def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:

@@ -20,6 +20,7 @@ from loopline.bench.report.plots import (
     arm_class,
     checker_intervals,
     differences,
+    has_dollars,
 )
 from loopline.bench.report.sentences import ledger_note, options_sentence, remaining_work
 from loopline.bench.teams import tables
@@ -123,7 +124,8 @@ def headline(facts: Facts) -> str:
         f"{'a difference' if sure else 'no difference that this sample can show'}."
     )
     arms = facts.results["arms"]
-    unit = "micro_dollars" if arms[second]["usage"]["micro_dollars"] else "tokens"
+    unit = "micro_dollars" if has_dollars({n: arms[n] for n in (first, second)}) else "tokens"
+    unit = unit if arms[second]["usage"]["micro_dollars"] else "tokens"
     base, estimate = (arms[name]["per_question"][unit]["estimate"] for name in (second, first))
     if base:
         what = "dollars" if unit == "micro_dollars" else "tokens"
@@ -133,7 +135,7 @@ def headline(facts: Facts) -> str:
 
 def payoffs(facts: Facts) -> list[str]:
     """Say whether it pays: for each arm that delegates, compared with the big model alone, one
-    sentence with the dollars; empty where no model has a price."""
+    sentence with the dollars; empty where a model has no price."""
     return [
         sentence
         for arm in DELEGATING
@@ -146,7 +148,7 @@ def payoffs(facts: Facts) -> list[str]:
 def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
     arms = facts.results["arms"]
     paid, alone = (arms[name]["micro_dollars_per_question"] for name in (arm, BIG_ALONE))
-    if not paid or not alone:
+    if not paid or not alone or arms[arm]["unpriced"] or arms[BIG_ALONE]["unpriced"]:
         return ""
     sign = 1 if pair["a"] == arm else -1
     extra, gap = pair["micro_dollars"], pair["difference"]

@@ -37,7 +37,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.share(score["estimate"]),
             say.span(score["low"], score["high"]),
             say.count(arm["tokens_per_question"], 1),
-            say.dollars(None if money is None else money / 1000),
+            say.cost(None if money is None else money / 1000, has_unpriced=bool(arm["unpriced"])),
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Attempts = dict[str, list[bool]]
 """Instance → whether each of its attempts solved it."""
 _UNPRICED = [
-    "the imported file has no prices: $0 stands for unknown costs, and 0 tokens for those that it "
-    "does not say"
+    "the imported file has no prices, so that costs are unknown; 0 stands for tokens that it does "
+    "not say"
 ]
 _NAMES = ("game", "dataset")
 """Keys of a manifest's reference that name what was played."""

@@ -190,7 +190,7 @@ def _course_plot(name: str, results: Sequence[BenchmarkResult]) -> str:
             point = Point(result.created, arm.accuracy, arm.low, arm.high)
             arms.setdefault(arm.name, []).append(point)
     span = results[-1].created - results[0].created
-    form = "%m-%d" if span > 2 * _DAY_SECONDS else "%H:%M"
+    form = "%m-%d" if span > 2 * _DAY_SECONDS else "%H:%M" if span > 600 else "%H:%M:%S"
     ticks = [results[0].created + span * part / 3 for part in range(4)]
     return curves_plot(
         f"Accuracy of {name} over time",

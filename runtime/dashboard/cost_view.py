@@ -27,7 +27,8 @@ from loopline.runtime.observe.costs import (
     read_unrecorded,
 )
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.curves import number
+from loopline.runtime.terminal.pages.curves import WIDTH, number
+from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
 
 DAY_SECONDS = 86_400
 DEFAULT_DAYS = 7
@@ -40,7 +41,7 @@ _NAMES: Mapping[Grouping, str] = {
     "key": "without a key",
 }
 """Titles of lines without a name."""
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 940.0, 210.0, 62.0, 34.0, 12.0
+_HEIGHT, _LEFT, _BOTTOM, _TOP = 210.0, 62.0, 44.0, 12.0
 
 
 @dataclass(frozen=True)
@@ -186,20 +187,22 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
     }
     most = max(values.values()) or 1.0
     count = round((last - first) / DAY_SECONDS) + 1
-    x = svg.Scale(0.0, float(count), _LEFT, _WIDTH - 8)
     y = svg.Scale(0.0, most * 1.08, _HEIGHT - _BOTTOM, _TOP)
+    say = _axis_dollars if priced else number
+    left = svg.margin_for(map(say, y.ticks(4)), _LEFT, WIDTH / 3)
+    x = svg.Scale(0.0, float(count), left, WIDTH - 8)
     parts: list[str] = []
     for tick in y.ticks(4):
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
-        words = _axis_dollars(tick) if priced else number(tick)
+        words = say(tick)
         parts.append(svg.text(x.start - 6, y(tick) + 4, words, "tick", "end"))
     by_day = {line.name: line for line in days}
-    every = -(-count // 10)
-    for at in range(count):
-        day = time.strftime(_DAY, time.gmtime(first + at * DAY_SECONDS))
-        if at % every == 0:
-            middle = (x(at) + x(at + 1)) / 2
-            parts.append(svg.text(middle, _HEIGHT - _BOTTOM + 16, day[5:], "tick", "middle"))
+    dates = [time.strftime(_DAY, time.gmtime(first + at * DAY_SECONDS)) for at in range(count)]
+    middles = [at + 0.5 for at in range(count)]
+    for middle, day in spaced_ticks(x, middles, [date[5:] for date in dates]):
+        place = min(x(middle), WIDTH - svg.width_of(day, TICK_SIZE) / 2)
+        parts.append(svg.text(place, _HEIGHT - _BOTTOM + 19, day, "tick", "middle"))
+    for at, day in enumerate(dates):
         if (line := by_day.get(day)) is None:
             continue
         gap = min(6.0, (x(1) - x(0)) * 0.2)
@@ -210,6 +213,6 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
                 svg.hint(f"{day}: {cost_words(line)}, {line.prompt + line.completion:,} tokens"),
             )
         )  # fmt: skip
-    what = "US dollars a day" if priced else "Tokens a day: no call has a price"
-    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 5, f"{what} (UTC)", "axis", "middle"))
-    return svg.picture(_WIDTH, _HEIGHT, what, *parts)
+    what = "US dollars per day" if priced else "Tokens per day: no call has a price"
+    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 6, f"{what} (UTC)", "axis", "middle"))
+    return svg.picture(WIDTH, _HEIGHT, what, *parts)

@@ -110,7 +110,7 @@ def require_change(viewer: Viewer) -> None:
     """Raises `Refused` for a viewer who may only look."""
     if not viewer.may_change:
         raise Refused(
-            "this key may only look: `runtime keys create NAME --dashboard write` makes one that"
+            "this key is read-only: `runtime keys create NAME --dashboard write` makes one that"
             " may change things"
         )
 

@@ -51,6 +51,8 @@ class ArmResult:
     """Tokens per question."""
     micro_dollars: float | None
     """Millionths of a US dollar per question; None where no call has a price."""
+    has_unpriced: bool = False
+    """Whether some of the calls have no price: their cost comes on top."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ def _checker(results: Mapping[str, Any], arms: Mapping[str, Any]) -> str:
 def _arm(name: str, arm: dict[str, Any], checker: str) -> ArmResult:
     score = arm["accuracy"][checker]
     tokens, micro = arm.get("tokens_per_question"), arm.get("micro_dollars_per_question")
+    unpriced = arm.get("unpriced")
     return ArmResult(
         name=name,
         runs=int(arm["n"]),
@@ -197,8 +200,9 @@ def _arm(name: str, arm: dict[str, Any], checker: str) -> ArmResult:
         low=float(score["low"]),
         high=float(score["high"]),
         tokens=None if tokens is None else float(tokens),
-        # No dollars for tokens means that no pool of the arm had a price.
-        micro_dollars=None if not micro else float(micro),
+        # A report that doesn't name the pools without a price: no dollars means that none had one.
+        micro_dollars=None if micro is None or not (micro or unpriced == []) else float(micro),
+        has_unpriced=bool(unpriced),
     )
 
 

@@ -11,13 +11,20 @@ from loopline.bench.report.sections import payoffs
 
 
 def facts(
-    *, spent: float, low: float, high: float, p: float = 0.5, gap: float = 0.0, alone: float = 2000
+    *,
+    spent: float,
+    low: float,
+    high: float,
+    p: float = 0.5,
+    gap: float = 0.0,
+    alone: float = 2000,
+    unpriced: tuple[str, ...] = (),
 ) -> Any:
     """A cascade compared with the big model alone: micro-dollars a question, the interval of their
     difference, and the difference of accuracy with its p."""
     arms = {
-        "llm": {"micro_dollars_per_question": alone},
-        "cascade": {"micro_dollars_per_question": spent},
+        "llm": {"micro_dollars_per_question": alone, "unpriced": []},
+        "cascade": {"micro_dollars_per_question": spent, "unpriced": list(unpriced)},
     }
     pair = {
         "a": "llm",
@@ -53,3 +60,7 @@ def test_a_delegating_arm_is_held_against_the_big_model_in_dollars(case: Any, wo
 
 def test_without_prices_nothing_is_said() -> None:
     assert payoffs(facts(spent=0, low=0, high=0, alone=0)) == []
+
+
+def test_where_a_part_of_the_cost_is_unknown_nothing_is_said() -> None:
+    assert payoffs(facts(spent=500, low=-1600, high=-1400, unpriced=("slm",))) == []

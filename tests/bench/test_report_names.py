@@ -7,6 +7,7 @@ import re
 from copy import deepcopy
 from dataclasses import replace
 from html import unescape
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,9 +18,11 @@ from loopline.bench.output import StoredRuns
 from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
+from loopline.bench.report.intervals import Line, differences_plot, shares_plot
 from loopline.bench.report.latency import stacked_latency, waterfall
 from loopline.bench.report.plots import WIDTH, accuracy_against_cost, differences
 from loopline.bench.report.sections import headline, what_was_asked
+from loopline.bench.statistics import Interval
 from loopline.runtime.terminal.pages.labels import Box, Labels
 from loopline.runtime.terminal.pages.svg import margin_for, name, width_of
 from tests.bench.benchmarks import created, items, manifest, run
@@ -58,7 +61,8 @@ def reach(drawing: str, words: str) -> tuple[float, float]:
     ):
         if unescape(label) == words:
             wide = width_of(words)
-            return (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+            begin = float(x) - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+            return begin, begin + wide
     raise AssertionError(f"{words!r} is not there")
 
 
@@ -159,16 +163,55 @@ def test_names_of_marks_that_lie_together_stand_apart(marks: list[tuple[float, f
     assert all(box.left >= 50 and box.right <= 460 for _, box in boxes(drawing))
 
 
-def test_no_line_goes_through_the_words_of_a_pair(facts: Facts) -> None:
-    drawing = differences(facts)
+@pytest.mark.parametrize("spread", [0.0, 0.5])
+def test_a_name_that_finds_no_room_is_left_out_and_counted(facts: Facts, spread: float) -> None:
+    """Thirty arms, of equal scores or of scores that differ a little."""
+    (arm, *_) = facts.results["arms"].values()
+    arms = {f"arm_number_{at}": deepcopy(arm) for at in range(30)}
+    for at, values in enumerate(arms.values()):
+        tokens = 100 + spread * at
+        values["per_question"]["tokens"] = dict.fromkeys(("low", "estimate", "high"), tokens)
+    asked = facts.manifest.model_copy(update={"arms": tuple(arms)})
+    results = {**facts.results, "arms": arms, "oracle": None}
+    drawing, caption = accuracy_against_cost(replace(facts, manifest=asked, results=results))
+    assert overlapping(drawing) == []
+    count = sum(words in arms for words, _ in boxes(drawing))
+    assert count >= 8
+    assert f"no room for {30 - count} names" in caption
+    assert all(f"<title>{name}: " in drawing for name in arms), "a pointer shows each"
+
+
+def lines_through_words(drawing: str) -> list[str]:
     lines = re.findall(
         r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" class="(?:grid|zero)"',
         drawing,
     )
-    texts = [box for _, box in boxes(drawing)]
     assert lines
-    for x1, y1, x2, y2 in (map(float, line) for line in lines):
-        assert not any(Box(x1 - 0.5, y1, x2 + 0.5, y2).overlaps(box) for box in texts)
+    return [
+        words
+        for words, box in boxes(drawing)
+        for x1, y1, x2, y2 in (map(float, line) for line in lines)
+        if Box(x1 - 0.5, y1, x2 + 0.5, y2).overlaps(box)
+    ]
+
+
+LONG = Line(f"{LONGEST} − {LONGEST}_two: +12.3 [−10.2, +34.5]", Interval(0.1, -0.1, 0.3), "arm-0")
+SHORT = Line("a − b: +12.3", Interval(0.1, -0.1, 0.3), "arm-1")
+
+
+@pytest.mark.parametrize("lines", [[SHORT], [LONG], [SHORT, LONG, SHORT]])
+@pytest.mark.parametrize("plot", [shares_plot, differences_plot])
+def test_words_above_intervals_stay_inside_and_free(plot: Any, lines: list[Line]) -> None:
+    drawing = plot("any", lines, lambda value: f"{100 * value:.1f} %")
+    assert lines_through_words(drawing) == []
+    assert overlapping(drawing) == []
+    assert all(box.left >= 0 and box.right <= WIDTH for _, box in boxes(drawing))
+
+
+def test_no_line_goes_through_the_words_of_a_pair(facts: Facts) -> None:
+    drawing = differences(facts)
+    assert lines_through_words(drawing) == []
+    assert all(box.right <= WIDTH for _, box in boxes(drawing))
     assert overlapping(drawing) == []
 
 

@@ -352,9 +352,9 @@ def test_a_drawn_turn_that_leaves_out_candidates_says_so() -> None:
 
 def test_a_run_that_goes_on_has_a_page_too() -> None:
     run = a_run("solo")
-    assert "Still going on: 0 steps so far." in ParsedPage(render(KnownRun(run, (), None))).text
+    assert "Still running: 0 steps so far." in ParsedPage(render(KnownRun(run, (), None))).text
     page = render(KnownRun(run, (a_step(Candidate(calls=(says("7"),))),), None))
-    assert "Still going on: 1 step so far." in ParsedPage(page).text
+    assert "Still running: 1 step so far." in ParsedPage(page).text
 
 
 def test_a_step_without_a_candidate_and_one_that_names_none_of_its_own_are_shown(

@@ -14,18 +14,19 @@ from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
-WIDTH = 540.0
+WIDTH = 400.0
+"""Little more than the width of a phone, on which a drawing keeps its size."""
 MOST_ROWS = 60
 MOST_REQUESTS = 12
 """Most requests of one step that are drawn."""
 MOST_NODES = 64
 """Most nodes of one row: the greatest possible K."""
 SHADES = 5
-_ROW, _LEFT, _TOP = 46.0, 128.0, 20.0
-_WIDEST = 46.0
+_ROW, _LEFT, _TOP = 46.0, 104.0, 20.0
+_WIDEST = 42.0
 """Pixels between two candidates."""
 _BAR_ROW, _BAR = 22.0, 14.0
-_WORDS = 52
+_WORDS = 36
 """Most characters of a decision that fit."""
 
 
@@ -63,7 +64,7 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
         parts.append(_label(row, colours))
         parts += [_draw_node(node, reward_values, len(row), colours) for node in row]
     height = _TOP + _ROW * len(rows)
-    return svg.picture(WIDTH, height, "Candidates and the way that was taken", *parts)
+    return svg.picture(WIDTH, height, "Candidates, and the path that was taken", *parts)
 
 
 def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
@@ -243,7 +244,7 @@ def _name(step: Step) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    return name if len(name) <= 18 else f"{name[:17]}…"
+    return name if len(name) <= 15 else f"{name[:14]}…"
 
 
 def shape_of(steps: Sequence[Step]) -> str:
@@ -261,7 +262,7 @@ def shape_of(steps: Sequence[Step]) -> str:
 
 def time_of(steps: Sequence[Step]) -> str:
     """Describe in words what the timeline shows."""
-    caption = "Seconds since admission: grey waited, coloured models worked, violet all else."
+    caption = "Seconds since admission. Grey: waiting; coloured: models; violet: everything else."
     rows = _waterfall(steps)
     if any(request is not None for _, request in rows):
         caption += " Thin bars are requests to gpu and tool workers."

@@ -74,7 +74,7 @@ def render_body(
         earlier=max(0, len(known_run.run.task.messages) - MOST_MESSAGES),
         notices=_notices(known_run, material, learned),
         cards=_cards(known_run, priced),
-        tree=(tree(steps, colours), _way(known_run, steps), "The way through the run")
+        tree=(tree(steps, colours), _way(known_run, steps), "Path through the run")
         if steps
         else (),
         time=(timeline(steps, known_run.run.created, colours), time_of(known_run.steps), "Time"),
@@ -133,8 +133,8 @@ def _notices(
         notices.append(f"All of it: runtime runs show {known_run.run.id} --json")
     for base in material.tokenizers.missing:
         notices.append(
-            f"The text of single tokens of {base} is not known: name the folder of its model "
-            "with --tokenizer."
+            f"The text of single tokens of {base} is not known here: `runtime runs show "
+            f"{known_run.run.id} --html FILE --tokenizer FOLDER` takes it from a model's folder."
         )
     if learned is not None and not learned:
         notices.append("The training's record has no token of this run: none of it was kept.")
@@ -161,11 +161,7 @@ def _cards(
     run, ended = known_run.run, known_run.ended
     calls = [call for step in known_run.steps for call in step.calls]
     tokens = sum(call.usage.prompt + call.usage.completion for call in calls)
-    until = (
-        ended.ended
-        if ended is not None
-        else max([step.timings.ended for step in known_run.steps], default=run.created)
-    )
+    until = time.time() if ended is None else ended.ended
     spent = max(0.0, until - run.created)
     budget = run.budget
     dollars = (
@@ -179,7 +175,7 @@ def _cards(
         "cost": _used_of_limit(_cost_words(calls, priced), dollars),
         "time": _used_of_limit(milliseconds(spent), f"{budget.seconds:g} s"),
     }
-    cards = [("outcome", "still going on" if ended is None else ended.outcome.value, used)]
+    cards = [("outcome", "running" if ended is None else ended.outcome.value, used)]
     if ended is not None and (ended.team_reward is not None or ended.agent_rewards):
         team = "–" if ended.team_reward is None else number(ended.team_reward)
         rewards_by_agent = {name: number(value) for name, value in ended.agent_rewards.items()}
@@ -188,7 +184,8 @@ def _cards(
     policy_names = dict.fromkeys(
         f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
     )
-    cards.append(("policies", ", ".join(policy_names) or "none asked", policies))
+    names = ", ".join(policy_names) or ("none yet" if ended is None else "none")
+    cards.append(("policies", names, policies))
     return cards
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.labels import spaced_ticks
+from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
 
-WIDTH = 460.0
-HEIGHT = 250.0
+WIDTH = 400.0
+"""Little more than the width of a phone, on which a drawing keeps its size."""
+HEIGHT = 230.0
 MOST_POINTS = 120
 """Most points of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40
@@ -92,8 +93,9 @@ def curves_plot(
     top = 10.0 + _ROW * len(names)
     height = HEIGHT + _ROW * len(names)
     xs = [point.x for point in points]
-    x = svg.Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT, log_x)
     y = svg.Scale(*_axis_range(points, least, most), height - _BOTTOM, top)
+    left = svg.margin_for(map(say, y.ticks(4)), _LEFT, WIDTH / 3)
+    x = svg.Scale(min(xs), max(xs), left, WIDTH - _RIGHT, log_x)
     parts = _legend(names)
     for tick in y.ticks(4):
         kind = "zero" if abs(tick) < 1e-12 else "grid"
@@ -102,8 +104,9 @@ def curves_plot(
     ticks = x_ticks or _whole_ticks(x.ticks(5))
     for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
-        parts.append(svg.text(x(tick), height - _BOTTOM + 16, words, "tick", "middle"))
-    parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
+        middle = min(x(tick), WIDTH - svg.width_of(words, TICK_SIZE) / 2)
+        parts.append(svg.text(middle, height - _BOTTOM + 19, words, "tick", "middle"))
+    parts.append(svg.text((x.start + x.end) / 2, height - 6, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):
         parts += _line(curve, x, y, at, say, lambda value: f"{x_label} {say_x(value)}")
     return svg.picture(WIDTH, height, label, *parts)

@@ -9,7 +9,9 @@ from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
 """Pixels by which a name is moved up or down from its best place."""
-_TICK_SIZE = 11.0
+LINE = 15.0
+"""Pixels between the baselines of two lines of words."""
+TICK_SIZE = 12.0
 """Size of the labels of an axis."""
 _GAP = 10.0
 """Pixels between a mark and its name."""
@@ -61,11 +63,14 @@ class Labels:
         """Create a layout; `marks` are boxes that no name may cover."""
         self._room = room
         self._taken = list(marks)
+        self.left_out = 0
+        """Names that found no room."""
 
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
     ) -> str:
-        """Return the name of the mark at (x, y), next to it or as near as there is room."""
+        """Return the name of the mark at (x, y), next to it or as near as there is room. Empty
+        where there is none: a name over another would make both unreadable."""
         options = _options(x, y, words, size, radius)
         free = [
             option
@@ -73,8 +78,10 @@ class Labels:
             if option[2].is_within(self._room)
             and not any(option[2].overlaps(box) for box in self._taken)
         ]
-        # A drawing with more names than fit shows this one on top of others.
-        best = min(free or options, key=lambda option: _distance(option[2], x, y))
+        if not free:
+            self.left_out += 1
+            return ""
+        best = min(free, key=lambda option: _distance(option[2], x, y))
         at_x, at_y, box, anchor = best
         self._taken.append(box)
         text = svg.text(at_x, at_y, words, class_, anchor)
@@ -118,8 +125,25 @@ def spaced_ticks(
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
-        half = svg.width_of(text, _TICK_SIZE) / 2
+        half = svg.width_of(text, TICK_SIZE) / 2
         if scale(tick) - half >= end:
             placed.append((tick, text))
             end = scale(tick) + half + 4
     return placed
+
+
+def broken_words(words: str, room: float, size: float = 12.0) -> list[str]:
+    """Break words such as `a − b: +1.2` after their names where one line is wider than `room`
+    pixels. A line that is still too wide is cut."""
+    name, colon, rest = words.rpartition(": ")
+    is_one = svg.width_of(words, size) <= room or not name
+    lines = [words] if is_one else [f"{name}{colon.strip()}", rest]
+    return [_cut(line, room, size) for line in lines]
+
+
+def _cut(words: str, room: float, size: float) -> str:
+    if svg.width_of(words, size) <= room:
+        return words
+    while len(words) > 1 and svg.width_of(f"{words}…", size) > room:
+        words = words[:-1]
+    return f"{words}…"

@@ -29,7 +29,7 @@ def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: 
 def test_the_list_is_filtered(page: Page, dashboard: Dashboard) -> None:
     fruit, colour = dashboard.ask("Name a fruit."), dashboard.ask("Name a colour.")
     page.goto(f"{dashboard.url}/runs")
-    page.get_by_label("Words").fill("A FRUIT")
+    page.get_by_label("Search").fill("A FRUIT")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(f"#to-{fruit}")).to_be_visible()
     expect(page.locator(f"#to-{colour}")).to_have_count(0)
@@ -51,7 +51,7 @@ def test_a_run_is_forked_with_another_question_and_stands_beside_it(
 ) -> None:
     run_id = dashboard.ask("Name a fruit.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
-    page.get_by_text("Fork it").click()
+    page.get_by_text("Fork this run").click()
     page.get_by_label("Question").fill("Name a colour.")
     page.get_by_role("button", name="Fork and compare").click()
     sides = page.locator("#compare .pair").first.locator("section")
@@ -63,7 +63,7 @@ def test_a_run_is_forked_with_another_question_and_stands_beside_it(
 def test_a_run_is_rewarded(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
-    page.get_by_text("Reward it").click()
+    page.get_by_text("Reward this run").click()
     page.get_by_label("Value").fill("0.5")
     page.get_by_label("Comment").fill("ripe")
     page.get_by_role("button", name="Reward", exact=True).click()
@@ -130,6 +130,49 @@ def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str
             assert broken == [], place
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{place} is wider than a screen of {width}"
+
+
+DRAWN = (
+    "/benchmarks", "/trainings?run=taught&run=grid/seed-1&smoothing=0.6", "/cost",
+    "/cost?since=2026-01-01&until=2026-12-31",
+)  # fmt: skip
+CHARTS = """() => [...document.querySelectorAll("svg.plot")].flatMap(drawing => {
+  const scale = drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width;
+  const {width, height} = drawing.viewBox.baseVal;
+  const texts = [...drawing.querySelectorAll("text")].map(text => [text, text.getBBox()]);
+  const over = (a, b) => a.x + 1 < b.x + b.width && b.x + 1 < a.x + a.width
+    && a.y + 3 < b.y + b.height && b.y + 3 < a.y + a.height;
+  return texts.flatMap(([text, box], at) => {
+    const size = parseFloat(getComputedStyle(text).fontSize) * scale;
+    const [right, bottom] = [box.x + box.width, box.y + box.height];
+    const inside = box.x >= -1 && right <= width + 1 && bottom <= height + 3;
+    const alone = texts.every(([_, other], place) => place === at || !over(box, other));
+    return size >= 9.5 && inside && alone ? [] : [[text.textContent, size, inside, alone]];
+  });
+})"""
+"""Texts of drawings that are smaller than 9.5 pixels, reach out of them or stand over others."""
+
+
+def test_drawings_can_be_read_on_a_desk_and_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a fruit.")
+    dashboard.ask("Name a colour.", model="slm")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for place in (*DRAWN, f"/runs/{run_id}"):
+            page.goto(dashboard.url + place)
+            assert page.evaluate(CHARTS) == [], f"{place} at {width}"
+
+
+def test_a_run_of_the_list_is_whole_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a colour.")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{dashboard.url}/runs")
+    row = page.locator("tr", has=page.locator(f"#to-{run_id}"))
+    for words in ("answered", "chat", "Name a colour.", "blue"):
+        box = row.get_by_text(words).first.bounding_box()
+        assert box is not None, words
+        assert box["x"] >= 0, words
+        assert box["x"] + box["width"] <= 390, words
 
 
 def test_all_of_it_works_without_a_script(dashboard: Dashboard) -> None:

@@ -39,7 +39,7 @@ def test_five_megabytes_of_a_model_are_shown_from_the_beginning_with_a_way_to_al
     expect(page.locator(".said").first).to_contain_text("<script>alert(1)")
     expect(page.locator(".said .cut").first).to_contain_text("characters more")
     assert len(page.content()) < 500_000
-    page.get_by_text("Fork it").click()
+    page.get_by_text("Fork this run").click()
     expect(page.get_by_label("Question")).to_have_count(0)
     with dashboard.signed_in() as client:
         answer = client.get(f"/runs/{run.run.id}/record")

@@ -34,7 +34,7 @@ def test_two_benchmarks_are_compared_question_by_question(page: Page, dashboard:
     page.get_by_label("with").select_option("sums-1")
     page.get_by_role("button", name="Compare").click()
     expect(page.locator("tbody tr", has_text="router")).to_contain_text("+25.0")
-    page.get_by_text("which questions differ").first.click()
+    page.get_by_text("questions that differ").first.click()
     expect(page.locator("details").first).to_contain_text("Only A is right")
 
 

@@ -42,7 +42,7 @@ def test_a_run_is_found_by_its_system_message_and_shows_the_conversation(
 def test_a_queue_says_how_long_its_first_message_waits(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/workers")
     queues = page.get_by_role("region", name="Queues")
-    expect(queues).to_contain_text("The first for")
+    expect(queues).to_contain_text("Oldest waits")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_who_may_only_look_changes_nothing(dashboard: Dashboard) -> None:
     reader = dashboard.deployment.new_key("looker", "--dashboard", "read")
     with dashboard.signed_in(reader["key"]) as client:
         token = form_token(client)
-        assert "Reward it" not in client.get(f"/runs/{run_id}").text
+        assert "Reward this run" not in client.get(f"/runs/{run_id}").text
         for place in (
             f"/runs/{run_id}/cancel",
             f"/runs/{run_id}/fork",
@@ -83,7 +83,7 @@ def test_who_may_only_look_changes_nothing(dashboard: Dashboard) -> None:
         ):
             answer = client.post(place, data={"form_token": token, "value": "1"})
             assert answer.status_code == 403
-            assert "may only look" in answer.text
+            assert "read-only" in answer.text
 
 
 def test_a_form_of_another_site_or_session_is_refused(dashboard: Dashboard) -> None:
