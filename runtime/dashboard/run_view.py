@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from loopline.agents.records import Step
 from loopline.runtime.client.edited_prompts import changed_prompts, prompts_of_run
-from loopline.runtime.client.waiting import describe_waits, pending_approval
+from loopline.runtime.client.waiting import describe_waits, readable_approvals
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.approvals_view import approval_row
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
@@ -106,11 +106,7 @@ class RunView:
     def _panel_values(self, known_run: KnownRun, viewer: Viewer) -> dict[str, Any]:
         return {
             "viewer": viewer,
-            "rows": [
-                approval_row(pending_approval(known_run.run.id, wait))
-                for wait in known_run.waits
-                if wait.kind == "approval"
-            ],
+            "rows": [*map(approval_row, readable_approvals(known_run.run.id, known_run.waits))],
             "run": known_run.run,
             "active": known_run.ended is None,
             "body": render_body(known_run, priced=self._frame.settings.priced_pools),
