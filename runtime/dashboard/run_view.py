@@ -25,6 +25,7 @@ from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.observe.run_history import KnownRun, find_run
 from loopline.runtime.observe.run_page.page import render_body
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
+from loopline.workers.json_bytes import json_bytes
 
 EDITED_CHARS = 50_000
 """Most characters of a question that can be edited: a form is bounded."""
@@ -92,7 +93,7 @@ class RunView:
             "run": known_run.run.model_dump(mode="json"),
             "steps": [step.model_dump(mode="json") for step in known_run.steps],
         }
-        body = orjson.dumps(record) if isinstance(record, dict) else record.model_dump_json()
+        body = json_bytes(record) if isinstance(record, dict) else record.model_dump_json()
         return Response(body, headers=HEADERS, media_type="application/json")
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
-import orjson
 import structlog
 from standardwebhooks import Webhook
 
@@ -25,11 +24,11 @@ from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.client.waiting import pending_approval
 from loopline.runtime.config.sections import GatewaySettings
-from loopline.runtime.errors import UserError
 from loopline.runtime.gateway import api_keys, public_addresses
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, invalid
 from loopline.runtime.gateway.runs_request import ended_body
+from loopline.workers.json_bytes import json_bytes
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
@@ -91,7 +90,11 @@ class WebhookSender:
             while True:
                 try:
                     ends = await run_ends.claim(self._bus, seconds=CLAIM_SECONDS, count=AT_ONCE)
-                    await asyncio.gather(*(self._send(client, end) for end in ends))
+                    sent = await asyncio.gather(
+                        *(self._send(client, end) for end in ends), return_exceptions=True
+                    )
+                    for failure in filter(None, sent):
+                        raise failure
                 except OUTAGE as error:
                     log.debug("no look at ended runs", error=str(error))
                 await asyncio.sleep(LOOK_SECONDS)
@@ -100,10 +103,14 @@ class WebhookSender:
         state = await self._bus.run_state(end.run_id)
         try:
             await self._deliver(client, end, state)
-        except UserError as error:
-            # Written by another version: a gateway of that version may send it, and this one has
-            # others to send.
-            await self._try_later(end, state.ended or state.admitted, str(error))
+        except OUTAGE:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # Written by another version: a gateway of that version may send it. Whatever it is,
+            # this gateway has others to send.
+            await self._try_later(
+                end, state.ended or state.admitted, f"{type(error).__name__}: {error}"
+            )
 
     async def _deliver(
         self, client: httpx2.AsyncClient, end: run_ends.RunEnd, state: RunState
@@ -141,7 +148,7 @@ class WebhookSender:
     ) -> str:
         """Post a message and return the error; empty if it was delivered."""
         moment = datetime.now(UTC)
-        body = orjson.dumps(
+        body = json_bytes(
             {
                 "type": message.type,
                 "timestamp": moment.isoformat().replace("+00:00", "Z"),
