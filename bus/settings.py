@@ -217,8 +217,8 @@ def _refuse_options(url: str) -> None:
 def _refuse_characters(url: str) -> None:
     """Raise ValueError for a character that nobody sees. `urlsplit` drops some of them; a socket's
     file may have spaces in its name."""
-    seen = url if not url.startswith("unix:") else url.replace(" ", "")
-    for character in seen:
+    checked_part = url if not url.startswith("unix:") else url.replace(" ", "")
+    for character in checked_part:
         if character.isspace() or not character.isprintable():
             raise ValueError(
                 f"contains {character!a}, which no address does; a password has it"

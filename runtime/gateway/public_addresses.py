@@ -48,7 +48,7 @@ async def post(
 ) -> httpx2.Response:
     """Post to the first of these addresses that takes a connection, whatever the host's name leads
     to by now: `Host` and the certificate are the name's. Raises what httpx2 raises; TimeoutError
-    after so many seconds."""
+    after `seconds`."""
     target = httpx2.URL(url)
     timeout = httpx2.Timeout(seconds, connect=seconds / max(1, len(addresses)))
     host = target.raw_host.decode("ascii")

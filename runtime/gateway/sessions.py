@@ -124,7 +124,7 @@ class SessionMemory:
         gone = [
             field
             for field, run_id in fields.items()
-            if (made := time_of_run_id(run_id.decode())) is not None and made < oldest
+            if (since := time_of_run_id(run_id.decode())) is not None and since < oldest
         ]
         if gone:
             await self._bus.redis.hdel(key, *gone)  # pyright: ignore

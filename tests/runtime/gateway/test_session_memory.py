@@ -27,8 +27,8 @@ async def test_calls_whose_runs_have_left_the_bus_are_forgotten(
     monkeypatch.setattr(sessions, "CALLS_PER_SWEEP", 1)
     key, now = bus.keys.session(SESSION.digest), bus.clock.now()
     gone = now - bus.settings.retention_seconds - MAX_RUN_SECONDS - 60
-    for name, made in (("old", gone), ("new", now - 60)):
-        await bus.redis.hset(key, name, new_run_id(made))  # pyright: ignore
+    for name, moment in (("old", gone), ("new", now - 60)):
+        await bus.redis.hset(key, name, new_run_id(moment))  # pyright: ignore
     await SessionMemory(bus).note(SESSION, trajectory_of(view_of(), call("Hello.")))
     fields = await bus.redis.hkeys(key)  # pyright: ignore
     assert b"new" in fields
