@@ -43,6 +43,8 @@ class Admission:
     """Joins that those steps left open; `branches` are the ones still to come."""
     delay: float = 0.0
     """Seconds until its messages are published; its time begins then."""
+    idempotency: str = ""
+    """Digest of the key by which its caller asks for it again (`Shard.idempotency`)."""
     record: object = field(default=None, compare=False, repr=False)
     """The record that `run` was written from, for a step that begins in this process."""
 
@@ -112,6 +114,7 @@ def script_call(
         *admission.tenant.script_values(settings.shards),
         math.ceil(check_wait_seconds(admission.delay) * 1000) if admission.delay else 0,
         settings.max_queued,
+        admission.idempotency,
         *admission.journal,
         *(part for join, after in joins for part in (join.id, join.branches, after)),
     ]

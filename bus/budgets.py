@@ -208,8 +208,15 @@ async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
     for shard in keys.all_shards():
         fields: dict[bytes, bytes] = await redis.hgetall(shard.budgets)  # pyright: ignore
         for name, text in fields.items():
-            before = totals.get(name.decode(), Limits())
-            totals[name.decode()] = before + Limits(*json.loads(text))
+            scope = name.decode("utf-8", "backslashreplace")
+            try:
+                part = Limits(*(int(value) for value in json.loads(text)))
+            except (ValueError, TypeError) as error:
+                raise BadBudget(
+                    f"the limits of {scope[:200]!r} can't be read: another program wrote them, or a"
+                    " newer one. Set them again, or remove them with --none"
+                ) from error
+            totals[scope] = totals.get(scope, Limits()) + part
     return totals
 
 

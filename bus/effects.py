@@ -56,6 +56,11 @@ class UnfinishedCall:
     note: bytes
     """Note that `begin` or `finish` wrote down."""
 
+    @property
+    def key(self) -> str:
+        """Reply key of the call, which people name it by."""
+        return self.request.removeprefix(f"{self.shard.request('')}:")
+
 
 async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Start | bytes:
     """Write a call down; make it only after `Start.FIRST`. Bytes are the reply of a call whose
@@ -129,7 +134,7 @@ def wait_name(reply_key: str) -> str:
 async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
     """Settle the outcome of a call; without a `reply` it is made again. A run that waits for it
     goes on. Raises `BusUnavailable`."""
-    key = call.request.removeprefix(f"{call.shard.request('')}:")
+    key = call.key
     run, active = call.shard.run(_run_id(key)), call.shard.active
     keys, args = [call.shard.effects, call.request, run, active], [GROUP, reply or b""]
     retention = int(bus.settings.retention_seconds * 1000)

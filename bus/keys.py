@@ -14,6 +14,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
 | `{p:s}:active` | sorted set: runs in flight by deadline, without those that wait | stream life |
 | `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + 90 days |
+| `{p:s}:idempotency:<digest>` | string: a caller's key: run, body's digest | as the run |
 | `{p:s}:signals:<id>` | list: signals that a run has not waited for yet | deadline + retention |
 | `{p:s}:schedules` | hash: name → a schedule, JSON | until it is removed, or a year unused |
 | `{p:s}:schedule-times` | sorted set: names of schedules by next tick | as the schedules |
@@ -52,7 +53,6 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:policy-log` | stream: what was changed of policies, by whom and why | policy life |
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
-| `{p}:idempotency:<digest>` | string: a caller's key: run, body's digest | delay, retention |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
@@ -158,6 +158,10 @@ class Shard:
 
     def lock(self, name: str) -> str:
         return self._key("lock", name)
+
+    def idempotency(self, digest: str) -> str:
+        """A caller's key for a run of this shard. Also built in parts/run_keys.lua."""
+        return self._key("idempotency", digest)
 
     @property
     def deployment(self) -> str:
@@ -290,7 +294,8 @@ class Keys:
         """Answer of the flight that this leader's token names."""
         return f"{{{self.prefix}}}:landing:{token}"
 
-    def idempotency(self, digest: str) -> str:
+    def earlier_idempotency(self, digest: str) -> str:
+        """A caller's key as gateways of earlier versions write it; its life is the retention."""
         return f"{{{self.prefix}}}:idempotency:{digest}"
 
     def content(self, digest: str) -> str:

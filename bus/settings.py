@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from redis.asyncio.connection import parse_url
@@ -48,6 +48,7 @@ _CHANGES = {
     "ssl_password": "redis-py's asyncio client takes no key file with a password",
 }  # fmt: skip
 """Reasons why some options of redis-py are refused."""
+MAX_PORT = 65_535
 _YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
 """Words that `ssl_check_hostname` may have. redis-py reads any other word as yes, and an empty one
 as no."""
@@ -109,6 +110,8 @@ class BusSettings(BaseModel):
     def _validate_url(cls, url: str) -> str:
         if not re.match(r"^(rediss?|unix)://", url):
             raise ValueError("must begin with redis://, rediss:// or unix://")
+        _refuse_characters(url)
+        _refuse_numbers(url)
         if not _is_unambiguous_url(url):
             raise ValueError(
                 "can't be read as an address such as redis://:PASSWORD@host:6379/0:"
@@ -116,6 +119,7 @@ class BusSettings(BaseModel):
                 " port and db as numbers"
             )
         _refuse_options(url)
+        _require_place(url)
         _require_explicit_trust(url)
         return url
 
@@ -210,6 +214,57 @@ def _refuse_options(url: str) -> None:
             raise ValueError(f"has the option {name} more than once")
 
 
+def _refuse_characters(url: str) -> None:
+    """Raise ValueError for a character that nobody sees. `urlsplit` drops some of them; a socket's
+    file may have spaces in its name."""
+    checked_part = url if not url.startswith("unix:") else url.replace(" ", "")
+    for character in checked_part:
+        if character.isspace() or not character.isprintable():
+            raise ValueError(
+                f"contains {character!a}, which no address does; a password has it"
+                f" percent-encoded ({quote(character)})"
+            )
+
+
+def _refuse_numbers(url: str) -> None:
+    """Raise ValueError, with the value, for a port or a database that is not one. What may be part
+    of a password, since no host follows it, is left to `_is_unambiguous_url`."""
+    if "@" in url or "password" in url:
+        return
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    netloc, _, path = place.partition("/")
+    port = re.search(r"[^:]:(-?[0-9]{1,5})$", netloc)
+    if port and not 0 < int(port[1]) <= MAX_PORT:
+        raise ValueError(f"has the port {port[1]}, which is not a number from 1 to 65535")
+    databases = [value for name, value in parse_qsl(query) if name == "db"]
+    if scheme != "unix" and "/" not in path and (port or ":" not in netloc):
+        databases.append(path)
+    for text in filter(None, databases):
+        if not (re.fullmatch("[0-9]{1,10}", text) and int(text) < 2**31):
+            raise ValueError(f"has the database {text[:64]!r}, which is not a number from 0 on")
+
+
+def _require_place(url: str) -> None:
+    """Raise ValueError for a URL that names no server, or several."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "unix":
+        if host or not parts.path.strip("/"):
+            raise ValueError(
+                "names no socket file: its path begins behind the third slash, as in"
+                " unix:///run/redis.sock"
+            )
+        return
+    if not host:
+        raise ValueError("names no host: for this machine it is redis://127.0.0.1:6379/0")
+    if re.search(r"[,%]", host):
+        # Behind the last `@` nothing is a password's.
+        raise ValueError(f"has the host {host[:64]!r}, which is not the name of one host")
+    if parts.port == 0:
+        raise ValueError("has the port 0, which is not a number from 1 to 65535")
+
+
 def _is_unambiguous_url(url: str) -> bool:
     """Whether redis-py can read the URL, and no part of a password after a `/`, `?` or `#` that
     should have been escaped became a host, a port, a path or an option of it."""
@@ -219,7 +274,7 @@ def _is_unambiguous_url(url: str) -> bool:
         parse_url(url)
     except ValueError:  # Its text would repeat the value.
         return False
-    if "#" in url or not (parts.scheme == "unix" or re.fullmatch(r"(/\d*)?", parts.path)):
+    if "#" in url or not (parts.scheme == "unix" or re.fullmatch(r"(/[0-9]*)?", parts.path)):
         return False
     if "@" in parts.path and (parts.scheme != "unix" or parts.netloc.rpartition("@")[2]):
         return False

@@ -4,7 +4,6 @@ was faster."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from loopline.bus import scripts
@@ -22,7 +21,7 @@ class ThreadHead:
     previous: str
     """The run that it continues; empty for the first."""
     claimed: float
-    """Time when it became the last one, in Unix seconds by the clock of its caller."""
+    """Time when it became the last one, in Unix seconds by the bus's clock."""
 
     def text(self) -> str:
         return f"{self.run_id} {self.previous or '-'} {self.claimed:.3f}"
@@ -52,6 +51,6 @@ async def advance_thread(
     return await scripts.call(bus.redis, "advance_thread", [key], arguments) == 1
 
 
-def claim(run_id: str, previous: str) -> ThreadHead:
+def claim(bus: Bus, run_id: str, previous: str) -> ThreadHead:
     """The head that a caller writes for its run."""
-    return ThreadHead(run_id, previous, time.time())
+    return ThreadHead(run_id, previous, bus.clock.now())

@@ -34,6 +34,7 @@ def admission_of(
     journal: Sequence[Step] = (),
     joins: tuple[Join, ...] = (),
     delay: float = 0.0,
+    idempotency: str = "",
 ) -> Admission:
     """`key_limits` are those of the day of the run's account; without a `tenant` it is the run's
     own, as the bus has it."""
@@ -52,6 +53,7 @@ def admission_of(
         journal=tuple(step.model_dump_json().encode() for step in journal),
         joins=joins,
         delay=delay,
+        idempotency=idempotency,
         record=run,
     )
 

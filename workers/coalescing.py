@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import orjson
-
 from loopline.agents.records import Call, Latency, Usage
 from loopline.bus import Delivery
 from loopline.bus.flights import GONE, Flights, Landed, Landing, Seat, flight_name
 from loopline.bus.tenants import tenant_of
 from loopline.workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.json_bytes import json_bytes
 from loopline.workers.messages import calls
 
 _ASKED = {
@@ -50,7 +49,7 @@ class Coalescer:
         if not self._settings.coalesce_tenants:
             await delivery.held()  # until its run is admitted nobody knows whose it is
             tenant = await tenant_of(delivery.bus, delivery.envelope.run_id)
-        body = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+        body = json_bytes(parts, sort_keys=True)
         return flight_name((self._settings.endpoint or "").encode(), body, tenant.encode())
 
     async def answer(

@@ -13,9 +13,9 @@
 --       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
 --       limit along (0/1), the runs that may be at work at once (0: any number), its tenant, and the
 --       tenant's weight, limit and priority ('' where this caller does not know), after how many ms it
---       begins, how many runs may wait for a turn, then the steps, then per join its id, the branches
---       still to come and the continuation's envelope, then per message its envelope and the
---       caller's consumer that reads its stream ('' for none)
+--       begins, how many runs may wait for a turn, the digest of its idempotency key ('' for none), then
+--       the steps, then per join its id, the branches still to come and the continuation's envelope, then
+--       per message its envelope and the caller's consumer that reads its stream ('' for none)
 -- Returns {'admitted', what `read_next` has for each message: false for those of a run that waits for
 --       its tenant's turn}, {'exists'} (the same run was accepted
 --       before: nothing is done), or
@@ -92,11 +92,16 @@ if takes_turns then
   record[#record + 1] = 'tenant'
   record[#record + 1] = tenant
 end
+if ARGV[25] ~= '' then
+  record[#record + 1] = 'idempotency'
+  record[#record + 1] = ARGV[25]
+end
 redis.call('HSET', run, unpack(record))
 hold_seconds(run, budgets, day, seconds)
 -- Relative, since the server may count another time than the deployment.
 local life = deadline + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
+keep_caller_key(ARGV[25], life)
 if not waits_for_turn then
   redis.call('ZADD', active, deadline, ARGV[1])
   -- The set is gone with its last run, and its life with it.
@@ -105,7 +110,7 @@ end
 list_run(ARGV[14], ARGV[1], now, ARGV[6])
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 25
+local a = 26
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1

@@ -1,5 +1,6 @@
 -- include: base.lua
 -- include: requests.lua
+-- include: run_keys.lua
 -- include: turns.lua
 -- include: waits.lua
 -- Give a dead letter another chance: back to its stream, its run active again.
@@ -26,6 +27,7 @@ if ARGV[3] ~= '' then
     redis.call('HINCRBY', run, 'generation', 1)
     local life = ARGV[4] + ARGV[5] - now_ms()
     for _, key in ipairs({run, KEYS[6], KEYS[7], KEYS[8]}) do redis.call('PEXPIRE', key, life) end
+    keep_caller_key(redis.call('HGET', run, 'idempotency'), life)
     redis.call('ZADD', KEYS[4], ARGV[4], ARGV[3])
     redis.call('PEXPIRE', KEYS[4], STREAM_LIFE)
     local tenant = redis.call('HGET', run, 'tenant')

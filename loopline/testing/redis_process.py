@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -17,6 +16,7 @@ import redis
 from loopline.runtime.errors import UserError
 from loopline.runtime.redis.binary import RedisBinary, candidates, choose
 from loopline.workers.process_lifetime import dies_with_parent
+from loopline.workers.reserved_port import reserve_port
 
 Persistence = Literal["none", "no", "everysec", "always"]
 """Persistence: no append-only file, or how often it is flushed to the disk (`appendfsync`)."""
@@ -56,9 +56,7 @@ class RedisProcess:
         self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
         self._process: subprocess.Popen[bytes] | None = None
         if listen == "tcp":
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = reserve_port(self)
 
     @property
     def socket(self) -> Path:

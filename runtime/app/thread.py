@@ -97,7 +97,7 @@ class Thread:
                     messages=(*messages, turn),
                     generation=generation,
                 )
-                mine = claim(run.id, self._before(head))
+                mine = claim(session.client.bus, run.id, self._before(head))
                 if await session.advance(self.id, head, mine):
                     break
             try:
@@ -137,7 +137,7 @@ class Thread:
                     raise self._busy(head) from error
                 return head, [*run.task.messages[:-1], *added]
             # Claimed and not admitted: its caller is about to do that, or died.
-            if time.time() - head.claimed > ADMISSION_SECONDS:
+            if session.client.bus.clock.now() - head.claimed > ADMISSION_SECONDS:
                 return await self._pass_over(session, head)
             if time.monotonic() > give_up:
                 raise self._busy(head)

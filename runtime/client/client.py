@@ -253,12 +253,14 @@ class Client(WaitingCalls):
         except pydantic.ValidationError as error:
             raise InputError(_prompt_error_message(error, prompt)) from None
 
-    async def submit(self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS) -> bool:
+    async def submit(
+        self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS, idempotency: str = ""
+    ) -> bool:
         """Admit a run, which begins after `delay` seconds. Returns True if it is new, False if this
-        very run was admitted before. `key_limits` are those of its account's day. Raises
-        `Overloaded` (nothing was accepted, ask again later), `BudgetExceeded` (a budget that it
-        shares has nothing left for it), `MessageTooLarge`, or `BusUnavailable` (it may have been
-        accepted: submitting the same run again is safe).
+        very run was admitted before. `key_limits` are those of its account's day; `idempotency`:
+        the digest of its caller's key. Raises `Overloaded` (nothing was accepted, ask again later),
+        `BudgetExceeded` (a budget that it shares has nothing left for it), `MessageTooLarge`, or
+        `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
         A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
         that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
@@ -272,7 +274,9 @@ class Client(WaitingCalls):
             handoffs = workflows.get(run.workflow).first(run)
         except AgentError as error:
             raise InputError(str(error)) from error
-        return await self._admit(run, handoffs, delay=delay, key_limits=key_limits)
+        return await self._admit(
+            run, handoffs, delay=delay, key_limits=key_limits, idempotency=idempotency
+        )
 
     async def with_offered_tools(self, run: Run) -> Run:
         """Return the run with each tool that it names and no package has, in full. Raises
@@ -332,14 +336,9 @@ class Client(WaitingCalls):
             Join(join_id, join.remaining, outgoing(new_fork.run, join.continuation))
             for join_id, join in new_fork.joins.items()
         )
-        await self._admit(
-            new_fork.run,
-            new_fork.handoffs,
-            journal=new_fork.journal,
-            joins=joins,
-            key_limits=key_limits,
-        )
-        return new_fork.run
+        run, handoffs, journal = new_fork.run, new_fork.handoffs, new_fork.journal
+        await self._admit(run, handoffs, journal=journal, joins=joins, key_limits=key_limits)
+        return run
 
     async def _admit(
         self,
@@ -350,6 +349,7 @@ class Client(WaitingCalls):
         joins: tuple[Join, ...] = (),
         delay: float = 0.0,
         key_limits: Limits = NO_LIMITS,
+        idempotency: str = "",
     ) -> bool:
         await publish_prompts(self.bus, self._contents, run)
         return await self.bus.admit(
@@ -362,6 +362,7 @@ class Client(WaitingCalls):
                 journal=journal,
                 joins=joins,
                 delay=delay,
+                idempotency=idempotency,
             )
         )
 
@@ -438,10 +439,8 @@ class Client(WaitingCalls):
     ) -> PostedReward:
         """Reward a run, by its id or itself: the whole of it, one agent, one turn, or an agent's
         turn. The run may be active, ended, or gone from the bus: the reward is joined to it when
-        the store is read. A
-        later reward for the same target from the same `source` is a new version, which replaces it.
-
-        With an `account` the reward reaches runs of that account alone.
+        the store is read. A later reward for the same target from the same `source` is a new
+        version, which replaces it. With an `account` it reaches runs of that account alone.
 
         A caller who may be killed chooses `reward_id`: sent again, the reward counts once. Raises
         `InputError`, and what `loopline.bus.publish_reward` raises.

@@ -7,6 +7,15 @@ import time
 import uuid
 
 
+def time_of_run_id(run_id: str) -> float | None:
+    """Unix seconds at which an id was made by `new_run_id`; None for another kind of id."""
+    try:
+        value = uuid.UUID(run_id)
+    except ValueError:
+        return None
+    return (value.int >> 80) / 1000 if value.version == 7 else None
+
+
 def new_run_id(now: float | None = None) -> str:
     """Return 48 bits of milliseconds since 1970, followed by 74 random bits."""
     milliseconds = int((time.time() if now is None else now) * 1000)

@@ -6,11 +6,12 @@ import json
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from loopline.agents.approvals import ApprovalRequest
 from loopline.bus import Bus, MessageTooLarge, OpenWait, waits
@@ -29,6 +30,10 @@ class SignalRefused(UserError):
 
 class ApprovalUnknown(UserError):
     """No request with that id waits for approval."""
+
+
+class ApprovalUnreadable(UserError):
+    """What waits for approval was written by another program or version."""
 
 
 class ApprovalConflict(UserError):
@@ -63,10 +68,43 @@ class PendingApproval:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What waits for approval, the oldest first."""
+
+    pending: list[PendingApproval]
+    unreadable: list[str]
+    """Why further ones can't be read; each is named."""
+
+
 def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
-    """Build a pending approval from a wait of the kind `approval`."""
-    request = ApprovalRequest.model_validate_json(wait.note)
+    """Build a pending approval from a wait of the kind `approval`. Raises `ApprovalUnreadable`."""
+    request = _request_of(wait)
+    if request is None:
+        raise ApprovalUnreadable(
+            f"the request {run_id}:{wait.guard}, which waits for approval, can't be read: another"
+            " program wrote it, or a newer one",
+            hint="decide on it with the version that wrote it, or cancel its run.",
+        )
     return PendingApproval(WaitingRun(run_id, wait), request)
+
+
+def readable_approvals(run_id: str, open_waits: Sequence[OpenWait]) -> list[PendingApproval]:
+    """Return those of a run's waits that a person can decide on."""
+    approvals: list[PendingApproval] = []
+    for wait in open_waits:
+        if wait.kind == "approval":
+            with suppress(ApprovalUnreadable):
+                approvals.append(pending_approval(run_id, wait))
+    return approvals
+
+
+def _request_of(wait: OpenWait) -> ApprovalRequest | None:
+    """What waits; None if the note can't be read."""
+    try:
+        return ApprovalRequest.model_validate_json(wait.note)
+    except ValidationError:
+        return None
 
 
 class WaitingCalls:
@@ -113,19 +151,30 @@ class WaitingCalls:
                 return sent
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
-        """Return the requests that wait for approval, the oldest first; of the runs of one account,
-        or of all."""
-        pending = [
-            pending_approval(waiting.run_id, waiting.wait)
-            async for waiting in waits.waiting_runs(self.bus, "approval")
-        ]
-        if account is not None:
-            accounts = {
-                run_id: run_of(await self.bus.run_state(run_id)).account
-                for run_id in {approval.waiting.run_id for approval in pending}
-            }
-            pending = [item for item in pending if accounts[item.waiting.run_id] == account]
-        return sorted(pending, key=lambda approval: approval.waiting.wait.since)
+        """Return the requests that wait for approval and can be read, the oldest first; of the runs
+        of one account, or of all."""
+        return (await self.all_approvals(account)).pending
+
+    async def all_approvals(self, account: str | None = None) -> Approvals:
+        """Return these, and which can't be read."""
+        pending: list[PendingApproval] = []
+        unreadable: list[str] = []
+        async for waiting in waits.waiting_runs(self.bus, "approval"):
+            if account is not None and await self._account_of(waiting.run_id) != account:
+                continue
+            try:
+                pending.append(pending_approval(waiting.run_id, waiting.wait))
+            except ApprovalUnreadable as error:
+                unreadable.append(str(error))
+        pending.sort(key=lambda approval: approval.waiting.wait.since)
+        return Approvals(pending, unreadable)
+
+    async def _account_of(self, run_id: str) -> str | None:
+        """Account of a run; None if it has gone meanwhile, or can't be read."""
+        try:
+            return run_of(await self.bus.run_state(run_id)).account
+        except UserError:
+            return None
 
     async def approval(self, approval_id: str) -> PendingApproval:
         """Return one of these requests. Raises `ApprovalUnknown`."""
@@ -196,12 +245,12 @@ def _subject(wait: OpenWait) -> str:
     match wait.kind:
         case "signal":
             return f"the signal {wait.name}"
-        case "approval":
-            request = ApprovalRequest.model_validate_json(wait.note)
-            return f"approval of {request.name}"
-        case "effect":
-            request = ApprovalRequest.model_validate_json(wait.note)
-            return f"a person's word on what became of a call of {request.name}"
+        case "approval" | "effect":
+            request = _request_of(wait)
+            name = "something that this version can't read" if request is None else request.name
+            if wait.kind == "approval":
+                return f"approval of {name}"
+            return f"a person's word on what became of a call of {name}"
         case _:
             return "its time to begin,"
 

@@ -13,7 +13,7 @@ from loopline.runtime.on_bus import run_with_client
 if TYPE_CHECKING:
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.client.waiting import PendingApproval
+    from loopline.runtime.client.waiting import Approvals, PendingApproval
 
 ApprovalId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, as `runtime approvals ls` prints it.")
@@ -35,18 +35,24 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List what waits for approval, the oldest first."""
+    """List what waits for approval, the oldest first.
+
+    Exit code 1 if a request can't be read: it is named.
+    """
     from datetime import UTC, datetime
 
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
-    async def listed(client: Client, _: Deployment) -> list[PendingApproval]:
-        return await client.approvals()
+    async def listed(client: Client, _: Deployment) -> Approvals:
+        return await client.all_approvals()
 
-    pending = run_with_client(redis_url, listed)
+    approvals = run_with_client(redis_url, listed)
+    pending = approvals.pending
     if as_json:
         typer.echo(json.dumps([approval.as_json() for approval in pending]))
+        report_unreadable(approvals.unreadable)
         return
     rows = [
         (
@@ -62,6 +68,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     head = ("id", "agent", "wants", "arguments", "until (UTC)", "digest")
     lines = align_columns(head, rows)
     typer.echo("\n".join(lines) if rows else "nothing waits for approval")
+    report_unreadable(approvals.unreadable)
 
 
 def approve(

@@ -49,19 +49,23 @@ def ls(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List calls whose outcome is unknown, oldest first."""
+    """List calls whose outcome is unknown, oldest first.
+
+    Exit code 1 if a note can't be read: its call is named, and can be resolved.
+    """
     from datetime import UTC, datetime
 
     from loopline.runtime.on_bus import query_bus
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
-    calls = [
-        call for call in query_bus(redis_url, _all_calls) if running or call.state != "running"
-    ]
+    all_calls, unreadable = query_bus(redis_url, _all_calls)
+    calls = [call for call in all_calls if running or call.state != "running"]
     if as_json:
         notes = (call.note.model_dump(mode="json") | {"state": call.state} for call in calls)
         typer.echo(json.dumps([*notes]))
+        report_unreadable(unreadable)
         return
     rows = [
         (
@@ -76,6 +80,7 @@ def ls(
     ]
     lines = align_columns(("call", "state", "tool", "arguments", "began (UTC)", "why"), rows)
     typer.echo("\n".join(lines) if rows else "no call has an unknown outcome")
+    report_unreadable(unreadable)
 
 
 def resolve(
@@ -142,15 +147,22 @@ def _reply(result: str | None, failed: str | None) -> bytes:
     return tool_result.dump_json(value)
 
 
-async def _all_calls(bus: Bus) -> list[_Listed]:
+async def _all_calls(bus: Bus) -> tuple[list[_Listed], list[str]]:
+    """Calls by the time when they began, and why others can't be read."""
+    from pydantic import ValidationError
+
     from loopline.bus import effects
+    from loopline.runtime.terminal.unreadable import why_unreadable
     from loopline.workers.tool import CallNote
 
-    listed = [
-        _Listed(call, CallNote.model_validate_json(call.note))
-        async for call in effects.unfinished(bus)
-    ]
-    return sorted(listed, key=lambda call: call.note.began)
+    listed: list[_Listed] = []
+    unreadable: list[str] = []
+    async for call in effects.unfinished(bus):
+        try:
+            listed.append(_Listed(call, CallNote.model_validate_json(call.note)))
+        except ValidationError as error:
+            unreadable.append(why_unreadable(f"the note of the call {call.key}", error))
+    return sorted(listed, key=lambda call: call.note.began), unreadable
 
 
 def _resolving(key: str, reply: bytes | None) -> Callable[[Bus], Awaitable[Resolution]]:
@@ -158,9 +170,9 @@ def _resolving(key: str, reply: bytes | None) -> Callable[[Bus], Awaitable[Resol
         from loopline.bus import effects
         from loopline.bus.effects import Resolution
 
-        for listed in await _all_calls(bus):
-            if listed.note.key == key:
-                return await effects.resolve(bus, listed.call, reply)
+        async for call in effects.unfinished(bus):
+            if call.key == key:
+                return await effects.resolve(bus, call, reply)
         return Resolution.MISSING
 
     return resolve

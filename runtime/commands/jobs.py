@@ -81,7 +81,10 @@ def add(
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List jobs with their state and where their results are."""
+    """List jobs with their state and where their results are.
+
+    Exit code 1 if one can't be read: it is named.
+    """
     _ls(redis_url, as_json=as_json)
 
 
@@ -138,10 +141,12 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     from loopline.runtime.jobs.queue import list_jobs
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns, truncate_to_terminal
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
-    job_list = asyncio.run(list_jobs(find(redis_url=redis_url).settings))
+    job_list, unreadable = asyncio.run(list_jobs(find(redis_url=redis_url).settings))
     if as_json:
         typer.echo(json.dumps([job.model_dump() for job in job_list]))
+        report_unreadable(unreadable)
         return
     rows = [
         (job.id, job.state, "" if job.seconds is None else f"{job.seconds:.0f} s", job.command)
@@ -155,3 +160,4 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
             typer.echo(f"    results: {job.output}")
         if job.reason:
             typer.echo(f"    {sanitize(job.reason)}")
+    report_unreadable(unreadable)

@@ -105,14 +105,20 @@ def create(
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List the keys with their limits and today's use."""
+    """List the keys with their limits and today's use.
+
+    Exit code 1 if one can't be read: it is named, and no gateway of this version accepts it.
+    """
     from loopline.runtime.gateway import api_keys
     from loopline.runtime.on_bus import query_bus
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
-    uses = query_bus(redis_url, api_keys.uses)
+    uses, ids = query_bus(redis_url, api_keys.uses)
+    unreadable = [f"the key {key_id} can't be read: a newer program wrote it" for key_id in ids]
     if as_json:
         typer.echo(json.dumps([_as_json(use) for use in uses]))
+        report_unreadable(unreadable)
         return
     rows = [
         (
@@ -128,6 +134,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     ]
     columns = ("id", "name", "state", "models", "tokens today", "dollars today", "more")
     typer.echo("\n".join(align_columns(columns, rows)) if rows else "no keys")
+    report_unreadable(unreadable)
 
 
 def revoke(

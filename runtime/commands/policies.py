@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,10 +43,9 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     from loopline.bus import live_workers
     from loopline.bus import policies as on_the_bus
     from loopline.runtime.client.policy_changes import describe_state
-    from loopline.runtime.errors import EXIT_FAILED
     from loopline.runtime.on_bus import query_bus
-    from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
     async def question(bus: Bus) -> tuple[PolicySnapshot, dict[str, dict[str, str]]]:
         workers = await live_workers(bus)
@@ -81,10 +79,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
         typer.echo("\n".join(align_columns(("policy", "version", "weights", "served by"), rows)))
     else:
         typer.echo("no policy was published: every pool serves its own model")
-    for why in stored_policies.unreadable.values():
-        print(f"error: {sanitize(why)}", file=sys.stderr)
-    if stored_policies.unreadable:
-        raise typer.Exit(EXIT_FAILED)
+    report_unreadable(stored_policies.unreadable.values())
 
 
 def publish(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
     from loopline.runtime.observe.recorded_runs import KnownRun
-    from loopline.runtime.observe.run_index import RunLine
+    from loopline.runtime.observe.run_index import RunLine, RunsOfPage
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
 
@@ -46,19 +45,26 @@ def ls(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only waiting runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest runs on the bus."""
+    """List the newest runs on the bus.
+
+    Exit code 1 if one that it came by can't be read: it is named.
+    """
     from loopline.runtime.observe.run_index import RunQuery, list_runs
     from loopline.runtime.terminal.dialogue import milliseconds
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable
 
-    async def newest(client: Client, _: Deployment) -> tuple[Sequence[RunLine], float]:
+    async def newest(client: Client, _: Deployment) -> tuple[RunsOfPage, float]:
         query = RunQuery(state="waiting" if waiting else "active" if active else "")
         return await list_runs(client.bus, query, limit), client.bus.clock.now()
 
-    lines, now = run_with_client(redis_url, newest)
+    page, now = run_with_client(redis_url, newest)
+    lines = page.lines
+    unreadable = [f"run {run} can't be read: another program wrote it" for run in page.unreadable]
     if as_json:
         typer.echo(json.dumps([line.as_json(now) for line in lines]))
+        report_unreadable(unreadable)
         return
     rows = [
         (
@@ -73,6 +79,7 @@ def ls(
     typer.echo(
         "\n".join(align_columns(head, rows, numbers=("time", "tokens"))) if rows else "no runs"
     )
+    report_unreadable(unreadable)
 
 
 def show(

@@ -122,17 +122,27 @@ def add(
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List the schedules with their next ticks."""
+    """List the schedules with their next ticks.
+
+    Exit code 1 if one can't be read: it is named, and never begins a run here.
+    """
     from loopline.bus import schedules
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
+    from loopline.runtime.terminal.unreadable import report_unreadable, why_unreadable
     from loopline.workers.schedules import Schedule
 
+    unreadable: list[str] = []
+
     async def listed(client: Client, _: Deployment) -> list[tuple[str, float, Schedule]]:
-        return [
-            (stored.name, stored.tick, Schedule.model_validate_json(stored.body))
-            for stored in await schedules.ls(client.bus)
-        ]
+        readable: list[tuple[str, float, Schedule]] = []
+        for stored in await schedules.ls(client.bus):
+            try:
+                schedule = Schedule.model_validate_json(stored.body)
+                readable.append((stored.name, stored.tick, schedule))
+            except ValueError as error:
+                unreadable.append(why_unreadable(f"the schedule {stored.name}", error))
+        return readable
 
     entries = run_with_client(redis_url, listed)
     if as_json:
@@ -141,6 +151,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
             for name, tick, item in entries
         ]
         typer.echo(json.dumps(lines))
+        report_unreadable(unreadable)
         return
     rows = [
         (
@@ -156,6 +167,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     ]
     head = ("name", "cron", "zone", "next", "missed", "workflow", "question")
     typer.echo("\n".join(align_columns(head, rows)) if rows else "no schedules")
+    report_unreadable(unreadable)
 
 
 def rm(name: Name, redis_url: RedisUrl = None) -> None:

@@ -87,7 +87,7 @@ class CostView:
             )
         names: dict[str, str] = {}
         if by == "key":
-            names = {use.key.id: use.key.name for use in await uses(self._frame.bus)}
+            names = {use.key.id: use.key.name for use in (await uses(self._frame.bus))[0]}
         return self._frame.render(
             request,
             viewer,

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from loopline.agents.records import Step
 from loopline.runtime.client.edited_prompts import changed_prompts, prompts_of_run
-from loopline.runtime.client.waiting import describe_waits, pending_approval
+from loopline.runtime.client.waiting import describe_waits, readable_approvals
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.approvals_view import approval_row
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
@@ -25,6 +25,7 @@ from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.observe.run_history import KnownRun, find_run
 from loopline.runtime.observe.run_page.page import render_body
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
+from loopline.workers.json_bytes import json_bytes
 
 EDITED_CHARS = 50_000
 """Most characters of a question that can be edited: a form is bounded."""
@@ -92,7 +93,7 @@ class RunView:
             "run": known_run.run.model_dump(mode="json"),
             "steps": [step.model_dump(mode="json") for step in known_run.steps],
         }
-        body = orjson.dumps(record) if isinstance(record, dict) else record.model_dump_json()
+        body = json_bytes(record) if isinstance(record, dict) else record.model_dump_json()
         return Response(body, headers=HEADERS, media_type="application/json")
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:
@@ -106,11 +107,7 @@ class RunView:
     def _panel_values(self, known_run: KnownRun, viewer: Viewer) -> dict[str, Any]:
         return {
             "viewer": viewer,
-            "rows": [
-                approval_row(pending_approval(known_run.run.id, wait))
-                for wait in known_run.waits
-                if wait.kind == "approval"
-            ],
+            "rows": [*map(approval_row, readable_approvals(known_run.run.id, known_run.waits))],
             "run": known_run.run,
             "active": known_run.ended is None,
             "body": render_body(known_run, priced=self._frame.settings.priced_pools),

@@ -155,10 +155,14 @@ class KeyUse:
     spent: Spent
 
 
-async def uses(bus: Bus) -> list[KeyUse]:
-    """Return all keys, the oldest first."""
-    records = sorted((record for _, record in await _records(bus)), key=lambda key: key.created)
-    return [KeyUse(record, await bus.spent(record.id)) for record in records]
+async def uses(bus: Bus) -> tuple[list[KeyUse], list[str]]:
+    """Return all keys that can be read, the oldest first, and the ids of the others, which no
+    gateway of this version accepts."""
+    bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.api_keys)  # pyright: ignore
+    records = [(field.decode(errors="replace"), _read(body)) for field, body in bodies.items()]
+    readable = sorted((key for _, key in records if key is not None), key=lambda key: key.created)
+    unreadable = sorted(field[:12] for field, key in records if key is None)
+    return [KeyUse(key, await bus.spent(key.id)) for key in readable], unreadable
 
 
 async def _records(bus: Bus) -> list[tuple[str, ApiKey]]:

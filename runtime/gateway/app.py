@@ -29,6 +29,7 @@ from loopline.runtime.gateway.chat_stream import Chunk, StreamShape
 from loopline.runtime.gateway.embeddings_api import EmbeddingsApi
 from loopline.runtime.gateway.errors import (
     ApiError,
+    defect,
     invalid,
     not_allowed,
     translated,
@@ -302,6 +303,4 @@ async def _on_client_error(request: Request, error: Exception) -> Response:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     """Answer after a defect; the server writes the traceback into its log."""
-    return json_response(
-        ApiError(500, "the gateway failed; its log says why", code="internal_error").body, 500
-    )
+    return json_response(defect().body, 500)

@@ -75,6 +75,11 @@ _TYPES = {
 }
 
 
+def defect() -> ApiError:
+    """The gateway itself has failed: the traceback is in its log."""
+    return ApiError(500, "the gateway failed; its log says why", code="internal_error")
+
+
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """The request can't be answered in this form."""
     return ApiError(400, message, param=param, code=code)

@@ -16,6 +16,7 @@ from loopline.bus.connection import OUTAGE
 from loopline.runtime.gateway import api_keys
 from loopline.runtime.gateway.errors import ApiError, invalid, too_large, unavailable
 from loopline.runtime.gateway.service import Admitted, Service
+from loopline.workers.json_bytes import json_bytes
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ before it and need no such task."""
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Errors have an `x-request-id` as results do."""
     named = {REQUEST_ID: str(uuid4())} | (headers or {})
-    return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
+    return Response(json_bytes(body), status, headers=named, media_type="application/json")
 
 
 def header(request: HTTPConnection, name: str) -> str | None:

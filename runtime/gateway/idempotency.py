@@ -1,7 +1,8 @@
 """`Idempotency-Key`: the same request, sent any number of times, is one run.
 
-The key leads to its run before the run is admitted, and lives no longer than the run's own record.
-So anyone who sends it again, to this gateway or another, joins the run or reads its result. A
+The key leads to its run before the run is admitted, and lives as long as the run's own record: it
+is in the run's shard, whose scripts give both the same life whenever the run waits, goes on or
+ends. So anyone who sends it again, to this gateway or another, joins the run or reads its result. A
 gateway that dies between the two leaves a key whose run the next sender admits.
 """
 
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from loopline.bus import Bus
+from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.gateway.errors import ApiError, invalid
 
 HEADER = "idempotency-key"
@@ -27,29 +30,42 @@ def digest_of(route: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(route.encode() + b"\0" + fields).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """The run that belongs to a key."""
+
+    id: str
+    digest: str
+    """Digest of caller and key, with which the run is admitted."""
+
+
 async def run_of_key(
-    bus: Bus, caller: str, key: str, body_digest: str, run_id: str, delay: float = 0.0
-) -> str:
-    """Return the run that belongs to this key: `run_id`, if the caller uses the key for the first
-    time. `delay`: seconds until the run begins, for which the key lives longer, or a client that
-    asks again would start a second one. Raises `ApiError` 409 if the caller has used it
-    for another request.
+    bus: Bus, caller: str, key: str, body_digest: str, delay: float = 0.0
+) -> ClaimedRun:
+    """Return the run that belongs to this key, with a new id if the caller uses the key for the
+    first time. `delay`: seconds until the run begins. Raises `ApiError` 409 if the caller has used
+    it for another request.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():
         raise invalid(
             f"{HEADER}: 1 to {MAX_KEY} printable characters", code="invalid_idempotency_key"
         )
     name = hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
-    record = f"{run_id} {body_digest}"
-    before = await bus.redis.set(
-        bus.keys.idempotency(name),
-        record,
-        nx=True,
-        get=True,
-        px=int((delay + bus.settings.retention_seconds) * 1000),
-    )
+    before = await bus.redis.get(bus.keys.earlier_idempotency(name))
     if before is None:
-        return run_id
+        shard = bus.keys.shard_of(name)
+        run_id = new_run_id(bus.clock.now())
+        while bus.keys.shard_of(run_id) != shard:
+            run_id = new_run_id(bus.clock.now())
+        before = await bus.redis.set(
+            shard.idempotency(name),
+            f"{run_id} {body_digest}",
+            nx=True,
+            get=True,
+            px=int((delay + bus.settings.retention_seconds) * 1000),
+        )
+        if before is None:
+            return ClaimedRun(run_id, name)
     first_run, _, first_digest = before.decode().partition(" ")
     if first_digest != body_digest:
         raise ApiError(
@@ -58,4 +74,4 @@ async def run_of_key(
             " body",
             code="idempotency_key_reused",
         )
-    return first_run
+    return ClaimedRun(first_run, name)

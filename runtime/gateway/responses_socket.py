@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
+import structlog
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -28,7 +29,14 @@ from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
 from loopline.bus.tasks import end
 from loopline.runtime.errors import UserError
-from loopline.runtime.gateway.errors import ApiError, invalid, overloaded, translated, unavailable
+from loopline.runtime.gateway.errors import (
+    ApiError,
+    defect,
+    invalid,
+    overloaded,
+    translated,
+    unavailable,
+)
 from loopline.runtime.gateway.http import Http, json_response, read_object
 from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.responses_body import response_id
@@ -41,6 +49,7 @@ MAX_UNSTORED = 64
 """Most responses of a connection that only it can continue, the newest ones."""
 SERVICE_RESTART = 1012
 """Code with which a gateway that ends closes a connection."""
+log = structlog.get_logger("loopline.runtime.gateway")
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OF_ENVELOPE = ("type", "stream_id", "stream", "background", "generate")
 
@@ -157,6 +166,12 @@ class _Connection:
             if failure is None:
                 raise
             await self._send(_error_event(failure), lane)
+        except WebSocketDisconnect:
+            raise
+        except Exception:
+            # Those that wait in this lane have their answers all the same.
+            log.exception("a response failed", lane=lane)
+            await self._send(_error_event(defect()), lane)
 
     async def _respond(self, lane: str | None, request: Event) -> None:
         # The key may have been revoked since the handshake.

@@ -82,21 +82,26 @@ class RunsApi:
         _require_tools(params)
         if params.webhook is not None:
             await webhooks.check_url(params.webhook, self._service.settings.gateway)
-        run_id = new_run_id(self._bus.clock.now())
+        claimed = idempotency.ClaimedRun(new_run_id(self._bus.clock.now()), "")
         key = request.headers.get(idempotency.HEADER)
         if key is not None:
             digest = idempotency.digest_of("runs", body)
-            run_id = await idempotency.run_of_key(
-                self._bus, caller.id, key, digest, run_id, params.start_after
+            claimed = await idempotency.run_of_key(
+                self._bus, caller.id, key, digest, params.start_after
             )
+        run_id = claimed.id
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
-            await self._submit(caller, params, run_id, trace_tags(request, run_id))
+            await self._submit(caller, params, claimed, trace_tags(request, run_id))
             state = await self._bus.run_state(run_id)
         return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
 
     async def _submit(
-        self, caller: ApiKey, params: CreateRun, run_id: str, trace: dict[str, str]
+        self,
+        caller: ApiKey,
+        params: CreateRun,
+        claimed: idempotency.ClaimedRun,
+        trace: dict[str, str],
     ) -> None:
         messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
@@ -111,11 +116,16 @@ class RunsApi:
             seed=params.seed,
             budget=params.run_budget(self._service.settings.gateway.run_seconds),
             tags={**params.tags, **caller.tags, **trace},
-            run_id=run_id,
+            run_id=claimed.id,
             account=caller.id,
             webhook=params.webhook,
         )
-        await self._client.submit(run, delay=params.start_after, key_limits=caller.limits)
+        await self._client.submit(
+            run,
+            delay=params.start_after,
+            key_limits=caller.limits,
+            idempotency=claimed.digest,
+        )
 
     async def list(self, request: Request) -> Response:
         """List the caller's newest runs, those of the chat API included. With a narrow filter, an

@@ -132,25 +132,27 @@ class Service:
 
     async def admit(self, question: Question) -> Admitted:
         """Admit a question, once per idempotency key. Raises `ApiError`."""
-        bus, run_id = self.client.bus, new_run_id(self.client.bus.clock.now())
+        bus, run_id, digest = self.client.bus, new_run_id(self.client.bus.clock.now()), ""
         outlives_client = question.idempotency_key is not None
         try:
             if question.idempotency_key is not None:
                 # A session's answer depends on what was said in it before.
                 session = "" if question.session is None else question.session.name
-                run_id = await run_of_key(
+                claimed = await run_of_key(
                     bus,
                     question.caller.id,
                     question.idempotency_key,
                     f"{question.body_digest}/{session}",
-                    run_id,
                 )
+                run_id, digest = claimed.id, claimed.digest
                 state = await bus.run_state(run_id)
                 if state.state != "missing":
                     return Admitted(run_of(state), question.session, outlives_client)
             run = await self._run(question, run_id)
             expected = self.client.expect(run)
-            is_new = await self.client.submit(run, key_limits=question.caller.limits)
+            is_new = await self.client.submit(
+                run, key_limits=question.caller.limits, idempotency=digest
+            )
         except BudgetExceeded as error:
             raise quota_exceeded(error) from error
         except Overloaded as error:

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import orjson
 
 from loopline.agents.records import Call, Message, Trajectory
 from loopline.agents.roles.conversation import assistant_message
 from loopline.bus import Bus
+from loopline.bus.keys import MAX_RUN_SECONDS
+from loopline.runtime.client.run_ids import time_of_run_id
 from loopline.runtime.client.run_records import run_of, steps_of
 from loopline.runtime.gateway.errors import ApiError, invalid
+from loopline.workers.json_bytes import json_bytes
 
 HEADER = "x-loopline-session"
 TAG = "session"
+CALLS_PER_SWEEP = 64
+"""Calls of a session after which, on average, its old ones are forgotten."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -108,6 +112,22 @@ class SessionMemory:
             pipe.hset(key, _prefix_digests(messages)[-1], trajectory.run.id)
             pipe.pexpire(key, int(self._bus.settings.retention_seconds * 1000))
             await pipe.execute()
+        if zlib.crc32(trajectory.run.id.encode()) % CALLS_PER_SWEEP == 0:
+            await self._forget_old_calls(key)
+
+    async def _forget_old_calls(self, key: str) -> None:
+        """Forget calls of a session whose runs have left the bus: each call renews the life of all
+        that is known of it, and a client may use one session for ever."""
+        settings = self._bus.settings
+        oldest = self._bus.clock.now() - settings.retention_seconds - MAX_RUN_SECONDS
+        fields: dict[bytes, bytes] = await self._bus.redis.hgetall(key)  # pyright: ignore
+        gone = [
+            field
+            for field, run_id in fields.items()
+            if (since := time_of_run_id(run_id.decode())) is not None and since < oldest
+        ]
+        if gone:
+            await self._bus.redis.hdel(key, *gone)  # pyright: ignore
 
 
 def ids_of(call: Call) -> Call:
@@ -122,7 +142,7 @@ def _prefix_digests(messages: Sequence[Message]) -> list[str]:
     digest, digests = hashlib.sha256(), list[str]()
     for message in messages:
         digest.update(
-            orjson.dumps(
+            json_bytes(
                 [
                     message.role,
                     message.content.strip(),
@@ -131,7 +151,7 @@ def _prefix_digests(messages: Sequence[Message]) -> list[str]:
                     message.name,
                     *(part.model_dump() for part in message.parts),
                 ],
-                option=orjson.OPT_SORT_KEYS,
+                sort_keys=True,
             )
         )
         digests.append(digest.copy().hexdigest())

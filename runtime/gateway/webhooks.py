@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
-import orjson
 import structlog
 from standardwebhooks import Webhook
 
@@ -27,11 +24,11 @@ from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.run_records import run_of, trajectory_of
 from loopline.runtime.client.waiting import pending_approval
 from loopline.runtime.config.sections import GatewaySettings
-from loopline.runtime.errors import UserError
-from loopline.runtime.gateway import api_keys
+from loopline.runtime.gateway import api_keys, public_addresses
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, invalid
 from loopline.runtime.gateway.runs_request import ended_body
+from loopline.workers.json_bytes import json_bytes
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
@@ -44,27 +41,30 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3_600.0
 """Seconds until a delivery that failed is tried again; it doubles with the time that has passed."""
 
 
-async def check_url(url: str, settings: GatewaySettings) -> None:
-    """Check an address. Raises `ApiError` for one that callers must not reach: of this machine or
-    of a private network, unless the callers are on this machine themselves."""
-    host = urlsplit(url).hostname
+async def check_url(url: str, settings: GatewaySettings) -> list[str]:
+    """Check a URL, and return the addresses that a request to it may be sent to. Raises `ApiError`
+    for one that callers must not reach: of this machine or of a private network, unless the
+    callers are on this machine themselves."""
+    try:
+        host = httpx2.URL(url).raw_host.decode("ascii")
+    except httpx2.InvalidURL as error:
+        raise invalid(f"webhook: {error}", "webhook") from error
     if not host:
         raise invalid("webhook: the URL names no host", "webhook")
     if _is_local(settings.host):
-        return
+        return [host]
     try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(
-            host, None, type=socket.SOCK_STREAM
-        )
-    except OSError as error:
+        addresses = await public_addresses.resolve(host)
+    except (OSError, UnicodeError) as error:
         raise invalid(f"webhook: {host[:200]!r} can't be resolved", "webhook") from error
-    if not all(ipaddress.ip_address(entry[4][0]).is_global for entry in addresses):
+    if not all(map(public_addresses.is_public, addresses)):
         raise ApiError(
             403,
             f"webhook: {host[:200]!r} is an address of a private network",
             code="webhook_not_allowed",
             param="webhook",
         )
+    return addresses
 
 
 def _is_local(host: str) -> bool:
@@ -86,11 +86,15 @@ class WebhookSender:
         self._priced = frozenset(priced)
 
     async def run(self) -> None:
-        async with httpx2.AsyncClient(follow_redirects=False, timeout=SEND_SECONDS) as client:
+        async with public_addresses.client() as client:
             while True:
                 try:
                     ends = await run_ends.claim(self._bus, seconds=CLAIM_SECONDS, count=AT_ONCE)
-                    await asyncio.gather(*(self._send(client, end) for end in ends))
+                    sent = await asyncio.gather(
+                        *(self._send(client, end) for end in ends), return_exceptions=True
+                    )
+                    for failure in filter(None, sent):
+                        raise failure
                 except OUTAGE as error:
                     log.debug("no look at ended runs", error=str(error))
                 await asyncio.sleep(LOOK_SECONDS)
@@ -99,10 +103,14 @@ class WebhookSender:
         state = await self._bus.run_state(end.run_id)
         try:
             await self._deliver(client, end, state)
-        except UserError as error:
-            # Written by another version: a gateway of that version may send it, and this one has
-            # others to send.
-            await self._try_later(end, state.ended or state.admitted, str(error))
+        except OUTAGE:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # Written by another version: a gateway of that version may send it. Whatever it is,
+            # this gateway has others to send.
+            await self._try_later(
+                end, state.ended or state.admitted, f"{type(error).__name__}: {error}"
+            )
 
     async def _deliver(
         self, client: httpx2.AsyncClient, end: run_ends.RunEnd, state: RunState
@@ -140,7 +148,7 @@ class WebhookSender:
     ) -> str:
         """Post a message and return the error; empty if it was delivered."""
         moment = datetime.now(UTC)
-        body = orjson.dumps(
+        body = json_bytes(
             {
                 "type": message.type,
                 "timestamp": moment.isoformat().replace("+00:00", "Z"),
@@ -157,9 +165,10 @@ class WebhookSender:
             ),
         }
         try:
-            await check_url(url, self._settings)
-            async with asyncio.timeout(SEND_SECONDS):
-                answer = await client.post(url, content=body, headers=headers)
+            addresses = await check_url(url, self._settings)
+            answer = await public_addresses.post(
+                client, url, addresses, body, headers, SEND_SECONDS
+            )
             return "" if answer.is_success else f"status {answer.status_code}"
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ApiError, OSError) as error:
             return str(error) or type(error).__name__

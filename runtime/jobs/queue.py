@@ -39,6 +39,7 @@ from loopline.runtime.errors import InputError, Unreachable
 from loopline.runtime.jobs.arq_worker import LastingWorker
 from loopline.runtime.jobs.programs import STOP_SECONDS, run_program, serve_through_outages
 from loopline.runtime.jobs.requests import JobRequest, require_allowed
+from loopline.runtime.terminal.unreadable import why_unreadable
 from loopline.workers.messages import METRICS_ADDRESS
 
 log = structlog.get_logger("loopline.runtime.jobs.queue")
@@ -50,6 +51,10 @@ CANCEL_GRACE_SECONDS = 10.0
 MAX_TRIES = 1_000
 """Most tries of a job. A drain or a crash of the worker counts as a try to arq; neither is the
 job's fault."""
+
+
+_UNREADABLE = (DeserializationError, ValueError, KeyError, TypeError, IndexError)
+"""What reading raises of a job that another program or version has written."""
 
 
 class JobView(BaseModel):
@@ -136,20 +141,25 @@ async def enqueue(settings: Settings, request: JobRequest) -> str:
         await pool.aclose(close_connection_pool=True)
 
 
-async def list_jobs(settings: Settings) -> list[JobView]:
-    """Return every job that is queued, running or still remembered; newest first."""
+async def list_jobs(settings: Settings) -> tuple[list[JobView], list[str]]:
+    """Return every job that is queued, running or still remembered; newest first; and why further
+    ones can't be read."""
     pool = await connect(settings)
     name = queue_name(settings)
     views: dict[str, JobView] = {}
+    unreadable: list[str] = []
     try:
         for job_id in (entry.decode() for entry in await pool.zrange(name, 0, -1)):
-            queued = await _job(pool, settings, job_id).info()
-            if queued is None or isinstance(queued, JobResult):
-                continue  # It has ended since the queue was read, so its result is read below.
-            state = await _state(pool, settings, job_id)
-            views[job_id] = _view(job_id, queued.args, state).model_copy(
-                update={"queued": queued.enqueue_time.timestamp()}
-            )
+            try:
+                queued = await _job(pool, settings, job_id).info()
+                if queued is None or isinstance(queued, JobResult):
+                    continue  # It has ended since the queue was read, so its result is read below.
+                state = await _state(pool, settings, job_id)
+                views[job_id] = _view(job_id, queued.args, state).model_copy(
+                    update={"queued": queued.enqueue_time.timestamp()}
+                )
+            except _UNREADABLE as error:
+                unreadable.append(why_unreadable(f"the job {job_id}", error))
         async for key in pool.scan_iter(match=f"{result_key_prefix}*"):
             job_id = key.decode().removeprefix(result_key_prefix)
             try:
@@ -157,10 +167,13 @@ async def list_jobs(settings: Settings) -> list[JobView]:
             except DeserializationError:
                 continue  # From another program on this Redis: arq's default is pickle.
             if ended and ended.queue_name == name:
-                views[job_id] = _ended_view(job_id, ended)
+                try:
+                    views[job_id] = _ended_view(job_id, ended)
+                except _UNREADABLE as error:
+                    unreadable.append(why_unreadable(f"the result of the job {job_id}", error))
     finally:
         await pool.aclose(close_connection_pool=True)
-    return sorted(views.values(), key=lambda view: view.queued, reverse=True)
+    return sorted(views.values(), key=lambda view: view.queued, reverse=True), unreadable
 
 
 async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:

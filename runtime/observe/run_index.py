@@ -120,12 +120,18 @@ class Place(NamedTuple):
         return cls(int(admitted), run_id)
 
 
+class Unreadable:
+    """In place of a run whose record can't be read."""
+
+
 @dataclass(frozen=True)
 class RunsOfPage:
     """Lines of one page, and where the next begins; None after the last."""
 
     lines: Sequence[RunLine]
     next_page: Place | None
+    unreadable: Sequence[str] = ()
+    """Ids of runs that were looked at, and whose records can't be read."""
 
 
 class PassedRuns:
@@ -169,32 +175,36 @@ async def find_runs(
     skipped for the same query (`passed`) are not read again."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
     until = time.monotonic() + MAX_LOOK_SECONDS
-    place = after
+    place, unreadable = after, list[str]()
     skip = set[str]() if passed is None else passed.of(query)
     async for batch in _newest_first(bus, query, after):
         unread = [entry for entry in batch if entry[1].run_id not in skip]
         for place, line in await _read(bus, unread):
-            if line is not None and query.matches(line, now):
+            if isinstance(line, Unreadable):
+                unreadable.append(place.run_id)
+                skip.add(place.run_id)
+            elif line is not None and query.matches(line, now):
                 lines.append(line)
             elif line is None or line.ended is not None:
                 skip.add(place.run_id)
             if len(lines) == count:
-                return RunsOfPage(lines, place)
+                return RunsOfPage(lines, place, unreadable)
         looked += len(batch)
         place = batch[-1][1]
         if looked >= MAX_LOOKED or time.monotonic() > until:
-            return RunsOfPage(lines, place)
-    return RunsOfPage(lines, None)
+            return RunsOfPage(lines, place, unreadable)
+    return RunsOfPage(lines, None, unreadable)
 
 
-async def list_runs(bus: Bus, query: RunQuery, count: int) -> list[RunLine]:
+async def list_runs(bus: Bus, query: RunQuery, count: int) -> RunsOfPage:
     """Return the newest runs on the bus that match, however many have to be examined."""
     page = await find_runs(bus, query, count)
-    lines = list(page.lines)
+    lines, unreadable = [*page.lines], [*page.unreadable]
     while len(lines) < count and page.next_page is not None:
         page = await find_runs(bus, query, count - len(lines), page.next_page)
         lines += page.lines
-    return lines
+        unreadable += page.unreadable
+    return RunsOfPage(lines, page.next_page, unreadable)
 
 
 async def _newest_first(
@@ -285,7 +295,7 @@ async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
 
 async def _read(
     bus: Bus, batch: Sequence[tuple[Shard, Place]]
-) -> list[tuple[Place, RunLine | None]]:
+) -> list[tuple[Place, RunLine | Unreadable | None]]:
     """Return lines of these places; None for a run whose record has expired."""
     async with bus.redis.pipeline(transaction=False) as pipe:
         for shard, place in batch:
@@ -297,7 +307,10 @@ async def _read(
     ]
 
 
-def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
+def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | Unreadable | None:
+    if fields["run"] is None and fields["state"] is None:
+        return None
+
     def text(name: str) -> str:
         return (fields[name] or b"").decode(errors="replace")
 
@@ -323,8 +336,8 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
             policies=tuple(map(str, (record.get("policies") or {}).values())),
             conversation=_said(record["task"].get("messages") or ()),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return Unreadable()
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -108,7 +108,7 @@ class Case:
              shard.work(ROLE)],
             [RUN, b"{}", int(time.time() * 1000) + 60_000, runs, 10, 60_000, 0, 0, "inbox", 0, 0, 0,
              "1", account, 0, self.scopes, int("budget" in self.disturbances),
-             1 if "older step" in self.disturbances else 0, "acme", 2, "", "", 0, 9, STEP,
+             1 if "older step" in self.disturbances else 0, "acme", 2, "", "", 0, 9, "", STEP,
              "chat"],
         )  # fmt: skip
 

@@ -145,7 +145,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             assert (await bus.run_state(doomed)).outcome == "cancelled"
             await policies.publish(bus, "slm", "/adapter")
             assert await publish_reward(bus, doomed, "thumb", b"{}")
-            assert await advance_thread(bus, "thread", None, claim(doomed, ""))
+            assert await advance_thread(bus, "thread", None, claim(bus, doomed, ""))
             assert await run_ends.claim(bus, seconds=1, count=1) == []
             await run_ends.settle(bus, run_ends.RunEnd(bus.keys.shard(0), doomed, 0.0))
             endpoint = RateBucket(bus, "endpoint", requests=60, tokens=None)

@@ -25,7 +25,6 @@ WRONG = [
     "redis://:s3cr3t/0",
     "redis://:s3cr3t@host/0?db=one",
     "redis://host/0?password=s3cr3t#pw",
-    "redis://host/one",
     "redis://host/0/1",
     "unix://:s3cr3t/pw@/run/redis.sock",
     "unix://user/s3cr3t@/run/redis.sock",
@@ -61,6 +60,43 @@ def test_a_refused_url_is_not_repeated(url: str) -> None:
         BusSettings(redis_url=url)
     assert "s3cr3t" not in str(caught.value)
     assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://h:0/0", "has the port 0"),
+        ("rediss://:pw@h:0/0", "has the port 0"),
+        ("redis://h:70000/0", "has the port 70000"),
+        ("redis://h:-1/0", "has the port -1"),
+        ("redis://h/one", "has the database 'one'"),
+        ("redis://h:6379/-1", "has the database '-1'"),
+        ("redis://h/99999999999", "has the database '99999999999'"),
+        ("redis://h/?db=-1", "has the database '-1'"),
+        ("unix:///run/r.sock?db=x", "has the database 'x'"),
+        ("redis://h:6379/0 ", "contains ' '"),
+        ("redis://h\n/0", r"contains '\\n'"),
+        ("redis://:p w@h/0", r"contains ' '.*\(%20\)"),
+        ("unix:///run/r.sock\u200b", "contains"),
+        ("redis://", "names no host"),
+        ("redis://:6379/0", "names no host"),
+        ("redis://:pw@/0", "names no host"),
+        ("redis://a,b:6379/0", "has the host 'a,b'"),
+        ("redis://h%20x/0", "has the host 'h%20x'"),
+        ("unix://", "names no socket file"),
+        ("unix://run/redis.sock", "names no socket file"),
+    ],
+)
+def test_a_url_that_names_no_server_is_refused_with_what_is_wrong(url: str, why: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why) as caught:
+        BusSettings(redis_url=url)
+    assert "redis_url" in str(caught.value)
+    assert "pw" not in str(caught.value)
+
+
+def test_a_socket_s_file_may_have_spaces_in_its_name() -> None:
+    url = "unix:///run/my team/redis.sock?db=0"
+    assert BusSettings(redis_url=url).redis_url == url
 
 
 @pytest.mark.parametrize("url", [*RIGHT, "redis://:s3cr3t@host/0?client_name=me@here"])

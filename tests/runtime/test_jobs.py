@@ -40,7 +40,10 @@ def queue(deployment: Deployment, output: Path, samples: int) -> str:
 
 def all_listed(deployment: Deployment) -> list[jobs.JobView]:
     """What `runtime jobs ls --json` says, without the cost of a process per look."""
-    return asyncio.run(jobs.list_jobs(load_resolved_file(deployment.state.resolved)))
+    settings = load_resolved_file(deployment.state.resolved)
+    listed, unreadable = asyncio.run(jobs.list_jobs(settings))
+    assert unreadable == []
+    return listed
 
 
 def listed(deployment: Deployment, job_id: str) -> jobs.JobView:

@@ -26,6 +26,23 @@ def settings(settings: BusSettings) -> BusSettings:
     return settings.model_copy(update={"shards": 3})
 
 
+def record_of(
+    run_id: str,
+    question: str,
+    *,
+    workflow: str = "solo",
+    account: str = "",
+    tags: str = "{}",
+    age: float = 0.0,
+) -> str:
+    """The record of a run as another version writes it."""
+    return (
+        f'{{"id": "{run_id}", "workflow": "{workflow}", "created": {time.time() - age},'
+        f' "task": {{"prompt": "{question}"}}, "account": "{account}", "tags": {tags},'
+        ' "a field of a newer version": 1}'
+    )
+
+
 async def admit(
     bus: Bus,
     question: str = "2 + 2?",
@@ -36,12 +53,7 @@ async def admit(
     age: float = 0.0,
 ) -> str:
     run_id = new_run_id()
-    created = time.time() - age
-    record = (
-        f'{{"id": "{run_id}", "workflow": "{workflow}", "created": {created},'
-        f' "task": {{"prompt": "{question}"}}, "account": "{account}", "tags": {tags},'
-        ' "a field of a newer version": 1}'
-    )
+    record = record_of(run_id, question, workflow=workflow, account=account, tags=tags, age=age)
     message = Outgoing("planner", note(run_id))
     await bus.admit(
         Admission(run_id, record.encode(), time.time() + 60, (message,), account=account)
@@ -117,14 +129,17 @@ async def test_a_page_ends_where_it_has_looked_for_enough_and_the_next_goes_on(
     assert page.lines == []
     assert page.next_page is not None
     assert await listed(bus, query) == [wanted]
-    assert [line.id for line in await list_runs(bus, query, 2)] == [wanted]
+    assert [line.id for line in (await list_runs(bus, query, 2)).lines] == [wanted]
 
 
-async def test_a_run_whose_record_has_expired_or_cannot_be_read_is_left_out(bus: Bus) -> None:
+async def test_a_run_whose_record_has_expired_is_left_out_and_an_unreadable_one_is_named(
+    bus: Bus,
+) -> None:
     expired, unreadable, whole = [await admit(bus) for _ in range(3)]
     await bus.redis.delete(bus.keys.shard_of(expired).run(expired))
     await bus.redis.hset(bus.keys.shard_of(unreadable).run(unreadable), "run", b"[1")  # pyright: ignore
     assert await listed(bus) == [whole]
+    assert (await list_runs(bus, RunQuery(), 5)).unreadable == [unreadable]
 
 
 def test_a_line_says_how_long_a_run_has_taken_so_far() -> None:

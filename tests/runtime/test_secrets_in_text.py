@@ -62,6 +62,7 @@ SHOWN = [
     "commit 8d24987638f1962aa941eb10ad51d5673438e61b",
     "chatcmpl-8d24987638f1962aa941, call_8d24987638f1962aa941eb10",
     "password must be set; secret sharing; the key is under the mat",
+    "wrong password: connection refused; password: Optional[str]",
     "token: the next word, token = tokenizer.next()",
     "a firmware-update-of-the-pool, sk-learn 1.2",
     "primary-key: 12345678, cookie recipe: flour=1",

@@ -8,16 +8,15 @@ reads; and the few of Langfuse's own for what it takes from nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-import orjson
 from pydantic import JsonValue
 
 from loopline.agents.records import Call, JsonObject, Message, Run, Step
+from loopline.workers.json_bytes import json_bytes
 
 Semconv = Literal["0.1", "1.41", "1.36"]
 """Versions of semantic-conventions-genai, or of semantic-conventions, which had them before."""
@@ -368,10 +367,7 @@ def _values(question: str, answer: str, kind: str) -> Attributes:
 
 
 def _json(value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # an integer of more than 64 bits, which a model may write
-        return json.dumps(value, ensure_ascii=False)
+    return json_bytes(value).decode()
 
 
 def _cut(text: str) -> str:

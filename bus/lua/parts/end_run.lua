@@ -19,7 +19,7 @@
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
   local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation', 'tenant', 'failure', 'announce',
-    'paid', 'held:ms', 'deadline', 'left')
+    'paid', 'held:ms', 'deadline', 'left', 'idempotency')
   if outcome == 'deadline' and info[5] then reason = reason .. '; last error: ' .. info[5] end
   redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'ended', now)
@@ -62,6 +62,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   for _, key in ipairs({k.run, k.journal, k.log, k.usage, run_key(k.run, 'signals')}) do
     redis.call('PEXPIRE', key, opts.retention)
   end
+  keep_caller_key(info[11], opts.retention)
   give_freed()
   audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,
     'steps', #steps, 'generation', info[3] or '0')

@@ -6,11 +6,20 @@ local function run_key(run, kind)
   return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
 end
 
+-- The key by which its caller asks for the run again lives as long as the run. Its digest is a field of
+-- the run's hash; the gateway writes the key.
+local function keep_caller_key(digest, life)
+  if digest and digest ~= '' then
+    redis.call('PEXPIRE', of_shard('idempotency') .. ':' .. digest, life)
+  end
+end
+
 -- All keys of a live run last until its deadline plus the retention.
 local function keep_run(run, life)
   for _, kind in ipairs({'run', 'journal', 'log', 'usage', 'signals'}) do
     redis.call('PEXPIRE', run_key(run, kind), life)
   end
+  keep_caller_key(redis.call('HGET', run, 'idempotency'), life)
   for _, field in ipairs(redis.call('HKEYS', run)) do
     if string.sub(field, 1, 6) == 'asked:' then
       for request in string.gmatch(redis.call('HGET', run, field), '[^\n]+') do

@@ -10,6 +10,9 @@
 -- by the time when each last asked. `parked` has runs that an earlier version admitted: they wait among
 -- the active ones.
 local PRIORITY = 1e9
+-- The place in `turns` of tenants that are at their own limit: behind all others, so that any number of
+-- them hides nobody. Such a tenant returns when one of its runs leaves, or its limit changes.
+local ASIDE = 1e300
 -- Where several tenants ask for places, each may have this many times as many as are free, times its
 -- weight: the free ones stay a tenth next to one tenant that takes all it can. See bus/tenants.py.
 local OF_FREE = 9
@@ -42,6 +45,15 @@ local function note_tenant(tenant, now)
   end
 end
 
+-- A tenant that was put aside, if it was, takes its turns again.
+local function take_turns_again(tenant)
+  local place = redis.call('ZSCORE', of_shard('turns'), tenant)
+  if not place or tonumber(place) < ASIDE then return end
+  local fair = redis.call('HMGET', of_shard('fair'), 't:' .. tenant, 'p:' .. tenant)
+  redis.call('ZADD', of_shard('turns'),
+    string.format('%.9f', tonumber(fair[1] or 0) - PRIORITY * tonumber(fair[2] or 0)), tenant)
+end
+
 -- Note the common limit, and the tenant's weight, limit and priority ('' where they are not known).
 -- Returns the two limits that hold.
 local function note_terms(tenant, limit, weight, most, priority)
@@ -51,18 +63,26 @@ local function note_terms(tenant, limit, weight, most, priority)
     if value ~= '' and value ~= noted[n] then
       redis.call('HSET', key, names[n], value)
       noted[n] = value
+      if n == 2 then take_turns_again(tenant) end
     end
   end
   renew(key, AWAY_LIFE)
   return noted
 end
 
--- `fair`: the common limit and the tenant's own, if they are known.
-local function may_work(active, tenant, now, fair)
-  fair = fair or redis.call('HMGET', of_shard('fair'), 'limit', 'c:' .. tenant)
-  local limit, own = tonumber(fair[1] or 0), tonumber(fair[2] or 0)
-  if own > 0 and working_runs(tenant, now) >= own then return false end
+local function at_own_limit(tenant, own, now)
+  own = tonumber(own or 0)
+  return own > 0 and working_runs(tenant, now) >= own
+end
+
+local function has_room(active, limit)
+  limit = tonumber(limit or 0)
   return limit == 0 or redis.call('ZCARD', active) - redis.call('ZCARD', of_shard('parked')) < limit
+end
+
+-- `fair`: the common limit and the tenant's own.
+local function may_work(active, tenant, now, fair)
+  return not at_own_limit(tenant, fair[2], now) and has_room(active, fair[1])
 end
 
 local function note_working(tenant, run_id, deadline)
@@ -125,31 +145,47 @@ local function start_run(active, run, run_id, tenant)
   end
 end
 
-local function start_next(active)
-  if redis.call('ZCARD', of_shard('turns')) == 0 then return end
+-- Let the tenant's first run work that is not over.
+local function start_one(active, next_tenant)
+  local queue = of_shard('queue') .. ':' .. next_tenant
+  local run_id = redis.call('LPOP', queue)
+  local run = run_id and of_shard('run') .. ':' .. run_id
+  if run and redis.call('HGET', run, 'state') == 'active' then
+    start_run(active, run, run_id, next_tenant)
+    local fair = redis.call('HMGET', of_shard('fair'), 't:' .. next_tenant, 'w:' .. next_tenant)
+    local before = tonumber(fair[1] or 0)
+    local after = before + 1 / math.max(0.001, tonumber(fair[2] or 1))
+    redis.call('HSET', of_shard('fair'), 'v', string.format('%.9f', before),
+      't:' .. next_tenant, string.format('%.9f', after))
+  elseif run_id then
+    redis.call('ZREM', of_shard('parked'), run_id)
+    redis.call('ZREM', of_shard('turn-waits'), run_id)
+  end
+  redis.call('ZREM', of_shard('turns'), next_tenant)
+  if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
+end
+
+-- Let runs work for which there is room. `left`: a tenant that has a run less at work now.
+local function start_next(active, left)
+  local turns = of_shard('turns')
+  local waiting = redis.call('ZCARD', turns)
+  if waiting == 0 then return end
   local now = now_ms()
-  while true do
-    local next_tenant
-    for _, tenant in ipairs(redis.call('ZRANGE', of_shard('turns'), 0, 999)) do
-      if may_work(active, tenant, now) then next_tenant = tenant break end
+  if left then take_turns_again(left) end
+  -- One of them is looked at again in any case: a run that nobody has ended holds its place no longer,
+  -- and no call says when.
+  local sample = now % waiting
+  take_turns_again(redis.call('ZRANGE', turns, sample, sample)[1])
+  local limit = redis.call('HGET', of_shard('fair'), 'limit')
+  while has_room(active, limit) do
+    local first = redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')
+    local next_tenant = first[1]
+    if not next_tenant or tonumber(first[2]) >= ASIDE then return end
+    if at_own_limit(next_tenant, redis.call('HGET', of_shard('fair'), 'c:' .. next_tenant), now) then
+      redis.call('ZADD', turns, ASIDE, next_tenant)
+    else
+      start_one(active, next_tenant)
     end
-    if not next_tenant then return end
-    local queue = of_shard('queue') .. ':' .. next_tenant
-    local run_id = redis.call('LPOP', queue)
-    local run = run_id and of_shard('run') .. ':' .. run_id
-    if run and redis.call('HGET', run, 'state') == 'active' then
-      start_run(active, run, run_id, next_tenant)
-      local fair = redis.call('HMGET', of_shard('fair'), 't:' .. next_tenant, 'w:' .. next_tenant)
-      local before = tonumber(fair[1] or 0)
-      local after = before + 1 / math.max(0.001, tonumber(fair[2] or 1))
-      redis.call('HSET', of_shard('fair'), 'v', string.format('%.9f', before),
-        't:' .. next_tenant, string.format('%.9f', after))
-    elseif run_id then
-      redis.call('ZREM', of_shard('parked'), run_id)
-      redis.call('ZREM', of_shard('turn-waits'), run_id)
-    end
-    redis.call('ZREM', of_shard('turns'), next_tenant)
-    if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
   end
 end
 
@@ -162,5 +198,5 @@ local function leave_turn(active, run, run_id, tenant)
     -- which count as waiting, and which one script would have to pass over. The newest are at the end.
     if waited > 0 then redis.call('LREM', of_shard('queue') .. ':' .. tenant, -1, run_id) end
   end
-  start_next(active)
+  start_next(active, tenant)
 end

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from pydantic import BaseModel
 
 from loopline import App
 from loopline.agents.records import Message
+from loopline.bus import claim
 from loopline.runtime.app import (
     Answered,
     GenerationOptions,
@@ -18,6 +20,7 @@ from loopline.runtime.app import (
 )
 from loopline.runtime.app.session import LocalSession
 from loopline.runtime.app.testing import Reply, call
+from loopline.runtime.app.thread import ThreadBusy
 from loopline.runtime.errors import InputError
 from loopline.workers.engines.settings import ModelSettings
 
@@ -98,6 +101,20 @@ async def test_a_thread_remembers_and_takes_its_turns_one_after_the_other() -> N
     assert len(heard[2]) == 5
     assert texts[:2] == ["one", "answer 1"]
     assert {texts[2], texts[4]} == {"two", "three"}
+
+
+async def test_a_turn_of_a_machine_whose_clock_is_behind_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bus's clock says when its caller claimed it, an hour ago by this machine's."""
+    app, bus_time = App(), time.time() - 3_600
+    app.agent("echo", model="slm")
+    async with app.testing(slm=["a"]), app.session() as session:
+        bus = session.client.bus
+        monkeypatch.setattr(bus.clock, "now", lambda: bus_time)
+        assert await session.advance("t", None, claim(bus, "about-to-be-admitted", ""))
+        with pytest.raises(ThreadBusy):
+            await app.thread("t").ask("one", timeout=0.3)
 
 
 async def test_a_turn_without_an_answer_is_left_out_of_the_thread() -> None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
 
 import httpx
 import orjson
 import pytest
 
-from loopline.bus import Bus
+from loopline.bus import (
+    Admission,
+    Bus,
+    BusSettings,
+    Delivery,
+    Finish,
+    Outgoing,
+    RunState,
+    StepCommit,
+    Wait,
+    waits,
+)
 from loopline.runtime.gateway.idempotency import run_of_key
-from tests.bus.payloads import new_run_id
+from tests.bus.payloads import Note, Woken, new_run_id, note, woken_note
+from tests.bus.serving import ended, serving, until
 from tests.runtime.gateway.conftest import (
     MAX_RUNS,
     answered,
@@ -92,12 +106,69 @@ async def test_a_key_of_no_use_is_refused(http: httpx.AsyncClient, key: str) -> 
     assert response.json()["error"]["code"] == "invalid_idempotency_key"
 
 
-async def test_the_key_of_a_run_that_begins_later_lives_as_long_as_the_run(bus: Bus) -> None:
-    retention, delay = bus.settings.retention_seconds, 7 * 86_400.0
-    for name, seconds in (("now", 0.0), ("in a week", delay)):
-        run_id = new_run_id()
-        assert await run_of_key(bus, "caller", name, "digest", run_id, seconds) == run_id
-        assert await run_of_key(bus, "caller", name, "digest", new_run_id()) == run_id
-    keys = [key async for key in bus.redis.scan_iter(match=bus.keys.idempotency("*"))]
-    lives = sorted([await bus.redis.pttl(key) / 1000 for key in keys])
-    assert lives == pytest.approx([retention, retention + delay], rel=0.01)
+WEEK = 7 * 86_400.0
+
+
+async def test_a_key_lives_as_long_as_its_run_whatever_that_waits_for(
+    settings: BusSettings,
+) -> None:
+    """Admitted, waiting, woken, ended: the lives of the run's record and of its key are equal."""
+
+    async def lives() -> tuple[float, float]:
+        shard = bus.keys.shard_of(claimed.id)
+        ttl = [await bus.redis.pttl(k) for k in (shard.run(claimed.id), shard.idempotency(digest))]
+        assert ttl == pytest.approx([ttl[0], ttl[0]], abs=5_000)
+        return ttl[0] / 1000, retention
+
+    async def handler(delivery: Delivery) -> None:
+        run_id = delivery.envelope.run_id
+        after = Outgoing("planner", woken_note(run_id, 1))
+        if delivery.envelope.turn:
+            await release.wait()
+            await delivery.commit(StepCommit(b"{}", finish=Finish("answered")))
+        else:
+            await delivery.commit(StepCommit(b"{}", wait=Wait("paid", after, "text", WEEK)))
+
+    async def state() -> RunState:
+        return await bus.run_state(claimed.id)
+
+    async def is_waiting() -> bool:
+        return any(wait.kind == "signal" for wait in (await state()).waits)
+
+    async def is_woken() -> bool:
+        return not (await state()).waits
+
+    release = asyncio.Event()
+    async with Bus(settings.model_copy(update={"shards": 5})) as bus:
+        bus.registry.register("note", Note)
+        bus.registry.register("woken", Woken)
+        retention = bus.settings.retention_seconds
+        claimed = await run_of_key(bus, "caller", "key", "body", delay=WEEK)
+        digest = claimed.digest
+        assert await run_of_key(bus, "caller", "key", "body") == claimed
+        start = (Outgoing("planner", note(claimed.id)),)
+        deadline = time.time() + 60
+        await bus.admit(Admission(claimed.id, b"{}", deadline, start, idempotency=digest))
+        life, _ = await lives()
+        assert life > retention
+        async with serving(bus, ["planner"], handler):
+            await until(is_waiting, "it waits")
+            life, _ = await lives()
+            assert life > WEEK + retention
+            await waits.send_signal(bus, claimed.id, "paid", b'"yes"', "1")
+            await until(is_woken, "it goes on")
+            life, _ = await lives()
+            assert life < WEEK
+            release.set()
+            await ended(bus, claimed.id)
+        life, _ = await lives()
+        assert life == pytest.approx(retention, rel=0.01)
+        assert await run_of_key(bus, "caller", "key", "body") == claimed
+
+
+async def test_a_key_of_a_gateway_of_an_earlier_version_leads_to_its_run(bus: Bus) -> None:
+    claimed = await run_of_key(bus, "caller", "new", "body")
+    earlier = new_run_id()
+    digest = hashlib.sha256(b"caller\0old").hexdigest()
+    await bus.redis.set(bus.keys.earlier_idempotency(digest), f"{earlier} body", px=60_000)
+    assert (await run_of_key(bus, "caller", "old", "body")).id == earlier != claimed.id

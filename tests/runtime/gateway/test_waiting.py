@@ -25,6 +25,7 @@ ANSWERS = [
     {"where": ["refunded 500"], "says": ["You get 500 euros."]},
     {"where": ["refunded 20"], "says": ["You get 20 euros."]},
     {"where": ["Refund 500"], "says": [CALL % 500]},
+    {"where": ["Refund a lot"], "says": [CALL % 10**25]},
     {"where": ["Refund 20"], "says": [CALL % 20]},
 ]
 ASKED = {"workflow": "support", "prompt": "Refund 500 euros for A7."}
@@ -102,6 +103,17 @@ def test_a_call_is_approved_over_http_and_announced_by_a_signed_webhook(
         assert end["answer"] == "You get 500 euros."
         [decided] = end["steps"][0]["approvals"]
         assert decided["by"].startswith("shop (")
+
+
+def test_a_number_of_any_length_that_a_model_wrote_is_shown_to_who_approves(
+    shop: ScriptedGateway, http: httpx.Client
+) -> None:
+    with receiver() as hook:
+        run_id = begin(http, prompt="Refund a lot for A7.", webhook=hook.url)
+        assert pending(http, run_id)["arguments"]["euros"] == 10**25
+        until(lambda: hook.deliveries, "announcement")
+        assert json.loads(hook.deliveries[0][1])["data"]["arguments"]["euros"] == 10**25
+    assert http.post(f"/v1/runs/{run_id}/cancel").status_code == 200
 
 
 def test_a_key_without_the_right_neither_sees_nor_approves(shop: ScriptedGateway) -> None:

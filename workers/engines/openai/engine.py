@@ -16,8 +16,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-import orjson
-
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
@@ -47,6 +45,7 @@ from loopline.workers.engines.protocol import (
     refuse_unsupported,
 )
 from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.json_bytes import json_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -233,7 +232,7 @@ class OpenAIEngine:
                 self._open_connection.secrets,
             )  # fmt: skip
             number = next(numbers)
-            content = orjson.dumps(body)
+            content = json_bytes(body)
             sending, completions = self._sending(number, request, body, content), list[Completion]()
             reserved = await self.turns.wait(sending.prompt, sending.completion, ticket)
             useless = self._useless.unreadable(ticket.request_id)

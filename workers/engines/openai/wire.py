@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from loopline.agents.embedding import EmbeddingInput
@@ -19,6 +18,7 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import template_tools
 from loopline.workers.engines.text.template_habits import move_system_first, short_id
 from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
+from loopline.workers.json_bytes import json_bytes
 
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is not a signed number of 32 bits."""
@@ -253,6 +253,6 @@ def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int
     if not request.idempotency_key:
         return ""
     digest = hashlib.blake2b(
-        orjson.dumps([request.id, body], option=orjson.OPT_SORT_KEYS), digest_size=6
+        json_bytes([request.id, body], sort_keys=True), digest_size=6
     ).hexdigest()
     return f"{request.idempotency_key}/{digest}/{useless // ANSWERS_PER_KEY}"

@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -32,6 +31,7 @@ from loopline.workers.engines.server_settings import Argument
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.adapters import ServedModel
 from loopline.workers.guarded_process import start_guarded
+from loopline.workers.reserved_port import reserve_port
 
 _NAMES = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM",
@@ -103,7 +103,7 @@ class ManagedServer:
         self._folder = folder
         self._text = text
         self._python = self.python(settings)
-        self._port = _free_port()
+        self._port = reserve_port(self)
         self._whole: ServedModel | None = None
         """Whole model in place of the pool's own."""
         self._process: Process | None = None
@@ -393,9 +393,3 @@ def _flag(name: str, value: Argument | list[Argument] | dict[str, Argument]) -> 
             return [f"--{name}", json.dumps(value)]
         case _:
             return [f"--{name}", str(value)]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

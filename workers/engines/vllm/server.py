@@ -33,6 +33,7 @@ from loopline.workers.engines.vllm.wire import (
     read_scores,
     score_body,
 )
+from loopline.workers.json_bytes import json_bytes
 
 BLOCK = 64
 """Tokens between the places up to which beginnings of prompts are compared."""
@@ -253,7 +254,7 @@ class Server:
     async def _post(self, body: dict[str, Any], request_id: str, traceparent: str) -> Answer:
         try:
             return await self._connection.post(
-                orjson.dumps(body), request_id, traceparent=traceparent
+                json_bytes(body), request_id, traceparent=traceparent
             )
         except Refused as error:
             name = self._adapter_of(body)

@@ -1,0 +1,68 @@
+"""Requests to hosts that callers name: to public addresses alone, and to none but the checked ones.
+
+A name that is resolved for a check, and again for the request, may lead elsewhere the second time
+(DNS rebinding). So the request goes to an address that was checked, under the name of its host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+
+import httpx2
+
+
+async def resolve(host: str) -> list[str]:
+    """Return the addresses of a host, the preferred one first. Raises OSError."""
+    entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is on the Internet, with the IPv4 one that it may stand for."""
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if inner is not None and not is_public(str(inner)):
+            return False
+    return ip.is_global and not ip.is_multicast
+
+
+def client(verify: ssl.SSLContext | bool = True) -> httpx2.AsyncClient:
+    """A client for `post`. It keeps no connection: one that was opened for a host would serve
+    another at the same address, whose certificate nobody has checked."""
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    return httpx2.AsyncClient(verify=verify, follow_redirects=False, limits=limits)
+
+
+async def post(
+    http: httpx2.AsyncClient,
+    url: str,
+    addresses: Sequence[str],
+    content: bytes,
+    headers: Mapping[str, str],
+    seconds: float,
+) -> httpx2.Response:
+    """Post to the first of these addresses that takes a connection, whatever the host's name leads
+    to by now: `Host` and the certificate are the name's. Raises what httpx2 raises; TimeoutError
+    after `seconds`."""
+    target = httpx2.URL(url)
+    timeout = httpx2.Timeout(seconds, connect=seconds / max(1, len(addresses)))
+    host = target.raw_host.decode("ascii")
+    failure: httpx2.TransportError = httpx2.ConnectError(f"{host} has no address")
+    async with asyncio.timeout(seconds):
+        for address in addresses:
+            try:
+                return await http.post(
+                    target.copy_with(host=address),
+                    content=content,
+                    headers={**headers, "host": target.netloc.decode("ascii")},
+                    extensions={"sni_hostname": host},
+                    timeout=timeout,
+                )
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+    raise failure
