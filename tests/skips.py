@@ -11,6 +11,7 @@ BROUGHT_BY = (
     (r"\bdocker-compose\b", "apt-get install docker-compose"),
     (r"\bnode\b", "apt-get install nodejs"),
     (r"\bpromtool\b", "apt-get install prometheus"),
+    (r"\bchromium\b", "apt-get install chromium"),
     (r"make clients", "make clients"),
     (r"make gguf", "make gguf"),
     (r"make vllm", "make vllm"),

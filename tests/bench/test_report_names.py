@@ -18,6 +18,7 @@ from loopline.bench.output import StoredRuns
 from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
+from loopline.bench.report.figures import points
 from loopline.bench.report.intervals import Line, differences_plot, shares_plot
 from loopline.bench.report.latency import stacked_latency, waterfall
 from loopline.bench.report.plots import WIDTH, accuracy_against_cost, differences
@@ -171,9 +172,11 @@ def test_a_name_that_finds_no_room_is_left_out_and_counted(facts: Facts, spread:
     for at, values in enumerate(arms.values()):
         tokens = 100 + spread * at
         values["per_question"]["tokens"] = dict.fromkeys(("low", "estimate", "high"), tokens)
-    asked = facts.manifest.model_copy(update={"arms": tuple(arms)})
+    manifest_of_arms = facts.manifest.model_copy(update={"arms": tuple(arms)})
     results = {**facts.results, "arms": arms, "oracle": None}
-    drawing, caption = accuracy_against_cost(replace(facts, manifest=asked, results=results))
+    drawing, caption = accuracy_against_cost(
+        replace(facts, manifest=manifest_of_arms, results=results)
+    )
     assert overlapping(drawing) == []
     count = sum(words in arms for words, _ in boxes(drawing))
     assert count >= 8
@@ -202,7 +205,7 @@ SHORT = Line("a − b: +12.3", Interval(0.1, -0.1, 0.3), "arm-1")
 @pytest.mark.parametrize("lines", [[SHORT], [LONG], [SHORT, LONG, SHORT]])
 @pytest.mark.parametrize("plot", [shares_plot, differences_plot])
 def test_words_above_intervals_stay_inside_and_free(plot: Any, lines: list[Line]) -> None:
-    drawing = plot("any", lines, lambda value: f"{100 * value:.1f} %")
+    drawing = plot("any", lines, points)
     assert lines_through_words(drawing) == []
     assert overlapping(drawing) == []
     assert all(box.left >= 0 and box.right <= WIDTH for _, box in boxes(drawing))

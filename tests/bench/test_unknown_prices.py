@@ -64,12 +64,12 @@ def test_arms_of_unknown_cost_are_drawn_by_their_tokens(finished: OutputDirector
 def test_the_dashboard_reads_it_from_the_report(finished: OutputDirectory) -> None:
     reader = BenchmarkReader(finished.path.parent)
     (result,) = reader.read([finished.path.name])
-    known = {arm.name: (arm.micro_dollars, arm.has_unpriced) for arm in result.arms}
-    assert known["slm"] == (None, True)
-    dollars, has_unpriced = known["router"]
+    costs = {arm.name: (arm.micro_dollars, arm.has_unpriced) for arm in result.arms}
+    assert costs["slm"] == (None, True)
+    dollars, has_unpriced = costs["router"]
     assert dollars
     assert has_unpriced
-    assert known["llm"][1] is False
+    assert costs["llm"][1] is False
 
 
 def test_a_cost_is_said_as_far_as_it_is_known() -> None:

@@ -44,7 +44,7 @@ function watch(figure) {
   const line = document.createElementNS(SVG, "line");
   line.setAttribute("class", "cursor");
   line.setAttribute("y1", "0");
-  line.setAttribute("y2", String(drawing.viewBox.baseVal.height - 36));
+  line.setAttribute("y2", String(drawing.viewBox.baseVal.height - 44));
   line.setAttribute("visibility", "hidden");
   drawing.prepend(line);
   let current = -1;
