@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from loopline.agents.records import Record
 from loopline.bench.append_log import AppendLog, read_log
-from loopline.bench.errors import BenchError
+from loopline.bench.errors import BenchError, OutputError
+from loopline.runtime.admitted_runs import AdmittedRuns
 from loopline.trainers.core.checkpoints import claimed_settings, require_same_recipe
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.output_folder import lock_output
@@ -64,6 +65,11 @@ async def until_recorded(store: Path, runs: Collection[str]) -> None:
                 f"store {folder} in {RECORDED_SECONDS:g} s: see the recorder's log"
             )
         await asyncio.sleep(0.2)
+
+
+def admitted_runs(folder: Path) -> AdmittedRuns:
+    """Return the run ids of the stream in `folder`, by what they are for."""
+    return AdmittedRuns(folder / "admitted.jsonl", go_on=GO_ON, failure=OutputError)
 
 
 class CpuClock:

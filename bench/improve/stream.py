@@ -27,7 +27,7 @@ from loopline.agents.records import JsonObject, Outcome, Record, Trajectory
 from loopline.agents.router.router import Router
 from loopline.agents.usage import UsageEntry
 from loopline.agents.workflows.cascade import is_audited
-from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.append_log import read_log
 from loopline.bench.improve.big_model import BigModel
 from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.poison import write_turned_store
@@ -35,9 +35,9 @@ from loopline.bench.improve.problems import Questions, draw_questions, kind_of
 from loopline.bench.improve.profiles import cascade_profile
 from loopline.bench.improve.settings import StreamSettings
 from loopline.bench.improve.sitting import (
-    GO_ON,
     SERVED,
     Timed,
+    admitted_runs,
     attack_counts,
     play_once,
     serve_in_batches,
@@ -46,7 +46,6 @@ from loopline.bench.improve.sitting import (
     until_recorded,
 )
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.core.json_records import find_record
@@ -211,19 +210,13 @@ class _Stream:
         results = self._results()
         if all(index in results for index in indices):
             return
-        ids = {
-            line["index"]: str(line["run"]) for _, line in read_log(self._folder / "admitted.jsonl")
-        }
         options: JsonObject = {"router": str(self._router), "audit": self._audit_share()}
         driver = RunDriver(client, self._say)
-        with AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted:
+        with admitted_runs(self._folder) as runs:
 
             async def ask(index: int) -> Served:
                 problem = self._questions.stream[index]
-                run_id = ids.get(index)
-                if run_id is None:
-                    run_id = new_run_id()
-                    admitted.append({"index": index, "run": run_id})
+                run_id = runs.run_id(str(index))
                 trajectory, usage = await driver.finish(
                     lambda: client.new_run(
                         problem.prompt,
@@ -238,8 +231,8 @@ class _Stream:
             attacked = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
             await serve_under_attack(self._folder, indices, attacked, ask)
         self._say(self._words(indices))
-        runs = {entry.run for entry in self._results().values()}
-        await until_recorded(self._deployment.store, runs)
+        ended = {entry.run for entry in self._results().values()}
+        await until_recorded(self._deployment.store, ended)
 
     def _words(self, indices: range) -> str:
         results = self._results()

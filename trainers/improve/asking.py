@@ -1,5 +1,5 @@
 """Asks one version of a small model alone, and keeps its answers in a file: questions that the file
-answers are not asked again."""
+answers are not asked again, and those in work when a process was killed are not paid for twice."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from loopline.agents.records import JsonObject, Step
 from loopline.agents.router.rungs import logprobs_of
+from loopline.runtime.admitted_runs import AdmittedRuns
 from loopline.runtime.append_log import AppendLog, read_log
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.router.recorded import Answered
@@ -21,6 +21,7 @@ AT_ONCE = 32
 """Questions that are asked at the same time."""
 TAG = "improve"
 """Tag of comparison runs; its value is the version's name."""
+_GO_ON = "the same command"
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,12 @@ async def ask_small(
         for _, line in read_log(path, TrainingError)
     }
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)
-    with AppendLog(path, go_on="the same command", failure=TrainingError) as log:
+    runs = AdmittedRuns(path.with_suffix(".admitted.jsonl"), go_on=_GO_ON, failure=TrainingError)
+    with AppendLog(path, go_on=_GO_ON, failure=TrainingError) as log, runs:
 
         async def ask(key: str, question: str, options: JsonObject) -> None:
-            run_id = new_run_id()
             async with places:
+                run_id = runs.run_id(key)
                 trajectory, usage = await driver.finish(
                     lambda: client.new_run(
                         question,

@@ -1,5 +1,6 @@
 """Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
-they solved their instruction. Runs that are already in a file are not asked again."""
+they solved their instruction. Runs that are already in a file are not asked again, and those in
+work when a process was killed are waited for."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from loopline.agents.environments.api_worlds import Instance
 from loopline.agents.records import Outcome, Record, Run, Trajectory
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.errors import OutputError
 from loopline.bench.improve.profiles import ROLES
 from loopline.bench.improve.sitting import GO_ON
 from loopline.bench.tools import TEAM_OPTIONS
+from loopline.runtime.admitted_runs import AdmittedRuns
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.improve.asking import TAG
 
@@ -84,11 +86,12 @@ async def play(
     path.parent.mkdir(parents=True, exist_ok=True)
     played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)
-    with AppendLog(path, GO_ON) as log:
+    runs = AdmittedRuns(path.with_suffix(".admitted.jsonl"), go_on=GO_ON, failure=OutputError)
+    with AppendLog(path, GO_ON) as log, runs:
 
         async def ask(instance: Instance) -> None:
-            run_id = new_run_id()
             async with places:
+                run_id = runs.run_id(instance.id)
                 trajectory, usage = await driver.finish(
                     lambda: new_run(client, instance, policy, tags={TAG: path.stem}, run_id=run_id)
                 )

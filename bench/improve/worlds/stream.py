@@ -22,13 +22,13 @@ from pathlib import Path
 from loopline.agents.environments.api_worlds import Instance
 from loopline.agents.records import Record, Trajectory
 from loopline.agents.usage import UsageEntry
-from loopline.bench.append_log import AppendLog, read_log
+from loopline.bench.append_log import read_log
 from loopline.bench.improve.deployment import StreamDeployment
 from loopline.bench.improve.profiles import BIG, team_profile
 from loopline.bench.improve.sitting import (
-    GO_ON,
     SERVED,
     Timed,
+    admitted_runs,
     attack_counts,
     play_once,
     serve_in_batches,
@@ -54,7 +54,6 @@ from loopline.bench.improve.worlds.playing import (
 )
 from loopline.bench.improve.worlds.settings import WorldsSettings
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.observe.cost_words import format_dollars
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.data.datasets import DataSet
@@ -293,19 +292,12 @@ class _Stream:
         results = self._results()
         if all(index in results for index in indices):
             return
-        ids = {
-            line["index"]: (str(line["run"]), str(line["escalated"]))
-            for _, line in read_log(self._folder / "admitted.jsonl")
-        }
         driver = RunDriver(client, self._say)
-        with AppendLog(self._folder / "admitted.jsonl", GO_ON) as admitted:
+        with admitted_runs(self._folder) as runs:
 
             async def ask(index: int) -> ServedInstruction:
-                if index not in ids:
-                    ids[index] = new_run_id(), new_run_id()
-                    run, escalated = ids[index]
-                    admitted.append({"index": index, "run": run, "escalated": escalated})
-                return await self._ask(client, driver, index, *ids[index])
+                first, second = runs.run_id(str(index)), runs.run_id(f"{index} escalated")
+                return await self._ask(client, driver, index, first, second)
 
             attacked = self._deployment.attacked(self._settings.seed, f"from {indices.start}")
             await serve_under_attack(self._folder, indices, attacked, ask)
