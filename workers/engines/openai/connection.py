@@ -148,6 +148,12 @@ class Connection:
                     )
                 yield part
 
+    async def whole(self, answer: Answer) -> bytes | None:
+        """The body in one piece, where it is short JSON: without the generators that a stream comes
+        through. None for any other. Raises EngineError where the connection breaks."""
+        with self._typed_errors("the connection broke"):
+            return await answer.whole()
+
     async def _refusal(self, answer: Answer) -> EngineError:
         body = bytearray()
         with self._typed_errors("the connection broke"):

@@ -53,6 +53,11 @@ class Answer(Protocol):
         """The body as it arrives, unpacked. Raises `NetworkError`."""
         ...
 
+    async def whole(self) -> bytes | None:
+        """The body of an answer that says it is JSON of a moderate length; None for any other,
+        which comes by `parts`. Raises `NetworkError`."""
+        ...
+
     async def aclose(self) -> None: ...
 
 
@@ -221,6 +226,15 @@ class _DirectAnswer:
             async for part in self._response.content.iter_any():
                 yield part
 
+    async def whole(self) -> bytes | None:
+        length = self._response.content_length
+        if length is None or length > _LARGE or "json" not in self._response.content_type:
+            return None
+        if "Content-Encoding" in self._response.headers:
+            return None  # its length says nothing of what it unpacks to
+        with _aiohttp_errors():
+            return await self._response.read()
+
     async def aclose(self) -> None:
         """The connection serves another request if all of the answer was read."""
         self._response.close()
@@ -273,6 +287,9 @@ class _ProxiedAnswer:
         with _httpx_errors():
             async for part in self._response.aiter_bytes():
                 yield part
+
+    async def whole(self) -> bytes | None:
+        return None
 
     async def aclose(self) -> None:
         await self._response.aclose()
