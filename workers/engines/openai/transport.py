@@ -53,8 +53,8 @@ class Answer(Protocol):
         """The body as it arrives, unpacked. Raises `NetworkError`."""
         ...
 
-    async def whole(self) -> bytes | None:
-        """The body of an answer that says it is JSON of a moderate length; None for any other,
+    async def whole(self, limit: int) -> bytes | None:
+        """The body of an answer that says it is JSON of up to `limit` bytes; None for any other,
         which comes by `parts`. Raises `NetworkError`."""
         ...
 
@@ -226,9 +226,9 @@ class _DirectAnswer:
             async for part in self._response.content.iter_any():
                 yield part
 
-    async def whole(self) -> bytes | None:
+    async def whole(self, limit: int) -> bytes | None:
         length = self._response.content_length
-        if length is None or length > _LARGE or "json" not in self._response.content_type:
+        if length is None or length > limit or "json" not in self._response.content_type:
             return None
         if "Content-Encoding" in self._response.headers:
             return None  # its length says nothing of what it unpacks to
@@ -288,7 +288,7 @@ class _ProxiedAnswer:
             async for part in self._response.aiter_bytes():
                 yield part
 
-    async def whole(self) -> bytes | None:
+    async def whole(self, limit: int) -> bytes | None:
         return None
 
     async def aclose(self) -> None:
