@@ -132,7 +132,8 @@ class OpenAIEngine:
         endpoint that does not know `n` is asked again for what is missing.
         """
         refuse_unsupported(request, self.capabilities, self.name)
-        request_body(request, self._settings, self._habits)  # what no endpoint takes, at once
+        if self._slots.locked():  # what no endpoint takes is refused at once
+            request_body(request, self._settings, self._habits)
         with self._in_flight.enter(request) as ticket:
             await ticket.take(self._slots)
             try:
@@ -362,8 +363,7 @@ class OpenAIEngine:
     async def _begin(
         self, request: GenerateRequest, letter: Letter, assembly: Assembly
     ) -> bytes | tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
-        """Sends the request; returns the whole answer, where that is short and no stream was asked
-        for, or the answer's head, what it consists of, and the first of that."""
+        """Sends the request; returns a short answer whole, else head, payloads and the first."""
         connection = self._open_connection
         assembly.sent = True
         response = await connection.send(letter)
