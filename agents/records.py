@@ -179,7 +179,7 @@ class GenerationOptions(StoredRecord):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, overridden by the caller's options."""
-        if self == NOTHING_CHOSEN:
+        if is_nothing(self):
             return defaults
         set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
         values = {name: value for name, value in set_here if value is not None}
@@ -189,6 +189,12 @@ class GenerationOptions(StoredRecord):
 
 NOTHING_CHOSEN = GenerationOptions()
 """All is left to the pool."""
+
+
+def is_nothing(options: GenerationOptions | None) -> bool:
+    """Whether all is left to the pool. Most requests have this very object, and comparing two
+    records field by field costs more than making one."""
+    return options is NOTHING_CHOSEN or options == NOTHING_CHOSEN
 
 
 class Run(StoredRecord):

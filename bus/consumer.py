@@ -13,7 +13,6 @@ import time
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -338,7 +337,7 @@ class Consumer:
         eager.task = task
 
         def on_held(entry: str) -> None:
-            delivery.lease = replace(lease, entry=entry)
+            delivery.lease = Lease(lease.stream, entry, lease.consumer, lease.count, lease.group)
             self._running[task] = (shard, stream, delivery.lease)
 
         eager.on_held.append(on_held)

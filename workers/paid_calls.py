@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import orjson
+
 from loopline.agents.records import Call, Latency, PolicyRef, Usage
 from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.bus import Delivery, Reservation
@@ -149,7 +151,7 @@ class PaidCalls:
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
         self._marked += 1
         call = _Call(self._marked, lane, event, time.time())
-        line = _entry_line(self.unknown_entry(call, DIED))
+        line = self.line_of_mark(call)
         await self._delivery.mark(call.number, line, accounted, most)
         # Another lane may have marked calls meanwhile.
         self._calls = [earlier for earlier in self._calls if earlier not in over] + [call]
@@ -189,6 +191,43 @@ class PaidCalls:
 
     def _sent_as(self, call: _Call | None) -> str:
         return "" if call is None else self._delivery.call_name(call.number)
+
+    def line_of_mark(self, call: _Call) -> bytes:
+        """The line of `unknown_entry(call, DIED)`. It stands before every paid call, so it is
+        written without a record, whose making costs more than the rest of the mark."""
+        envelope, lane, sending = self._delivery.envelope, call.lane, call.sending
+        policy = lane.policy
+        return orjson.dumps(
+            {
+                "run_id": envelope.run_id,
+                "call_id": envelope.reply_key,
+                "agent": self._agent,
+                "turn": envelope.turn,
+                "branch": envelope.branch,
+                "policy": {
+                    "name": policy.name,
+                    "base": policy.base,
+                    "adapter": policy.adapter,
+                    "version": policy.version,
+                },
+                "usage": None,
+                "cost_micro_dollars": None,
+                "unknown": {
+                    "why": DIED,
+                    "prompt": sending.prompt,
+                    "completion": sending.completion,
+                    "micro_dollars": max_micro_dollars(
+                        sending.prompt, sending.completion, lane.settings.price
+                    ),
+                },
+                "sent_as": self._sent_as(call),
+                "hedge": lane.hedge,
+                "shared_with": "",
+                "latency": {"queue": 0.0, "first_token": 0.0, "decode": 0.0},
+                "discarded": True,
+                "at": call.at,
+            }
+        )
 
     def unknown_entry(self, call: _Call, why: str) -> UsageEntry:
         prompt, completion = call.sending.prompt, call.sending.completion

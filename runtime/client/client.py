@@ -24,7 +24,6 @@ from loopline.agents.errors import AgentError
 from loopline.agents.generation import require_honoured
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
-    NOTHING_CHOSEN,
     Budget,
     GenerationOptions,
     JsonObject,
@@ -33,6 +32,7 @@ from loopline.agents.records import (
     Step,
     Task,
     Trajectory,
+    is_nothing,
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
@@ -202,7 +202,7 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            choices = None if generation == NOTHING_CHOSEN else generation
+            choices = None if is_nothing(generation) else generation
             if choices is not None:
                 require_honoured(workflow, checked, choices)
                 seed = seed if choices.seed is None else choices.seed

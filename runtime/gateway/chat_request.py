@@ -19,7 +19,7 @@ from loopline.agents.records import (
     ToolChoice,
     ToolSpec,
 )
-from loopline.agents.roles.chat import ChatOptions
+from loopline.agents.roles.chat import NO_OPTIONS, ChatOptions
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.gateway.content_parts import image_part, user_message
 from loopline.runtime.gateway.errors import field_error, invalid
@@ -285,6 +285,8 @@ class ChatRequest(WireModel):
     @property
     def options(self) -> ChatOptions:
         """Options of the workflow `chat`."""
+        if not self.tools and self.response_format is None:
+            return NO_OPTIONS
         return ChatOptions(
             tools=self.offered_tools,
             json_schema=self._schema(),

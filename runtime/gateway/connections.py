@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from typing import Any
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,6 +18,35 @@ log = structlog.get_logger("loopline.runtime.gateway")
 MAX_HEADER_BYTES = 65_536
 SPARE_FILES = 256
 """Descriptors for everything but clients: the bus, logs, libraries."""
+
+
+class WholeAnswers:
+    """A transport that writes the head and the body of a whole answer at once, which uvicorn writes
+    one after the other: each write is a packet, and wakes the client. The head of a stream, whose
+    length nobody knows, is not held back.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close, after the head of an answer whose body never came."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -52,6 +82,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._have_headers()
         super().on_headers_complete()
+        if self.scope["method"] == "POST":  # whose answers all have a body
+            self.cycle.transport = WholeAnswers(self.transport)  # type: ignore[assignment]
 
     def _expect_headers(self) -> None:
         self._header_bytes = 0

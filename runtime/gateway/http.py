@@ -29,7 +29,9 @@ before it and need no such task."""
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Errors have an `x-request-id` as results do."""
-    named = {REQUEST_ID: str(uuid4())} | (headers or {})
+    named = headers or {}
+    if REQUEST_ID not in named:
+        named = {REQUEST_ID: str(uuid4()), **named}
     return Response(json_bytes(body), status, headers=named, media_type="application/json")
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
-from loopline.agents.roles.chat import ChatOptions
+from loopline.agents.roles.chat import NO_OPTIONS, ChatOptions
 from loopline.bus import (
     TRACEPARENT_TAG,
     BudgetExceeded,
@@ -63,7 +63,6 @@ RESPONSE_TAG = "openai_response"
 """Tag that holds what a run keeps of its request, if it was requested as a response."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
-_NO_OPTIONS = ChatOptions()
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class Service:
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":
-            if options == _NO_OPTIONS:
+            if options is NO_OPTIONS or options == NO_OPTIONS:
                 return {}
             return options.model_dump(mode="json", exclude_defaults=True)
         if options.tools or options.json_schema is not None:

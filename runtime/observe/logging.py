@@ -39,7 +39,11 @@ def configure(
     redactor = Redactor(secrets)
 
     def redact(_logger: object, _method: str, event: EventDict) -> EventDict:
-        return {key: redactor.value(value, key) for key, value in event.items()}
+        # The time is ours, and looks enough like a secret for each pattern to be tried.
+        return {
+            key: value if key == "timestamp" else redactor.value(value, key)
+            for key, value in event.items()
+        }
 
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,

@@ -22,6 +22,7 @@ class Endpoint:
     requests: int = 0
     silent: bool = False
     """Answers nothing."""
+    answer: bytes = ANSWER
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     writers: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
 
@@ -35,7 +36,7 @@ class Endpoint:
                 self.received += head + await reader.readexactly(length)
                 self.requests += 1
                 if not self.silent:
-                    writer.write(ANSWER)
+                    writer.write(self.answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
@@ -115,3 +116,17 @@ async def test_a_caller_who_is_cancelled_cancels_the_request_that_has_left() -> 
         leaving.cancel()
         results = await asyncio.gather(leaving, return_exceptions=True)
         assert isinstance(results[0], asyncio.CancelledError)
+
+
+async def test_only_short_json_of_a_told_length_is_read_in_one_piece() -> None:
+    for head, limit, whole in (
+        (b"content-type: application/json\r\ncontent-length: 2", 2, b"ok"),
+        (b"content-type: application/json\r\ncontent-length: 2", 1, None),
+        (b"content-type: text/event-stream\r\ncontent-length: 2", 2, None),
+        (b"content-type: application/json\r\nconnection: close", 2, None),
+    ):
+        async with endpoint() as (place, transport, url):
+            place.answer = b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\nok"
+            answer = await transport.post(url, b"{}", {})
+            assert await answer.whole(limit) == whole
+            await answer.aclose()

@@ -32,6 +32,8 @@ server's books, be matched with ours."""
 
 MAX_ANSWER_BYTES = 128 * 1024 * 1024
 """Limit of one answer, enough for a stream with a separate event for each token."""
+MAX_WHOLE_BYTES = 2**20
+"""Limit of an answer that is read in one piece."""
 MAX_REDIRECTS = 3
 _OPENAI_HEADERS = {
     "OpenAI-Organization": "OPENAI_ORG_ID",
@@ -147,6 +149,12 @@ class Connection:
                         kind="garbage",
                     )
                 yield part
+
+    async def whole(self, answer: Answer) -> bytes | None:
+        """The body in one piece, where it is short JSON: without the generators that a stream comes
+        through. None for any other. Raises EngineError where the connection breaks."""
+        with self._typed_errors("the connection broke"):
+            return await answer.whole(min(MAX_WHOLE_BYTES, MAX_ANSWER_BYTES))
 
     async def _refusal(self, answer: Answer) -> EngineError:
         body = bytearray()

@@ -27,7 +27,14 @@ from loopline.workers.engines.openai.embeddings import assembly_of
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, Notices, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
-from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, payloads_of
+from loopline.workers.engines.openai.sse import (
+    DONE,
+    Event,
+    drain_payloads,
+    is_stream,
+    one_part,
+    payloads_of,
+)
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.turns import Turns
 from loopline.workers.engines.openai.wire import idempotency_key, most_prompt_tokens, request_body
@@ -124,7 +131,8 @@ class OpenAIEngine:
         endpoint that does not know `n` is asked again for what is missing.
         """
         refuse_unsupported(request, self.capabilities, self.name)
-        request_body(request, self._settings, self._habits)  # what no endpoint takes, at once
+        if self._slots.locked():  # what no endpoint takes is refused at once
+            request_body(request, self._settings, self._habits)
         with self._in_flight.enter(request) as ticket:
             await ticket.take(self._slots)
             try:
@@ -324,10 +332,18 @@ class OpenAIEngine:
     ) -> AsyncGenerator[EngineEvent, None]:
         """The request's `number`-th call."""
         try:
-            async with aclosing(self._deltas(request, letter, assembly, ticket)) as deltas:
-                async for delta in deltas:
-                    if request.stream:
-                        yield delta
+            until = asyncio.get_running_loop().time() + self._settings.timeout_seconds
+            # One wait for both, head and beginning: nearly all answers are in one piece.
+            beginning = await ticket.guard(
+                self._begin(request, letter, assembly), timeout=self._settings.timeout_seconds
+            )
+            if isinstance(beginning, bytes):
+                self._read_whole(beginning, assembly)
+            else:
+                async with aclosing(self._deltas(*beginning, assembly, ticket, until)) as deltas:
+                    async for delta in deltas:
+                        if request.stream:
+                            yield delta
             completions = assembly.completions(number)
         except (EngineError, TimeoutError) as error:
             if (usage := assembly.paid()) is not None:
@@ -343,35 +359,40 @@ class OpenAIEngine:
         for completion in completions:
             yield completion
 
+    async def _begin(
+        self, request: GenerateRequest, letter: Letter, assembly: Assembly
+    ) -> bytes | tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
+        """Sends the request; returns a short answer whole, else head, payloads and the first."""
+        connection = self._open_connection
+        assembly.sent = True
+        response = await connection.send(letter)
+        try:
+            await self.turns.heard(response.headers)
+            whole = None if request.stream else await connection.whole(response)
+            if whole is None or is_stream(whole):
+                parts = connection.parts(response) if whole is None else one_part(whole)
+                return response, (payloads := payloads_of(parts)), await _next(payloads)
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
+        return whole
+
     async def _deltas(
         self,
-        request: GenerateRequest,
-        letter: Letter,
+        response: Answer,
+        payloads: AsyncGenerator[bytes | Event],
+        payload: bytes | Event | None,
         assembly: Assembly,
         ticket: Ticket,
+        until: float,
     ) -> AsyncGenerator[Delta, None]:
-        """Sends the request and feeds the assembly, whether a stream comes or a whole answer:
-        servers give the one where the other was asked for."""
-        finishes_at = asyncio.get_running_loop().time() + self._settings.timeout_seconds
+        """Feeds the assembly, whether a stream comes or a whole answer: servers give the one where
+        the other was asked for. `until`: its end, by the loop's clock."""
 
         def left() -> float:
-            return max(0.0, finishes_at - asyncio.get_running_loop().time())
+            return max(0.0, until - asyncio.get_running_loop().time())
 
-        connection = self._open_connection
-
-        async def exchange() -> tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
-            assembly.sent = True
-            response = await connection.send(letter)
-            try:
-                await self.turns.heard(response.headers)
-                payloads = payloads_of(connection.parts(response))
-                return response, payloads, await _next(payloads)
-            except BaseException:
-                await response.aclose()
-                raise
-
-        # One wait for both, head and beginning: nearly all answers are in one piece.
-        response, payloads, payload = await ticket.guard(exchange(), timeout=left())
         strays: list[str] = []
         try:
             while True:
@@ -393,7 +414,7 @@ class OpenAIEngine:
             for delta in assembly.rest():
                 yield delta
             if strays and not assembly.answered:
-                excerpt = quote(" ".join(strays), connection.secrets)
+                excerpt = quote(" ".join(strays), self._open_connection.secrets)
                 raise EngineError(
                     f"{self._endpoint} sent no answer, but: {excerpt}",
                     kind="unavailable",

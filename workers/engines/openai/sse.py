@@ -119,6 +119,11 @@ def _too_long(what: str) -> EngineError:
     )
 
 
+def is_stream(beginning: bytes) -> bool:
+    """Whether an answer that begins so is a stream of events."""
+    return _STREAM.match(beginning.lstrip(_BLANKS)) is not None
+
+
 async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Event]:
     """The events of a stream, or the bytes of an answer that is none: by how it begins, since
     servers name either as the other."""
@@ -128,11 +133,16 @@ async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Eve
         beginning = head.lstrip(_BLANKS)
         if len(beginning) >= _HEAD_BYTES or b"\n" in beginning or b"\r" in beginning:
             break
-    if _STREAM.match(head.lstrip(_BLANKS)):
+    if is_stream(head):
         async for event in sse_events(_prepend(head, parts)):
             yield event
     else:
         yield head + b"".join([part async for part in parts])
+
+
+async def one_part(whole: bytes) -> AsyncGenerator[bytes]:
+    """The parts of an answer that was read in one piece."""
+    yield whole
 
 
 async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

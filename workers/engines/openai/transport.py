@@ -53,6 +53,11 @@ class Answer(Protocol):
         """The body as it arrives, unpacked. Raises `NetworkError`."""
         ...
 
+    async def whole(self, limit: int) -> bytes | None:
+        """The body of an answer that says it is JSON of up to `limit` bytes; None for any other,
+        which comes by `parts`. Raises `NetworkError`."""
+        ...
+
     async def aclose(self) -> None: ...
 
 
@@ -177,8 +182,10 @@ class _WaitingRequest:
             url, body, headers = self._whole
             return await self._transport.post(url, body, headers())
         self._body.may_leave.set()
-        with _aiohttp_errors():
+        try:
             return _DirectAnswer(await self._task)
+        except _AIOHTTP_ERRORS as error:
+            raise _aiohttp_error(error) from error
 
     def drop(self) -> None:
         if self._body.may_leave.is_set():
@@ -221,24 +228,43 @@ class _DirectAnswer:
             async for part in self._response.content.iter_any():
                 yield part
 
+    async def whole(self, limit: int) -> bytes | None:
+        length = self._response.content_length
+        if length is None or length > limit or "json" not in self._response.content_type:
+            return None
+        if "Content-Encoding" in self._response.headers:
+            return None  # its length says nothing of what it unpacks to
+        try:
+            return await self._response.read()
+        except _AIOHTTP_ERRORS as error:
+            raise _aiohttp_error(error) from error
+
     async def aclose(self) -> None:
         """The connection serves another request if all of the answer was read."""
         self._response.close()
+
+
+_AIOHTTP_ERRORS = (aiohttp.ClientError, OSError, RuntimeError)
+
+
+def _aiohttp_error(error: Exception) -> Exception:
+    if not isinstance(error, aiohttp.ClientError | OSError):
+        return _closed(error)
+    never_sent = isinstance(
+        error,
+        aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL,
+    )
+    return NetworkError(
+        _text(error), timed_out=isinstance(error, TimeoutError), never_sent=never_sent
+    )
 
 
 @contextmanager
 def _aiohttp_errors() -> Generator[None]:
     try:
         yield
-    except (aiohttp.ClientError, OSError) as error:
-        never_sent = isinstance(
-            error,
-            aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL,
-        )
-        timed_out = isinstance(error, TimeoutError)
-        raise NetworkError(_text(error), timed_out=timed_out, never_sent=never_sent) from error
-    except RuntimeError as error:
-        raise _closed(error) from error
+    except _AIOHTTP_ERRORS as error:
+        raise _aiohttp_error(error) from error
 
 
 class _Proxied:
@@ -274,6 +300,9 @@ class _ProxiedAnswer:
             async for part in self._response.aiter_bytes():
                 yield part
 
+    async def whole(self, limit: int) -> bytes | None:
+        return None
+
     async def aclose(self) -> None:
         await self._response.aclose()
 
@@ -293,7 +322,7 @@ def _httpx_errors() -> Generator[None]:
         raise _closed(error) from error
 
 
-def _closed(error: RuntimeError) -> Exception:
+def _closed(error: Exception) -> Exception:
     """uvloop's word for a connection that the other side has reset is a RuntimeError."""
     return NetworkError(_text(error)) if "closed" in str(error) else error
 
