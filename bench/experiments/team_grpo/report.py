@@ -36,8 +36,7 @@ class MethodFigures(Record):
     covers other seeds and other tasks."""
     sentence_gain: Bounds
     """The same gain where each distinct sentence weighs alike, and sentences are drawn in place of
-    tasks: a narrow subject asks one sentence in many worlds, and those answers are no independent
-    draws."""
+    tasks: a narrow subject asks one sentence in many worlds, and their outcomes are related."""
     reward_gain: Bounds
     """Gain in the reward, which subtracts the dollars."""
     by_seed: tuple[float, ...]
