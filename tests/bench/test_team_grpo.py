@@ -23,7 +23,7 @@ from loopline.bench.experiments.team_grpo.cells import (
     cells_of,
 )
 from loopline.bench.experiments.team_grpo.command import FREE
-from loopline.bench.experiments.team_grpo.report import document, report_of
+from loopline.bench.experiments.team_grpo.report import document, mean_by_sentence, report_of
 from loopline.trainers.core.json_records import write_record
 
 SETTINGS = TeamSettings(seeds=(1, 2), held_out=8, dollar_weight=100.0)
@@ -57,6 +57,31 @@ def test_gains_are_paired_by_task_and_take_the_dollars_off(tmp_path: Path) -> No
     (section,) = document(report).sections
     ((head, rows),) = section.tables.values()
     assert len(head) == len(rows[0]) == len(rows[1])
+
+
+def test_one_sentence_in_many_worlds_counts_once_among_distinct_sentences() -> None:
+    solved, sentences = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0], ["a", "a", "a", "b", "c", "c"]
+    assert mean_by_sentence(solved, sentences) == [1.0, 0.0, 0.5]
+    with pytest.raises(ValueError, match="zip"):
+        mean_by_sentence(solved, sentences[1:])
+
+
+def test_an_interval_over_few_sentences_is_wider_than_over_their_tasks(tmp_path: Path) -> None:
+    settings = TeamSettings(
+        split="unseen_wordings", domains=("tasks",), seeds=(1,), held_out=60, look_tasks=8
+    )
+    prompts = [question.task.prompt for question in held_out_questions(settings)]
+    learned = set(prompts[::2])
+    for cell in cells_of(settings):
+        gained = "".join("1" if prompt in learned else "0" for prompt in prompts)
+        write(tmp_path, cell, "0" * 60 if cell.method == "start" else gained, 0)
+    report = report_of(settings, tmp_path)
+    assert report.sentences == len({*prompts}) < 60
+    figures = report.methods[0]
+    assert figures.sentence_gain.estimate == pytest.approx(len(learned) / report.sentences)
+    by_task = figures.gain.high - figures.gain.low
+    assert figures.sentence_gain.high - figures.sentence_gain.low > by_task
+    assert f"{report.sentences} distinct sentences" in document(report).about
 
 
 def test_a_cell_without_a_result_is_named(tmp_path: Path) -> None:

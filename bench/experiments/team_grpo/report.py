@@ -9,6 +9,7 @@ from loopline.agents.records import Record
 from loopline.bench.errors import OutputError
 from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.experiments.harness import Bounds
+from loopline.bench.experiments.team_grpo.cell import held_out_questions
 from loopline.bench.experiments.team_grpo.cells import (
     Cell,
     CellResult,
@@ -33,6 +34,9 @@ class MethodFigures(Record):
     gain: Bounds
     """Gain in the solved share over the start, paired by task; with several seeds, the interval
     covers other seeds and other tasks."""
+    sentence_gain: Bounds
+    """The same gain where each distinct sentence weighs alike, and sentences are drawn in place of
+    tasks: a narrow subject asks one sentence in many worlds, and their outcomes are related."""
     reward_gain: Bounds
     """Gain in the reward, which subtracts the dollars."""
     by_seed: tuple[float, ...]
@@ -50,6 +54,8 @@ class TeamReport(Record):
     start: float
     """Share of the held-out tasks that the team solves as it begins."""
     start_dollars: float
+    sentences: int
+    """Distinct sentences among the held-out tasks."""
     methods: tuple[MethodFigures, ...]
     lead: Bounds
     """Share solved by GRPO minus that by expert iteration, paired by seed and task."""
@@ -62,11 +68,15 @@ def report_of(settings: TeamSettings, output: Path) -> TeamReport:
         method: [_result(Cell(method=method, seed=seed), output) for seed in settings.seeds]
         for method in LEARNED
     }
+    sentences = [question.task.prompt for question in held_out_questions(settings)]
     return TeamReport(
         settings=settings,
         start=start.solved / len(start.outcomes),
         start_dollars=_dollars(start),
-        methods=tuple(_figures(settings, method, start, results[method]) for method in LEARNED),
+        sentences=len({*sentences}),
+        methods=tuple(
+            _figures(settings, method, start, results[method], sentences) for method in LEARNED
+        ),
         lead=_difference(
             [result.rewards(0.0) for result in results["grpo"]],
             [result.rewards(0.0) for result in results["expert-iteration"]],
@@ -86,19 +96,35 @@ def _difference(after: Sequence[Sequence[float]], before: Sequence[Sequence[floa
     return Bounds.of(pigeonhole_bootstrap(differences))
 
 
+def mean_by_sentence(values: Sequence[float], sentences: Sequence[str]) -> list[float]:
+    """Mean of the values of each distinct sentence, in the order of its first task. Shapes:
+    (tasks,) both; (distinct sentences,). Raises ValueError for lists of different lengths."""
+    by_sentence: dict[str, list[float]] = {}
+    for sentence, value in zip(sentences, values, strict=True):
+        by_sentence.setdefault(sentence, []).append(value)
+    return [sum(same) / len(same) for same in by_sentence.values()]
+
+
 def _figures(
-    settings: TeamSettings, method: Method, start: CellResult, results: Sequence[CellResult]
+    settings: TeamSettings,
+    method: Method,
+    start: CellResult,
+    results: Sequence[CellResult],
+    sentences: Sequence[str],
 ) -> MethodFigures:
     def gain(weight: float) -> Bounds:
         after = [result.rewards(weight) for result in results]
         return _difference(after, [start.rewards(weight)] * len(after))
 
+    start_by_sentence = mean_by_sentence(start.rewards(0.0), sentences)
+    by_sentence = [mean_by_sentence(result.rewards(0.0), sentences) for result in results]
     shares = tuple(result.solved / len(result.outcomes) for result in results)
     return MethodFigures(
         method=method,
         solved=sum(shares) / len(shares),
         dollars=sum(map(_dollars, results)) / len(results),
         gain=gain(0.0),
+        sentence_gain=_difference(by_sentence, [start_by_sentence] * len(by_sentence)),
         reward_gain=gain(settings.dollar_weight),
         by_seed=shares,
         cpu_minutes=sum(result.train_cpu_seconds for result in results) / len(results) / 60,
@@ -112,7 +138,8 @@ def document(report: TeamReport) -> Document:
     return Document(
         title=f"Learning for the team of {settings.workflow}",
         about=(
-            f"{settings.held_out:,} held-out tasks ({settings.measured_split}); the team learns in "
+            f"{settings.held_out:,} held-out tasks ({settings.measured_split}), "
+            f"{report.sentences:,} distinct sentences; the team learns in "
             f"{settings.split}{_about(settings)}, seeds "
             f"{', '.join(map(str, settings.seeds))}; as it begins the team solves "
             f"{report.start:.1%}, at ${report.start_dollars:.6f} a run"
@@ -129,7 +156,9 @@ def _about(settings: TeamSettings) -> str:
 def _verdicts(report: TeamReport) -> list[str]:
     gains = [
         f"{figures.method}: {points(figures.gain.estimate)} points over the start "
-        f"({points(figures.gain.low)} to {points(figures.gain.high)}): {figures.gain.verdict}; by "
+        f"({points(figures.gain.low)} to {points(figures.gain.high)}): {figures.gain.verdict}; "
+        f"over distinct sentences {points(figures.sentence_gain.estimate)} "
+        f"({points(figures.sentence_gain.low)} to {points(figures.sentence_gain.high)}); by "
         f"seed {', '.join(map(share, figures.by_seed))}"
         for figures in report.methods
     ]
