@@ -121,7 +121,7 @@ class Place(NamedTuple):
 
 
 class Unreadable:
-    """In place of a run whose record can't be read."""
+    """Stands in place of a run whose record can't be read."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ def opened(path: Path) -> AdmittedRuns:
     return AdmittedRuns(path, go_on="the same command", failure=ValueError)
 
 
-def test_whoever_was_killed_waits_for_the_same_runs(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_waits_for_the_same_runs(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     with opened(path) as runs:
         first, second = runs.run_id("a question"), runs.run_id("another")

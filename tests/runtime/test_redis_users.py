@@ -39,7 +39,7 @@ KEYS = {
     "requests of tools": SHARD.work("tools"),
     "programs": SHARD.work("judge"),
     "policies": Keys(PREFIX, 2).policies,
-    "idempotency": Keys(PREFIX, 2).idempotency("k1"),
+    "idempotency": SHARD.idempotency("k1"),
     "sessions": Keys(PREFIX, 2).session("s1"),
     "API keys": Keys(PREFIX, 2).api_keys,
     "queue": f"{PREFIX}:jobs",
@@ -49,7 +49,7 @@ KEYS = {
 READ: dict[UserKind, set[str]] = {
     "role": {
         "journal", "log", "ended runs", "ledger", "rewards", "reward ids", "steps",
-        "requests of models", "requests of tools", "programs", "policies",
+        "requests of models", "requests of tools", "programs", "policies", "idempotency",
     },
     "gpu": {"log", "ledger", "requests of models", "policies"},
     "tool": {"ledger", "requests of tools"},

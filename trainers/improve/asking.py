@@ -1,5 +1,5 @@
 """Asks one version of a small model alone, and keeps its answers in a file: questions that the file
-answers are not asked again, and those in work when a process was killed are not paid for twice."""
+answers are not asked again, and those that were running at a kill are not paid for twice."""
 
 from __future__ import annotations
 

@@ -459,8 +459,6 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
     """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless
     reading from a cache is dearer."""
-    if not (price.prompt or price.cached or price.completion):
-        return 0
     dearest = max(price.prompt or Decimal(0), price.cached or Decimal(0))
     exact = prompt * dearest + completion * (price.completion or Decimal(0))
     return int(exact.to_integral_value(ROUND_CEILING))

@@ -1,6 +1,6 @@
 """Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
-they solved their instruction. Runs that are already in a file are not asked again, and those in
-work when a process was killed are waited for."""
+they solved their instruction. Runs that are already in a file are not asked again, and those that
+were running at a kill are waited for."""
 
 from __future__ import annotations
 

@@ -104,7 +104,12 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
 
     class FullAtFirst(Client):
         async def submit(
-            self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS
+            self,
+            run: Run,
+            *,
+            delay: float = 0.0,
+            key_limits: Limits = NO_LIMITS,
+            idempotency: str = "",
         ) -> bool:
             runs.append(run)
             if len(runs) == 1:
