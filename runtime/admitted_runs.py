@@ -1,5 +1,5 @@
-"""Ids of runs, on the disk before the bus hears of them: a process that is killed while it waits for
-runs waits for the same ones the next time, instead of paying for others."""
+"""Ids of runs, on the disk before the bus hears of them: a process that was killed while it waited
+for runs waits for the same ones the next time, instead of paying for others."""
 
 from __future__ import annotations
 
