@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,7 +26,7 @@ from loopline.runtime.errors import (
     EXIT_UNREACHABLE,
     MendableError,
 )
-from loopline.runtime.terminal.safe_text import guard_output, sanitize
+from loopline.runtime.terminal.safe_text import Guarded, guard_output, sanitize
 from loopline.workers.gc_tuning import skip_final_collection
 from loopline.workers.installation import missing_package_hint
 
@@ -177,10 +177,12 @@ def run(app: typer.Typer) -> None:
         try:
             app()
         except BrokenPipeError:
-            # `loopline logs | head`: the reader has seen enough. Python would complain once
-            # more when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(EXIT_BROKEN_PIPE) from None
+            _end_unread()
+        except SystemExit as end:
+            # typer answers a closed pipe with 1, the code of a failure, and a stream of its own.
+            if end.code == 1 and not isinstance(sys.stdout, Guarded):
+                _end_unread()
+            raise
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise SystemExit(EXIT_INTERRUPTED) from None
@@ -190,6 +192,13 @@ def run(app: typer.Typer) -> None:
                 raise
             print(f"error: {message}", file=sys.stderr)
             raise SystemExit(code) from None
+
+
+def _end_unread() -> NoReturn:
+    """End after `loopline logs | head`: the reader has seen enough."""
+    # Python would complain once more when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(EXIT_BROKEN_PIPE) from None
 
 
 def explain_error(error: Exception) -> tuple[str, int | None]:

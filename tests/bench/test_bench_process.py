@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loopline.bench.cli import app
+from loopline.runtime.program import EXIT_BROKEN_PIPE
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.protocol import EngineError
 from tests.bench.command_line import bench
@@ -152,4 +153,4 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    process.wait(timeout=60)
+    assert process.wait(timeout=60) == EXIT_BROKEN_PIPE

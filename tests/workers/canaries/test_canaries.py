@@ -73,6 +73,12 @@ class Trial:
                     return (await read_log(self.bus, POLICY))[0]
                 await asyncio.sleep(0.05)
 
+    async def until_serving(self, version: int) -> None:
+        """Return when it answers a new run: workers hear of a decision a moment after it."""
+        async with asyncio.timeout(60):
+            while versions((await self.play(1))[0]) != {version}:
+                pass
+
     async def recorded(self, count: int) -> list[Trajectory]:
         """The store, once it has this many runs."""
         async with asyncio.timeout(60):
@@ -143,6 +149,7 @@ async def test_a_better_canary_is_promoted_once_by_two_recorders_and_a_worse_one
     assert decision.evidence["scored_by"] == {
         "feedback": 2 * int(str(decision.evidence["compared"]))
     }
+    await trial.until_serving(2)
     assert {frozenset(versions(run)) for run in await trial.play(4)} == {frozenset((2,))}
 
     canary = await trial.begin(version=1)
