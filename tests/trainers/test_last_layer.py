@@ -1,0 +1,115 @@
+"""The last layer is left out where nobody reads it, and nothing else changes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from loopline.trainers.core.last_layer import MODEL_TYPES, last_layer_at
+
+ROWS, LENGTH, WIDTH = 3, 17, 32
+
+
+def a_model(model_type: str) -> Any:
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(
+        model_type, vocab_size=50, hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=None,
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def with_adapter(model: Any) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    with warnings.catch_warnings():
+        # peft 0.21 asks by the name that transformers 5 is going to drop.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        get_peft_model(model, config)
+    return model
+
+
+def read_where(share: float) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.rand(ROWS, LENGTH, generator=generator) < share
+
+
+def computed(model: Any, read: torch.Tensor | None, places: torch.Tensor) -> Any:
+    """Hidden states at `places`, and gradients of all that is trained."""
+    ids = torch.randint(50, (ROWS, LENGTH), generator=torch.Generator().manual_seed(3))
+    model.zero_grad(set_to_none=True)
+    if read is None:
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[places]
+    else:
+        with last_layer_at(model, read):
+            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[places]
+    hidden.pow(3).sum().backward()
+    gradients = {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    return hidden.detach(), gradients
+
+
+def rows_of_last_layer(model: Any, run: Any) -> int:
+    """Positions that the last feed-forward part computes in `run`."""
+    counts: list[int] = []
+    inner = model.model.layers[-1].mlp.act_fn
+
+    def count(module: object, arguments: tuple[torch.Tensor, ...]) -> None:
+        counts.append(arguments[0].shape[:-1].numel())
+
+    hook = inner.register_forward_pre_hook(count)
+    run()
+    hook.remove()
+    return sum(counts)
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["all weights", "an adapter"])
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_what_is_read_and_its_gradients_are_those_of_the_whole_layer(
+    model_type: str, adapter: bool
+) -> None:
+    model = a_model(model_type)
+    model = with_adapter(model) if adapter else model
+    read = read_where(0.3)
+    whole, whole_gradients = computed(model, None, read)
+    hidden, gradients = computed(model, read, read)
+    torch.testing.assert_close(hidden, whole, rtol=1e-5, atol=1e-6)
+    assert gradients.keys() == whole_gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, whole_gradients[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_only_what_is_read_is_computed_in_the_last_layer() -> None:
+    model, read = a_model("qwen2"), read_where(0.3)
+    assert rows_of_last_layer(model, lambda: computed(model, read, read)) == int(read.sum())
+    # Afterwards everything is computed again.
+    assert rows_of_last_layer(model, lambda: computed(model, None, read)) == ROWS * LENGTH
+
+
+def test_everything_is_computed_where_nearly_all_is_read() -> None:
+    model, read = a_model("qwen2"), read_where(0.95)
+    assert rows_of_last_layer(model, lambda: computed(model, read, read)) == ROWS * LENGTH
+
+
+def test_everything_is_computed_for_an_architecture_that_was_not_looked_at() -> None:
+    model, read = a_model("qwen2"), read_where(0.3)
+    model.config.model_type = "qwen9"
+    assert rows_of_last_layer(model, lambda: computed(model, read, read)) == ROWS * LENGTH
+
+
+def test_a_checkpointed_layer_is_computed_whole_both_times() -> None:
+    model, read = a_model("qwen2"), read_where(0.3)
+    whole, _ = computed(model, None, read)
+    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+    enable({"use_reentrant": False})
+    model.train()
+    assert rows_of_last_layer(model, lambda: computed(model, read, read)) == 2 * ROWS * LENGTH
+    torch.testing.assert_close(computed(model, read, read)[0], whole)
