@@ -147,9 +147,12 @@ class Network:
         parents: torch.Tensor,
     ) -> torch.Tensor:
         """Inputs of the output layer [n, width], where `tree_logits` gives logits."""
+        import torch
+
         inner = getattr(self.whole, self.whole.base_model_prefix)
-        read = ids.new_zeros(ids.numel(), dtype=bool).index_fill(0, parents, True).view_as(ids)
-        with last_layer_at(self.whole, read):
+        read = torch.zeros_like(ids, dtype=torch.bool).flatten()
+        read[parents] = True
+        with last_layer_at(self.whole, read.view_as(ids)):
             hidden = inner(
                 input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
             ).last_hidden_state
