@@ -28,7 +28,7 @@ from loopline.runtime.observe.costs import (
 )
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import WIDTH, number
-from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
+from loopline.runtime.terminal.pages.labels import spaced_ticks, tick_middle
 
 DAY_SECONDS = 86_400
 DEFAULT_DAYS = 7
@@ -199,8 +199,8 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
     by_day = {line.name: line for line in days}
     dates = [time.strftime(_DAY, time.gmtime(first + at * DAY_SECONDS)) for at in range(count)]
     middles = [at + 0.5 for at in range(count)]
-    for middle, day in spaced_ticks(x, middles, [date[5:] for date in dates]):
-        place = min(x(middle), WIDTH - svg.width_of(day, TICK_SIZE) / 2)
+    for middle, day in spaced_ticks(x, middles, [date[5:] for date in dates], WIDTH):
+        place = tick_middle(x, middle, day, WIDTH)
         parts.append(svg.text(place, _HEIGHT - _BOTTOM + 19, day, "tick", "middle"))
     for at, day in enumerate(dates):
         if (line := by_day.get(day)) is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.labels import TICK_SIZE, spaced_ticks
+from loopline.runtime.terminal.pages.labels import spaced_ticks, tick_middle
 
 WIDTH = 400.0
 """Little more than the width of a phone, on which a drawing keeps its size."""
@@ -102,9 +102,9 @@ def curves_plot(
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), kind))
         parts.append(svg.text(x.start - 6, y(tick) + 4, say(tick), "tick", "end"))
     ticks = x_ticks or _whole_ticks(x.ticks(5))
-    for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
+    for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks], WIDTH):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
-        middle = min(x(tick), WIDTH - svg.width_of(words, TICK_SIZE) / 2)
+        middle = tick_middle(x, tick, words, WIDTH)
         parts.append(svg.text(middle, height - _BOTTOM + 19, words, "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 6, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):

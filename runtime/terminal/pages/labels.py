@@ -119,17 +119,23 @@ def _distance(box: Box, x: float, y: float) -> float:
 
 
 def spaced_ticks(
-    scale: svg.Scale, ticks: Sequence[float], words: Sequence[str]
+    scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], edge: float = float("inf")
 ) -> list[tuple[float, str]]:
-    """Return the ticks of a horizontal axis whose labels do not touch those before them."""
+    """Return the ticks of a horizontal axis whose labels do not touch those before them. `edge`:
+    where the drawing ends, before which its caller keeps the last labels (`tick_middle`)."""
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
-        half = svg.width_of(text, TICK_SIZE) / 2
-        if scale(tick) - half >= end:
+        middle, half = tick_middle(scale, tick, text, edge), svg.width_of(text, TICK_SIZE) / 2
+        if middle - half >= end:
             placed.append((tick, text))
-            end = scale(tick) + half + 4
+            end = middle + half + 4
     return placed
+
+
+def tick_middle(scale: svg.Scale, tick: float, words: str, edge: float) -> float:
+    """Return the middle of a tick's label, which ends before `edge`."""
+    return min(scale(tick), edge - svg.width_of(words, TICK_SIZE) / 2)
 
 
 def broken_words(words: str, room: float, size: float = 12.0) -> list[str]:
