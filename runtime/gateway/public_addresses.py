@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 
 import httpx2
 
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv4 addresses as an IPv6 network reaches them (RFC 6052)."""
+
 
 async def resolve(host: str) -> list[str]:
     """Return the addresses of a host, the preferred one first. Raises OSError."""
@@ -26,6 +29,8 @@ def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
         if inner is not None and not is_public(str(inner)):
             return False
     return ip.is_global and not ip.is_multicast

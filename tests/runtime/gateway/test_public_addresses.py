@@ -104,6 +104,8 @@ async def test_a_webhook_goes_where_its_check_led(
         ("::ffff:127.0.0.1", False),
         ("2002:7f00:1::1", False),
         ("fe80::1%eth0", False),
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b::808:808", True),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:
