@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,8 +30,12 @@ def keys(settings: BusSettings) -> Keys:
 
 
 @pytest.fixture
-def server(settings: BusSettings) -> redis.Redis:
-    return redis.Redis.from_url(settings.redis_url)
+def server(settings: BusSettings) -> Iterator[redis.Redis]:
+    """Other tests share it: what is written past the bus has no end of its own, so it goes."""
+    with redis.Redis.from_url(settings.redis_url) as client:
+        yield client
+        for key in client.scan_iter(f"*{settings.prefix}*"):
+            client.unlink(key)
 
 
 @pytest.fixture
