@@ -65,8 +65,7 @@ def remaining_work(facts: Facts, directory: Path | None = None) -> str:
         return ""
     words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
     # A bench stops before a run that would exceed its budget: the spent amount doesn't say whether
-    # the
-    # budget is used up.
+    # the budget is used up.
     more = options_in_words(facts.manifest)
     return (
         f"Not answered yet: {words}. Figures are over the questions that were asked; "

@@ -137,8 +137,7 @@ async def _deploy(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
     # Persistent as in `runtime up`.
     with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
         # Ctrl-C during the server's start is raised here: in the start of a subprocess, which would
-        # be
-        # waited for next, asyncio would never return from it.
+        # be waited for next, asyncio would never return from it.
         await asyncio.sleep(0)
         bus = BusSettings(redis_url=server.url)
         worker_settings = [

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -228,10 +229,15 @@ async def _tell(settings: BusSettings, played: Played) -> None:
 
 
 async def _persistently(call: Callable[[], Awaitable[T]]) -> T:
-    """Again where Redis was away for too long: what is sent twice counts once."""
+    """Again where Redis was away for too long: what is sent twice counts once. Raises the last
+    failure after LONGEST_SECONDS."""
+    end = time.monotonic() + LONGEST_SECONDS
     while True:
-        with suppress(BusUnavailable, RedisError, OSError):
+        try:
             return await call()
+        except (BusUnavailable, RedisError, OSError):
+            if time.monotonic() > end:
+                raise
         await asyncio.sleep(0.1)
 
 
