@@ -108,8 +108,6 @@ class EagerStart:
     """Set when nothing more goes with the admission."""
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the script was called, or the run is given up."""
-    go_ahead: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the step that asked may go on."""
     first: EagerDelivery | None = None
     request: _Request | None = None
     mark: _Mark | None = None
@@ -127,12 +125,6 @@ class EagerStart:
         nothing."""
         self.ready.set()
         self.sent.set()
-        if self.mark is not None and self.mark.word == b"ok":
-            # Two turns of the loop from now, when the marked call has left: the step only waits.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self.go_ahead.set)
-        else:
-            self.go_ahead.set()
         for delivery in (self.first, self.request and self.request.delivery):
             if delivery is not None:
                 delivery.give_up()
@@ -159,7 +151,7 @@ class EagerStart:
             self.request = _Request(keys, args, delivery)
             if delivery is None:
                 self.ready.set()
-            await self.go_ahead.wait()
+            await self.sent.wait()
             if self.request.answer is not None:
                 return self.request.answer
         await self.send()
