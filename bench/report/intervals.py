@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loopline.bench.report.plots import WIDTH
 from loopline.bench.statistics import Interval
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.labels import LINE, broken_words, spaced_ticks
 
+WIDTH = 420.0
+"""Pixels of every drawing of a report: little more than the width of a phone, on which it keeps its
+size."""
 _ROW = 46.0
 _TOP = 8.0
 _BELOW = 34.0
+_AXIS = 16.0
+"""More pixels where the axis has a name."""
 _SIDE = 20.0
 
 
@@ -36,10 +40,12 @@ def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) 
     return _plot(label, lines, svg.Scale(low, high, _SIDE, WIDTH - _SIDE), say)
 
 
-def differences_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
-    """Plot differences, with zero in the middle."""
+def differences_plot(
+    label: str, lines: Sequence[Line], say: Callable[[float], str], axis: str = ""
+) -> str:
+    """Plot differences, with zero in the middle. `axis`: what the axis shows."""
     reach = 1.1 * max(0.01, *(abs(edge) for line in lines for edge in _ends(line)))
-    return _plot(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
+    return _plot(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say, axis)
 
 
 def certainty_class(interval: Interval) -> str:
@@ -51,7 +57,9 @@ def _ends(line: Line) -> tuple[float, float]:
     return line.interval.low, line.interval.high
 
 
-def _plot(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str]) -> str:
+def _plot(
+    label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str], axis: str = ""
+) -> str:
     parts: list[str] = []
     words = [broken_words(line.words, x.end - x.start) for line in lines]
     row = _ROW + LINE * (max(map(len, words), default=1) - 1)
@@ -77,4 +85,8 @@ def _plot(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float]
         parts.append(
             svg.tag("circle", cx=x(interval.estimate), cy=y, r=5, class_=f"dot {line.mark}")
         )
-    return svg.picture(WIDTH, bottom + _BELOW, label, *parts)
+    height = bottom + _BELOW
+    if axis:
+        height += _AXIS
+        parts.append(svg.text(WIDTH / 2, height - 6, axis, "axis", "middle"))
+    return svg.picture(WIDTH, height, label, *parts)

@@ -7,12 +7,12 @@ from typing import Any
 from loopline.bench.report import links
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.figures import count, dollars, p_value, points, share, span
+from loopline.bench.report.intervals import WIDTH, Line, differences_plot
+from loopline.bench.statistics import Interval
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.labels import LINE, Box, Labels, broken_words, spaced_ticks
+from loopline.runtime.terminal.pages.labels import Box, Labels, spaced_ticks
 from loopline.runtime.terminal.pluralize import format_count
 
-WIDTH = 420.0
-"""Little more than the width of a phone, on which a drawing keeps its size."""
 _DOT = 5.5
 """Radius of an arm's dot."""
 
@@ -105,38 +105,19 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
 
 def differences(facts: Facts) -> str:
     """Plot every pair's difference of accuracies with its bootstrap interval."""
-    pairs = [pair for pair in facts.results["pairs"] if pair["n"]]
-    if not pairs:
+    lines = [
+        Line(
+            _pair_words(pair),
+            Interval(*(pair["difference"][edge] for edge in ("estimate", "low", "high"))),
+            "sure" if pair["p"] < 0.05 else "unsure",
+        )
+        for pair in facts.results["pairs"]
+        if pair["n"]
+    ]
+    if not lines:
         return ""
-    edges = [pair["difference"][edge] for pair in pairs for edge in ("low", "high")]
-    reach = max(0.02, *(abs(edge) for edge in edges)) * 1.1
-    x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
-    words_of_pairs = [broken_words(_pair_words(pair), x.end - x.start) for pair in pairs]
-    row, top = 46.0 + LINE * (max(map(len, words_of_pairs)) - 1), 8.0
-    height = top + row * len(pairs) + 42
-    parts: list[str] = []
-    ticks = x.ticks(6)
-    placed_ticks = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
-    for tick, words in placed_ticks:
-        parts.append(svg.text(x(tick), height - 24, words, "tick", "middle"))
-    for at in range(len(pairs)):
-        # In stretches, since the words of a pair are between them, and no line crosses them.
-        begin, end = top + row * (at + 1) - 24, top + row * (at + 1) - 4
-        parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
-        parts.append(svg.line(x(0), begin, x(0), end, "zero"))
-    parts.append(
-        svg.text(WIDTH / 2, height - 6, "difference of accuracies, percentage points", "axis",
-                 "middle")
-    )  # fmt: skip
-    for at, pair in enumerate(pairs):
-        y = top + row * (at + 1) - 16
-        gap = pair["difference"]
-        for place, words in enumerate(reversed(words_of_pairs[at])):
-            parts.append(svg.text(16, y - 12 - LINE * place, words, "label"))
-        mark = "sure" if pair["p"] < 0.05 else "unsure"
-        parts.append(svg.line(x(gap["low"]), y, x(gap["high"]), y, f"interval {mark}"))
-        parts.append(svg.tag("circle", cx=x(gap["estimate"]), cy=y, r=5, class_=f"dot {mark}"))
-    return svg.picture(WIDTH, height, "Paired differences of accuracy", *parts)
+    axis = "difference of accuracies, percentage points"
+    return differences_plot("Paired differences of accuracy", lines, points, axis)
 
 
 def _pair_words(pair: dict[str, Any]) -> str:

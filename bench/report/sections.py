@@ -124,8 +124,10 @@ def headline(facts: Facts) -> str:
         f"{'a difference' if sure else 'no difference that this sample can show'}."
     )
     arms = facts.results["arms"]
-    unit = "micro_dollars" if has_dollars({n: arms[n] for n in (first, second)}) else "tokens"
-    unit = unit if arms[second]["usage"]["micro_dollars"] else "tokens"
+    in_dollars = arms[second]["usage"]["micro_dollars"] and has_dollars(
+        {name: arms[name] for name in (first, second)}
+    )
+    unit = "micro_dollars" if in_dollars else "tokens"
     base, estimate = (arms[name]["per_question"][unit]["estimate"] for name in (second, first))
     if base:
         what = "dollars" if unit == "micro_dollars" else "tokens"

@@ -19,9 +19,9 @@ from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.figures import points
-from loopline.bench.report.intervals import Line, differences_plot, shares_plot
+from loopline.bench.report.intervals import WIDTH, Line, differences_plot, shares_plot
 from loopline.bench.report.latency import stacked_latency, waterfall
-from loopline.bench.report.plots import WIDTH, accuracy_against_cost, differences
+from loopline.bench.report.plots import accuracy_against_cost, differences
 from loopline.bench.report.sections import headline, what_was_asked
 from loopline.bench.statistics import Interval
 from loopline.runtime.terminal.pages.labels import Box, Labels
