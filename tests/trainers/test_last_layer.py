@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from loopline.trainers.core.last_layer import MODEL_TYPES, last_layer_at
+from loopline.trainers.core.last_layer import MODEL_TYPES, hidden_at
 
 ROWS, LENGTH, WIDTH = 3, 17, 32
 
@@ -39,15 +39,15 @@ def read_where(share: float) -> torch.Tensor:
     return torch.rand(ROWS, LENGTH, generator=generator) < share
 
 
-def computed(model: Any, read: torch.Tensor | None, places: torch.Tensor) -> Any:
+def computed(model: Any, read: torch.Tensor | None, places: torch.Tensor, **inputs: Any) -> Any:
     """Hidden states at `places`, and gradients of all that is trained."""
     ids = torch.randint(50, (ROWS, LENGTH), generator=torch.Generator().manual_seed(3))
     model.zero_grad(set_to_none=True)
     if read is None:
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[places]
+        output = model.model(input_ids=ids, use_cache=False, **inputs)
+        hidden = output.last_hidden_state[places]
     else:
-        with last_layer_at(model, read):
-            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[places]
+        hidden = hidden_at(model, read, input_ids=ids, **inputs)
     hidden.pow(3).sum().backward()
     gradients = {
         name: parameter.grad.clone()
@@ -86,6 +86,21 @@ def test_what_is_read_and_its_gradients_are_those_of_the_whole_layer(
     for name, gradient in gradients.items():
         difference = (gradient - whole_gradients[name]).norm() / whole_gradients[name].norm()
         assert difference < 1e-5, name
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one for all rows", "each row its own"])
+def test_a_mask_hides_from_what_is_read_what_it_hides_from_the_whole_layer(shared: bool) -> None:
+    model, read = a_model("qwen3"), read_where(0.3)
+    generator = torch.Generator().manual_seed(4)
+    shape = (1 if shared else ROWS, 1, LENGTH, LENGTH)
+    sees = (torch.rand(shape, generator=generator) < 0.5).tril() | torch.eye(LENGTH).bool()
+    depths = sees.sum(-1).squeeze(1) - 1
+    inputs = {"attention_mask": sees, "position_ids": depths}
+    whole, whole_gradients = computed(model, None, read, **inputs)
+    hidden, gradients = computed(model, read, read, **inputs)
+    torch.testing.assert_close(hidden, whole, rtol=1e-5, atol=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, whole_gradients[name], rtol=1e-4, atol=1e-5)
 
 
 def test_only_what_is_read_is_computed_in_the_last_layer() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from loopline.agents.template_options import TemplateValue
-from loopline.trainers.core.last_layer import last_layer_at
+from loopline.trainers.core.last_layer import hidden_at
 from loopline.trainers.core.processes import Processes, whole
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.workers.engines.local.model_files import find_folder
@@ -149,24 +149,24 @@ class Network:
         """Inputs of the output layer [n, width], where `tree_logits` gives logits."""
         import torch
 
-        inner = getattr(self.whole, self.whole.base_model_prefix)
         read = torch.zeros_like(ids, dtype=torch.bool).flatten()
         read[parents] = True
-        with last_layer_at(self.whole, read.view_as(ids)):
-            hidden = inner(
-                input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
-            ).last_hidden_state
-        return hidden.flatten(0, 1)[parents]
+        hidden = hidden_at(
+            self.whole,
+            read.view_as(ids),
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=sees,
+        )
+        # An id that several learned ids come from is computed once.
+        return hidden[(read.cumsum(0) - 1)[parents]]
 
     def learned_hidden(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         """Inputs of the output layer [learned tokens, width], where `learned_logits` gives logits.
         The weights must not be sharded."""
-        inner = getattr(self.whole, self.whole.base_model_prefix)
         read = learned.new_zeros(ids.shape)
         read[:, :-1] = learned
-        with last_layer_at(self.whole, read):
-            hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
-        return hidden[:, :-1][learned]
+        return hidden_at(self.whole, read, input_ids=ids)
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """The output layer: logits [n, vocabulary] of [n, width]."""
